@@ -1,0 +1,53 @@
+"""Transmit-power control for wireless federated learning.
+
+>>> import torch
+>>> from feduplink import FullPower, Scenario, draw_csi, evaluate
+>>> scenario = Scenario(workers=4)
+>>> csi = draw_csi(scenario, 100, torch.Generator().manual_seed(0))
+>>> evaluate(FullPower(scenario), csi, scenario).participation
+1.0
+"""
+
+from feduplink.channels import draw_channels, draw_csi, read_channels, write_channels
+from feduplink.errors import InputError
+from feduplink.evaluation import evaluate
+from feduplink.learning import Training, TrainingData, TrainingSettings
+from feduplink.policies import (
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Orthogonal,
+    PerceptronPolicy,
+    Policy,
+    RandomPower,
+    load_policy,
+    save_policy,
+)
+from feduplink.problem import Judgement, Problem, judge
+from feduplink.scenario import Scenario, shipped_scenarios
+
+__all__ = [
+    "FullPower",
+    "GraphPolicy",
+    "InputError",
+    "Judgement",
+    "OpenLoop",
+    "Orthogonal",
+    "PerceptronPolicy",
+    "Policy",
+    "Problem",
+    "RandomPower",
+    "Scenario",
+    "Training",
+    "TrainingData",
+    "TrainingSettings",
+    "draw_channels",
+    "draw_csi",
+    "evaluate",
+    "judge",
+    "load_policy",
+    "read_channels",
+    "save_policy",
+    "shipped_scenarios",
+    "write_channels",
+]

@@ -1,0 +1,91 @@
+"""Channel-state information: from antenna coefficients to H, and what a policy gets to see."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+
+#: What an estimate of a gain is floored at so that it stays positive: -30 dB over the noise for
+#: a transmitter of 1 W, lost in the noise at any power a device has.
+CSI_FLOOR = 1e-3
+
+
+def matched_filter_csi(
+    fading: Tensor, gain: Tensor, serving: Tensor, noise_power_w: float
+) -> Tensor:
+    """CSI of a matched-filter receiver.
+
+    H_ii = ‖h_i‖²/σ² and H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²), where both channels are those to the
+    base station that serves i.
+
+    Args:
+        fading: unit-power coefficients, (N, L, K, n_R, 2), real and imaginary part last.
+        gain: mean power gain of worker to station, (N, L, K) or (1, L, K), linear.
+        serving: index of each worker's station, (N, L) or (1, L).
+        noise_power_w: σ², W.
+
+    Returns:
+        (N, L, L) in the dtype of ``fading``.
+
+    """
+    count, workers, stations, antennas, _ = fading.shape
+    gain = gain.expand(count, workers, stations) / noise_power_w
+    if stations == 1:
+        own = fading[:, :, 0]
+        gram = _squared_inner_products(own, own)
+        own_norm = gram.diagonal(dim1=-2, dim2=-1).sqrt()  # ‖f_i‖²: the diagonal is ‖f_i‖⁴
+        return gram / own_norm[..., None] * gain[:, None, :, 0]
+    serving = serving.expand(count, workers)
+    index = serving[:, :, None, None, None].expand(-1, -1, 1, antennas, 2)
+    filters = fading.gather(2, index)[:, :, 0]  # (N, i, n_R, 2), channel of i to its station
+    # Channel of every j to the station of every i: (N, i, j, n_R, 2).
+    seen = fading.transpose(1, 2).gather(
+        1, serving[:, :, None, None, None].expand(-1, -1, workers, antennas, 2)
+    )
+    seen_gain = gain.transpose(1, 2).gather(1, serving[:, :, None].expand(-1, -1, workers))
+    products = _squared_inner_products(filters[:, :, None], seen)[:, :, 0]
+    return products / filters.square().sum((-1, -2))[..., None] * seen_gain
+
+
+def _squared_inner_products(left: Tensor, right: Tensor) -> Tensor:
+    """|aᴴ b|² of all pairs, (..., A, n, 2) and (..., B, n, 2) to (..., A, B)."""
+    a_re, a_im = left[..., 0], left[..., 1]
+    b = torch.cat((right[..., 0], right[..., 1]), dim=-1).mT
+    real = torch.cat((a_re, a_im), dim=-1) @ b
+    imaginary = torch.cat((-a_im, a_re), dim=-1) @ b
+    return real.square_().add_(imaginary.square_())
+
+
+def scale_interference(csi: Tensor, factor: float) -> Tensor:
+    """Multiply the off-diagonal of H by ``factor``; the direct gains stay."""
+    if factor == 1:
+        return csi
+    direct = torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device)
+    return torch.where(direct, csi, factor * csi)
+
+
+def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tensor:
+    """H plus white Gaussian noise of the given variance, floored at :data:`CSI_FLOOR`."""
+    if variance == 0:
+        return csi
+    noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype) * variance**0.5
+    return (csi + noise).clamp_min(CSI_FLOOR)
+
+
+def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
+    """Return ``csi`` if it is (..., L, L), floating, finite and positive; raise otherwise."""
+    if not isinstance(csi, Tensor) or not csi.is_floating_point():
+        raise InputError("csi: accepted is a floating-point tensor of shape (..., L, L).")
+    if csi.ndim < 2 or csi.shape[-1] != csi.shape[-2] or csi.shape[-1] == 0:
+        raise InputError(
+            f"csi: shape {tuple(csi.shape)} is not square; accepted: (..., L, L) with L >= 1."
+        )
+    if workers is not None and csi.shape[-1] != workers:
+        raise InputError(f"csi: {csi.shape[-1]} workers; accepted here: exactly {workers}.")
+    if not bool(torch.isfinite(csi).all()):
+        raise InputError("csi: holds NaN or infinity; accepted: finite gains above 0.")
+    if not bool((csi > 0).all()):
+        raise InputError("csi: holds a negative or zero gain; accepted: finite gains above 0.")
+    return csi

@@ -1,0 +1,20 @@
+"""Primal–dual training: variables, step, loop, checkpoints, callbacks."""
+
+from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
+from feduplink.learning.history import Epoch, best_epoch
+from feduplink.learning.settings import LEARNING_RATES, TrainingSettings
+from feduplink.learning.training import Training, TrainingData, primal_dual_step
+
+__all__ = [
+    "LEARNING_RATES",
+    "Callback",
+    "CsvLog",
+    "Epoch",
+    "ProgressBar",
+    "TensorBoardLog",
+    "Training",
+    "TrainingData",
+    "TrainingSettings",
+    "best_epoch",
+    "primal_dual_step",
+]

@@ -1,0 +1,104 @@
+"""The variables of primal–dual learning besides the policy's weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.problem import Problem, transmitting_mean
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """Batch estimates of what the problem is about, for K constraints and L workers.
+
+    Attributes:
+        objective: E[f], (L,).
+        constraints: E[c | p > 0], (K, L); NaN where a worker never transmits in the batch.
+
+    """
+
+    objective: Tensor
+    constraints: Tensor
+
+    @classmethod
+    def estimate(cls, problem: Problem, csi: Tensor, power: Tensor) -> Expectations:
+        """Means over a batch, ``csi`` (N, L, L) and ``power`` (N, L) in W; differentiable."""
+        sinr = link.sinr(csi, power)
+        conditional = [
+            transmitting_mean(c.measure(sinr, power), power) for c in problem.constraints
+        ]
+        return cls(problem.objective(sinr, power).mean(0), torch.stack(conditional))
+
+
+def stacked_thresholds(problem: Problem) -> Tensor:
+    """Thresholds of all constraints, (K, L)."""
+    return torch.stack([constraint.threshold for constraint in problem.constraints])
+
+
+@dataclass(frozen=True)
+class PrimalDualState:
+    """Auxiliary primal variables and multipliers, all ≥ 0 but ``achieved``.
+
+    Attributes:
+        achieved: y, what the objective counts as reached, (L,).
+        required: r and e, what the constraints ask for, never under the thresholds, (K, L).
+        objective_multiplier: λ_y, (L,).
+        constraint_multiplier: λ_r and λ_e, (K, L).
+
+    """
+
+    achieved: Tensor
+    required: Tensor
+    objective_multiplier: Tensor
+    constraint_multiplier: Tensor
+
+    @classmethod
+    def start(cls, problem: Problem, first: Expectations) -> PrimalDualState:
+        """``achieved`` at the first batch's values, ``required`` at the thresholds, λ = 0.
+
+        The published code starts ``required`` at the first batch's values too. Where those are
+        above the thresholds they come down by γ λ a step, too slowly for a run: the policy is
+        then trained for thresholds that its random initial weights happened to set.
+        """
+        achieved = first.objective.detach().clone()
+        required = stacked_thresholds(problem).to(achieved)
+        return cls(achieved, required, torch.zeros_like(achieved), torch.zeros_like(required))
+
+    def lagrangian(self, expected: Expectations) -> Tensor:
+        """λ_y·E[f] + Σ λ_c·E[c | p > 0]: the part of the Lagrangian that depends on the policy.
+
+        A worker that never transmits in the batch has no conditional expectation, and no say.
+        """
+        constraints = expected.constraints.nan_to_num(nan=0.0)
+        return (self.objective_multiplier * expected.objective).sum() + (
+            self.constraint_multiplier * constraints
+        ).sum()
+
+    def updated(self, problem: Problem, expected: Expectations, step: float) -> PrimalDualState:
+        """One step of size γ on the auxiliary variables and the multipliers.
+
+        y ← y + γ(∇g(y) − λ_y);  c ← max(c − γ λ_c, c0);  λ ← max(λ − γ(E − x), 0), with the
+        updated primal variables x = (y, c).
+        """
+        objective = expected.objective.detach()
+        constraints = expected.constraints.detach()
+        thresholds = stacked_thresholds(problem).to(self.required)
+        achieved = self.achieved + step * (
+            problem.utility.gradient(self.achieved) - self.objective_multiplier
+        )
+        required = torch.maximum(self.required - step * self.constraint_multiplier, thresholds)
+        surplus = torch.where(constraints.isnan(), 0.0, constraints - required)
+        return PrimalDualState(
+            achieved,
+            required,
+            (self.objective_multiplier - step * (objective - achieved)).clamp_min(0.0),
+            (self.constraint_multiplier - step * surplus).clamp_min(0.0),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The variables by name, for a checkpoint."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

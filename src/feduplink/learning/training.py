@@ -1,0 +1,214 @@
+"""The primal–dual training loop: early stopping, the best epoch, checkpoints, exact resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from feduplink.channels import draw_csi
+from feduplink.errors import InputError
+from feduplink.learning.callbacks import Callback
+from feduplink.learning.history import Epoch, best_epoch
+from feduplink.learning.settings import TrainingSettings
+from feduplink.learning.state import Expectations, PrimalDualState
+from feduplink.policies.base import NeuralPolicy
+from feduplink.problem import Problem, judge
+from feduplink.randomness import torch_generator
+from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+
+_CHECKPOINT = "training checkpoint"
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Channels to learn from and to choose the best epoch on, (N, L, L) each."""
+
+    training: Tensor
+    validation: Tensor
+
+
+def primal_dual_step(
+    policy: NeuralPolicy,
+    optimizer: torch.optim.Optimizer,
+    problem: Problem,
+    csi: Tensor,
+    state: PrimalDualState | None,
+    settings: TrainingSettings,
+) -> PrimalDualState:
+    """One batch: ascend the weights on the Lagrangian, then update the other variables.
+
+    ``state`` is None for the first batch of a run, which sets the starting point.
+    """
+    expected = Expectations.estimate(problem, csi, policy(csi))
+    state = state or PrimalDualState.start(problem, expected)
+    optimizer.zero_grad(set_to_none=True)
+    (-state.lagrangian(expected)).backward()  # type: ignore[no-untyped-call]
+    clip_grad_norm_(policy.parameters(), settings.clip_norm)
+    optimizer.step()
+    return state.updated(problem, expected, settings.primal_dual_step)
+
+
+class Training:
+    """A run of primal–dual learning that can be stopped and resumed at any epoch.
+
+    Everything that the next epoch depends on is in the checkpoint: weights, Adam's moments,
+    primal and dual variables, the random generator. A run that is killed and resumed therefore
+    ends with the same weights, bit for bit, as one left alone on the same machine.
+    """
+
+    def __init__(
+        self,
+        policy: NeuralPolicy,
+        data: TrainingData,
+        settings: TrainingSettings,
+        *,
+        seed: int = 0,
+        problem: Problem | None = None,
+    ) -> None:
+        self.policy = policy
+        self.data = data
+        self.settings = settings
+        self.problem = problem or Problem.of(policy.scenario)
+        self.history: list[Epoch] = []
+        self._state: PrimalDualState | None = None
+        self._generator = torch_generator(seed, "batches")
+        self._optimizer = torch.optim.Adam(
+            policy.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+        self._best_weights = _clone(policy.state_dict())
+        # Training aims a little above the thresholds and measures by them; validation judges.
+        self._training_problem = replace(
+            self.problem,
+            constraints=tuple(c.relative(settings.margin) for c in self.problem.constraints),
+        )
+
+    @property
+    def finished(self) -> bool:
+        """All epochs done, or no better epoch for ``patience`` of them since a feasible one."""
+        if len(self.history) >= self.settings.epochs:
+            return True
+        if not self.history or not (best := best_epoch(self.history)).met:
+            return False
+        return len(self.history) - 1 - best.number >= self.settings.patience
+
+    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> Epoch:
+        """Train to the end; the policy then has the best epoch's weights. Returns that epoch."""
+        for callback in callbacks:
+            callback.on_start(self.history, self.settings.epochs)
+        try:
+            while not self.finished:
+                epoch = self._run_epoch()
+                for callback in callbacks:
+                    callback.on_epoch(epoch, best_epoch(self.history))
+                if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
+                    self.save(checkpoint)
+        finally:
+            for callback in callbacks:
+                callback.on_end()
+        if checkpoint:
+            self.save(checkpoint)
+        self.policy.load_state_dict(self._best_weights)
+        return best_epoch(self.history)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint of the state between two epochs."""
+        tensors = {
+            **{f"policy.{k}": v for k, v in self.policy.state_dict().items()},
+            **{f"best.{k}": v for k, v in self._best_weights.items()},
+            **{f"adam.{k}": v for k, v in self._adam_tensors().items()},
+            **{f"state.{k}": v for k, v in (self._state.tensors() if self._state else {}).items()},
+            "generator": self._generator.get_state(),
+        }
+        header = {
+            "policy": self.policy.name,
+            "scenario": self.policy.scenario.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json"),
+            "history": [epoch.to_json() for epoch in self.history],
+        }
+        write_tensors(path, _CHECKPOINT, TensorFile(tensors, header))
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of the same policy, scenario and settings."""
+        file = read_tensors(path, _CHECKPOINT)
+        own = {
+            "policy": self.policy.name,
+            "scenario": self.policy.scenario.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json"),
+        }
+        for name, value in own.items():
+            if file.header.get(name) != value:
+                raise InputError(
+                    f"{_CHECKPOINT}: {path} was made with another {name}; accepted: the one it "
+                    "was started with."
+                )
+
+        def group(prefix: str) -> dict[str, Tensor]:
+            return {
+                k.removeprefix(prefix): v for k, v in file.tensors.items() if k.startswith(prefix)
+            }
+
+        self.policy.load_state_dict(group("policy."))
+        self._best_weights = group("best.")
+        self._state = PrimalDualState(**group("state."))
+        self._restore_adam(group("adam."))
+        self._generator.set_state(file.tensors["generator"])
+        self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
+
+    def _run_epoch(self) -> Epoch:
+        for csi in self._batches():
+            self._state = primal_dual_step(
+                self.policy,
+                self._optimizer,
+                self._training_problem,
+                csi,
+                self._state,
+                self.settings,
+            )
+        verdict = judge(
+            self.policy.allocate(self.data.validation),
+            self.data.validation,
+            self.policy.scenario,
+            self.problem,
+        )
+        epoch = Epoch.of(len(self.history), verdict)
+        self.history.append(epoch)
+        if best_epoch(self.history) is epoch:
+            self._best_weights = _clone(self.policy.state_dict())
+        return epoch
+
+    def _batches(self) -> Iterator[Tensor]:
+        size = self.settings.batch_size
+        if self.settings.fresh_channels:
+            for start in range(0, len(self.data.training), size):
+                count = min(size, len(self.data.training) - start)
+                yield draw_csi(self.policy.scenario, count, self._generator)
+        else:
+            order = torch.randperm(len(self.data.training), generator=self._generator)
+            for start in range(0, len(order), size):
+                yield self.data.training[order[start : start + size]]
+
+    def _adam_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{i}": tensor
+            for i, entry in self._optimizer.state_dict()["state"].items()
+            for name, tensor in entry.items()
+        }
+
+    def _restore_adam(self, tensors: dict[str, Tensor]) -> None:
+        saved = self._optimizer.state_dict()
+        for key, tensor in tensors.items():
+            name, index = key.rsplit(".", 1)
+            saved["state"].setdefault(int(index), {})[name] = tensor
+        self._optimizer.load_state_dict(saved)
+
+
+def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

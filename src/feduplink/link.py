@@ -1,0 +1,68 @@
+"""The uplink: SINR, rate, packet success, energy efficiency, airtime and energy.
+
+Pure functions, batched over leading dimensions: ``csi`` is (..., L, L), ``power`` (..., L) in W,
+results are (..., L). All are differentiable, also where a power is zero, and keep the dtype.
+
+>>> import torch
+>>> csi = torch.tensor([[100.0, 10.0], [5.0, 50.0]])
+>>> sinr(csi, torch.tensor([0.01, 0.02]))
+tensor([0.8333, 0.9524])
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def sinr(csi: Tensor, power: Tensor) -> Tensor:
+    """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it."""
+    direct = csi.diagonal(dim1=-2, dim2=-1)
+    # The diagonal is masked, not subtracted: α_i p_i can be 10^7 times the interference, and
+    # float32 would lose the latter in the difference.
+    cross = csi.masked_fill(torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device), 0.0)
+    interference = (cross @ power[..., None])[..., 0]
+    return direct * power / (1 + interference)
+
+
+def rate(sinr: Tensor) -> Tensor:
+    """R = ln(1 + SINR), nats/s/Hz."""
+    return torch.log1p(sinr)
+
+
+def packet_success_rate(sinr: Tensor, waterfall: float) -> Tensor:
+    """PSR = exp(−m / SINR), and 0 where the SINR is 0."""
+    on_air = sinr > 0
+    return torch.where(on_air, torch.exp(-waterfall / torch.where(on_air, sinr, 1.0)), 0.0)
+
+
+def packet_error_rate(sinr: Tensor, waterfall: float) -> Tensor:
+    """PER = 1 − exp(−m / SINR), and 1 where the SINR is 0."""
+    on_air = sinr > 0
+    return torch.where(on_air, -torch.expm1(-waterfall / torch.where(on_air, sinr, 1.0)), 1.0)
+
+
+def energy_efficiency(
+    rate: Tensor, power: Tensor, static_power_w: float, amplifier_inefficiency: float = 1.0
+) -> Tensor:
+    """EE = R / (μ p + P_c), nats/s/Hz/W."""
+    return rate / (amplifier_inefficiency * power + static_power_w)
+
+
+def airtime(sinr: Tensor, model_bits: float, bandwidth_hz: float) -> Tensor:
+    """τ = Z / (B log2(1 + SINR)) in s to send a model of Z bits; infinite at SINR 0."""
+    return model_bits * math.log(2) / (bandwidth_hz * torch.log1p(sinr))
+
+
+def energy(
+    power: Tensor,
+    airtime_s: Tensor,
+    model_bits: float,
+    static_power_w: float,
+    compute_energy_j_per_bit: float = 0.0,
+) -> Tensor:
+    """E = c_comp Z + (p + P_c) τ in J; a silent worker only spends the computation."""
+    transmission = torch.where(power > 0, (power + static_power_w) * airtime_s, 0.0)
+    return compute_energy_j_per_bit * model_bits + transmission

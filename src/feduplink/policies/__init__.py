@@ -1,0 +1,25 @@
+"""Power policies: one a file, all with ``allocate(H)``."""
+
+from feduplink.policies.base import NeuralPolicy, Policy
+from feduplink.policies.full_power import FullPower
+from feduplink.policies.openloop import OpenLoop
+from feduplink.policies.orth import Orthogonal
+from feduplink.policies.pdg import GraphPolicy
+from feduplink.policies.pdm import PerceptronPolicy
+from feduplink.policies.rand import RandomPower
+from feduplink.policies.storage import POLICIES, POLICY_FILE, load_policy, save_policy
+
+__all__ = [
+    "POLICIES",
+    "POLICY_FILE",
+    "FullPower",
+    "GraphPolicy",
+    "NeuralPolicy",
+    "OpenLoop",
+    "Orthogonal",
+    "PerceptronPolicy",
+    "Policy",
+    "RandomPower",
+    "load_policy",
+    "save_policy",
+]

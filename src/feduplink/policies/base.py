@@ -1,0 +1,87 @@
+"""What every policy is: CSI in, transmit powers out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from feduplink.channels.csi import check_csi
+from feduplink.randomness import stream_seed
+from feduplink.scenario import Scenario
+
+#: A power below this is zero: the worker stays silent, W.
+SILENCE_W = 1e-10
+
+
+def silence(power: Tensor) -> Tensor:
+    """Powers below :data:`SILENCE_W` become exactly zero."""
+    return torch.where(power < SILENCE_W, 0.0, power)
+
+
+class Policy(ABC):
+    """A power policy p(H) for a scenario."""
+
+    name: ClassVar[str]
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__()
+        self.scenario = scenario
+
+    @property
+    def fixed_workers(self) -> int | None:
+        """The only number of workers the policy takes, or None if it takes any."""
+        return None
+
+    def allocate(self, csi: Tensor) -> Tensor:
+        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
+        check_csi(csi, self.fixed_workers)
+        with torch.no_grad():
+            power = self.powers(csi.reshape(-1, *csi.shape[-2:]))
+        return silence(power.clamp(0.0, self.scenario.pmax_w)).reshape(csi.shape[:-1])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What has to be stored besides the scenario to restore the policy."""
+        return {}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:  # noqa: ARG003
+        """Inverse of :meth:`tensors`."""
+        return cls(scenario)
+
+    @abstractmethod
+    def powers(self, csi: Tensor) -> Tensor:
+        """Powers in W for checked CSI, (N, L, L) to (N, L)."""
+
+
+class NeuralPolicy(Policy, nn.Module):
+    """A policy with weights to learn; ``powers`` is differentiable."""
+
+    @classmethod
+    def initialised(cls, scenario: Scenario, seed: int = 0) -> Self:
+        """A policy with random weights from the seed's model stream."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(stream_seed(seed, "model"))
+            return cls(scenario)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights."""
+        return self.state_dict()
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy with these weights."""
+        policy = cls(scenario)
+        policy.load_state_dict(tensors)
+        return policy
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return next(self.parameters()).dtype
+
+    def forward(self, csi: Tensor) -> Tensor:
+        """As :meth:`powers`, with silent workers at exactly zero."""
+        return silence(self.powers(csi))

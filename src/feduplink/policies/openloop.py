@@ -1,0 +1,96 @@
+"""``openloop``: the uplink power control of a 3GPP network, tuned for the problem."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.channels.csi import check_csi
+from feduplink.policies.base import Policy
+from feduplink.problem import Problem, relative_shortfall
+from feduplink.scenario import Scenario
+
+#: Fractions a of the path loss that are tried; 3GPP allows steps of 0.1, we refine.
+_FRACTIONS = torch.linspace(0.0, 1.2, 25).tolist()
+_TARGETS = 33
+
+
+class OpenLoop(Policy):
+    """Fractional open-loop power control p_i = min(Pmax, P0 · pathloss_i^a).
+
+    The path loss of worker i is what its device measures, 1/α_i relative to the noise: P0 is
+    therefore the target SNR when a = 1. No worker is ever silent, and interference is not
+    looked at.
+    """
+
+    name = "openloop"
+
+    def __init__(self, scenario: Scenario, *, target: float, fraction: float) -> None:
+        super().__init__(scenario)
+        self.target = target
+        self.fraction = fraction
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Powers from the direct gains alone, (N, L, L) to (N, L), W."""
+        path_loss = 1 / csi.diagonal(dim1=-2, dim2=-1)
+        return (self.target * path_loss**self.fraction).clamp_max(self.scenario.pmax_w)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """P0 and a."""
+        return {"setting": torch.tensor([self.target, self.fraction], dtype=torch.float64)}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> OpenLoop:
+        """A policy with this P0 and a."""
+        target, fraction = tensors["setting"].tolist()
+        return cls(scenario, target=target, fraction=fraction)
+
+    @classmethod
+    def tuned(cls, scenario: Scenario, training_csi: Tensor) -> OpenLoop:
+        """The best P0 and a on the training channels.
+
+        Best is the highest objective among the settings of a grid that meet every constraint by
+        at least one standard error (so that unseen channels meet them too), or the least
+        violation where none does; the grid is then refined once around the best.
+        """
+        check_csi(training_csi, scenario.workers)
+        problem = Problem.of(scenario)
+        direct = training_csi.diagonal(dim1=-2, dim2=-1)
+        best: tuple[tuple[bool, float], OpenLoop] | None = None
+
+        def attempt(target: float, fraction: float) -> None:
+            nonlocal best
+            candidate = cls(scenario, target=target, fraction=fraction)
+            rank = _rank(problem, training_csi, candidate.powers(training_csi))
+            if best is None or rank > best[0]:
+                best = (rank, candidate)
+
+        for fraction in _FRACTIONS:
+            # From "only the best link at full power" to "all at full power".
+            full = scenario.pmax_w * direct.double() ** fraction
+            for target in torch.logspace(
+                float(full.min().log10()) - 1, float(full.max().log10()), _TARGETS
+            ).tolist():
+                attempt(target, fraction)
+        assert best is not None
+        coarse = best[1]
+        for fraction in torch.linspace(coarse.fraction - 0.05, coarse.fraction + 0.05, 11).tolist():
+            for factor in torch.logspace(-0.4, 0.4, 41).tolist():
+                # Keep the power of the median link while the slope changes.
+                pivot = float(direct.double().median()) ** (fraction - coarse.fraction)
+                attempt(coarse.target * pivot * factor, fraction)
+        return best[1]
+
+
+def _rank(problem: Problem, csi: Tensor, power: Tensor) -> tuple[bool, float]:
+    """Order of preference: met constraints first, then the objective, else less violation."""
+    sinr = link.sinr(csi, power)
+    violation = 0.0
+    for constraint in problem.constraints:
+        values = constraint.measure(sinr, power)
+        cautious = values.mean(0) - values.std(0) / len(values) ** 0.5
+        violation = max(violation, relative_shortfall(cautious, constraint.threshold))
+    if violation > 0:
+        return (False, -violation)
+    return (True, float(problem.utility.value(problem.objective(sinr, power).mean(0))))

@@ -1,0 +1,63 @@
+"""``orth``: optimal where nobody interferes, then selection."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.special import lambertw
+from torch import Tensor
+
+from feduplink.policies.base import Policy
+from feduplink.policies.selection import per_worker_thresholds, select
+from feduplink.scenario import Scenario
+
+
+class Orthogonal(Policy):
+    """p_i = min(Pmax, P_E,i), then one-shot selection (unless ``selection`` is off).
+
+    P_E,i is the largest power with EE_i ≥ e0 when nobody else is on the air.
+    """
+
+    name = "orth"
+
+    def __init__(self, scenario: Scenario, *, selection: bool = True) -> None:
+        super().__init__(scenario)
+        self.selection = selection
+
+    @property
+    def fixed_workers(self) -> int | None:
+        """Bound to the scenario's size only by thresholds listed a worker."""
+        return per_worker_thresholds(self.scenario)
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Powers of the selected workers, (N, L, L) to (N, L), W."""
+        direct = csi.diagonal(dim1=-2, dim2=-1)
+        limit = largest_efficient_power(
+            direct,
+            torch.as_tensor(self.scenario.ee_min, dtype=torch.float64),
+            self.scenario.static_power_w,
+            self.scenario.amplifier_inefficiency,
+        )
+        power = limit.clamp_max(self.scenario.pmax_w)
+        return select(power, csi, self.scenario) if self.selection else power
+
+
+def largest_efficient_power(
+    direct_gain: Tensor, ee_min: Tensor, static_power_w: float, amplifier_inefficiency: float
+) -> Tensor:
+    """Largest p with ln(1 + α p) ≥ e0 (μ p + P_c), W; 0 if there is none, ∞ if e0 = 0.
+
+    With u = 1 + α p and c = e0 μ / α the equality reads −c u e^(−c u) = −c e^(e0 P_c − c); its
+    larger root is the lower branch of Lambert's function, u = −W₋₁(−c e^(e0 P_c − c)) / c.
+    """
+    alpha = direct_gain.detach().cpu().double().numpy()
+    e0 = ee_min.numpy()
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        c = e0 * amplifier_inefficiency / alpha
+        argument = -c * np.exp(e0 * static_power_w - c)
+        # For c ≥ 1 the efficiency only falls with p; under −1/e there is no intersection.
+        solvable = (c < 1) & (argument >= -np.exp(-1.0))
+        root = -lambertw(np.where(solvable, argument, -0.1), k=-1).real / c
+        power = np.where(solvable, (root - 1) / alpha, 0.0)
+    power = np.where(e0 == 0, np.inf, power)
+    return torch.from_numpy(np.clip(power, 0.0, None)).to(direct_gain)

@@ -1,0 +1,36 @@
+"""``rand``: random powers, then selection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink.policies.base import Policy
+from feduplink.policies.selection import per_worker_thresholds, select
+from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario
+
+
+class RandomPower(Policy):
+    """p_i uniform in (0, Pmax), then one-shot selection (unless ``selection`` is off).
+
+    Every call draws anew; two policies with the same seed draw the same sequence.
+    """
+
+    name = "rand"
+
+    def __init__(self, scenario: Scenario, *, seed: int = 0, selection: bool = True) -> None:
+        super().__init__(scenario)
+        self.selection = selection
+        self._generator = torch_generator(seed, "policy")
+
+    @property
+    def fixed_workers(self) -> int | None:
+        """Bound to the scenario's size only by thresholds listed a worker."""
+        return per_worker_thresholds(self.scenario)
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Random powers of the selected workers, (N, L, L) to (N, L), W."""
+        unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
+        power = unit * self.scenario.pmax_w
+        return select(power, csi, self.scenario) if self.selection else power

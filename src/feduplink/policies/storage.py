@@ -1,0 +1,57 @@
+"""Policies as files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from feduplink.errors import InputError
+from feduplink.policies.base import Policy
+from feduplink.policies.full_power import FullPower
+from feduplink.policies.openloop import OpenLoop
+from feduplink.policies.orth import Orthogonal
+from feduplink.policies.pdg import GraphPolicy
+from feduplink.policies.pdm import PerceptronPolicy
+from feduplink.policies.rand import RandomPower
+from feduplink.scenario import Scenario
+from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+
+#: The name of a policy's file inside the directory of a training run.
+POLICY_FILE = "policy.safetensors"
+
+_KIND = "policy"
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy
+    for policy in (FullPower, RandomPower, Orthogonal, OpenLoop, PerceptronPolicy, GraphPolicy)
+}
+
+
+def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
+    """Write a policy with its scenario to ``path``, a file or a directory; returns the file."""
+    file = _file_of(Path(path))
+    header = {"policy": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
+    write_tensors(file, _KIND, TensorFile(policy.tensors(), header))
+    return file
+
+
+def load_policy(path: str | os.PathLike[str]) -> Policy:
+    """Read a policy from the file or directory it was saved to; nothing in it is executed."""
+    file = _file_of(Path(path))
+    content = read_tensors(file, _KIND)
+    kind = POLICIES.get(content.header.get("policy", ""))
+    if kind is None:
+        raise InputError(
+            f"policy: {file} holds the unknown policy {content.header.get('policy')!r}; "
+            f"accepted: {', '.join(POLICIES)}."
+        )
+    scenario = Scenario(**content.header["scenario"])
+    try:
+        return kind.from_tensors(scenario, content.tensors)
+    except (KeyError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
+
+
+def _file_of(path: Path) -> Path:
+    return path if path.suffix == ".safetensors" else path / POLICY_FILE

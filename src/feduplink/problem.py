@@ -1,0 +1,232 @@
+"""The problem a policy solves, and how a policy is judged.
+
+maximise g(E[f(p, H)])  subject to  E[c_i(p, H) | p_i > 0] ≥ c0_i for every worker i and every
+constraint c, over policies p(H) in [0, Pmax]^L. By default f is the packet success rate, g the
+weighted sum, and the constraints are on the rate and the energy efficiency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.channels.csi import check_csi
+from feduplink.errors import InputError
+from feduplink.scenario import Scenario
+
+#: A per-worker quantity (SINR, power in W) -> value, all of shape (..., L).
+Measure = Callable[[Tensor, Tensor], Tensor]
+
+#: A policy is feasible when no constraint is missed by more than this share of its threshold.
+FEASIBILITY_TOLERANCE = 0.01
+
+
+class Utility(Protocol):
+    """A concave non-decreasing function g of the per-worker expectations y, (L,)."""
+
+    def value(self, expected: Tensor) -> Tensor:
+        """g(y), scalar."""
+
+    def gradient(self, expected: Tensor) -> Tensor:
+        """∇g(y), (L,)."""
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """g(y) = Σ ω_i y_i."""
+
+    weights: Tensor
+
+    def value(self, expected: Tensor) -> Tensor:
+        """g(y), scalar."""
+        return (self.weights.to(expected) * expected).sum(-1)
+
+    def gradient(self, expected: Tensor) -> Tensor:
+        """∇g(y) = ω."""
+        return self.weights.to(expected)
+
+
+@dataclass(frozen=True)
+class ProportionalFairness:
+    """g(y) = Σ ω_i ln y_i."""
+
+    weights: Tensor
+
+    def value(self, expected: Tensor) -> Tensor:
+        """g(y), scalar; −∞ when a worker is never heard."""
+        return (self.weights.to(expected) * expected.log()).sum(-1)
+
+    def gradient(self, expected: Tensor) -> Tensor:
+        """∇g(y) = ω / y."""
+        return self.weights.to(expected) / expected
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """E[measure_i | p_i > 0] ≥ threshold_i for every worker i; ``threshold`` is (L,)."""
+
+    name: str
+    measure: Measure
+    threshold: Tensor
+
+    def relative(self, margin: float = 0.0) -> Constraint:
+        """The constraint in units of its threshold, c/c0 ≥ 1 + ``margin``.
+
+        Constraints of different units, 0.7 nats/s/Hz and 55 nats/s/Hz/W, then weigh alike.
+        Where the threshold is 0 nothing changes.
+        """
+        unit = torch.where(self.threshold > 0, self.threshold, 1.0)
+
+        def measure(sinr: Tensor, power: Tensor) -> Tensor:
+            return self.measure(sinr, power) / unit.to(sinr)
+
+        return Constraint(self.name, measure, self.threshold / unit * (1 + margin))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Objective, utility and constraints; build the usual one with :meth:`of`."""
+
+    objective: Measure
+    utility: Utility
+    constraints: tuple[Constraint, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Problem:
+        """The problem a scenario describes."""
+        measures = scenario_measures(scenario)
+        fair = scenario.utility == "proportional-fairness"
+        utility_type = ProportionalFairness if fair else WeightedSum
+        return cls(
+            objective=measures[scenario.objective],
+            utility=utility_type(scenario.worker_weights),
+            constraints=(
+                Constraint("rate", measures["rate"], scenario.rate_thresholds),
+                Constraint(
+                    "energy_efficiency", measures["energy_efficiency"], scenario.ee_thresholds
+                ),
+            ),
+        )
+
+
+def scenario_measures(scenario: Scenario) -> dict[str, Measure]:
+    """The shipped measures with the scenario's constants: psr, rate, energy_efficiency."""
+
+    def psr(sinr: Tensor, _power: Tensor) -> Tensor:
+        return link.packet_success_rate(sinr, scenario.waterfall)
+
+    def rate(sinr: Tensor, _power: Tensor) -> Tensor:
+        return link.rate(sinr)
+
+    def energy_efficiency(sinr: Tensor, power: Tensor) -> Tensor:
+        return link.energy_efficiency(
+            link.rate(sinr), power, scenario.static_power_w, scenario.amplifier_inefficiency
+        )
+
+    return {"psr": psr, "rate": rate, "energy_efficiency": energy_efficiency}
+
+
+def transmitting_mean(values: Tensor, power: Tensor) -> Tensor:
+    """E_c: mean over the batch of the worker-rounds with p > 0, (N, L) to (L,).
+
+    NaN for a worker that never transmits: its conditional expectation does not exist.
+    """
+    on_air = power > 0
+    return torch.where(on_air, values, 0.0).sum(0) / on_air.sum(0)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a policy does on a set of channels; all figures that must be shown together.
+
+    Attributes:
+        objective: g(E[f]); higher is better.
+        weighted_per: Σ ω PER / Σ ω over the worker-rounds that transmit (NaN if none does). It
+            says little alone: a policy that silences every bad link scores near zero.
+        participation: share of worker-rounds with p > 0.
+        rate_min: smallest E[R_i | p_i > 0] over the workers that ever transmit, nats/s/Hz.
+        energy_efficiency_min: the same of the energy efficiency, nats/s/Hz/W.
+        feasible: no constraint is missed by more than 1 % of its threshold.
+        violation: largest relative shortfall of a constraint, 0 if all are met.
+        worker_rate: E[R_i | p_i > 0], (L,), NaN for a worker that never transmits.
+        worker_energy_efficiency: E[EE_i | p_i > 0], (L,), likewise.
+
+    """
+
+    objective: float
+    weighted_per: float
+    participation: float
+    rate_min: float
+    energy_efficiency_min: float
+    feasible: bool
+    violation: float
+    worker_rate: Tensor
+    worker_energy_efficiency: Tensor
+
+    def as_metrics(self) -> dict[str, float | bool | None]:
+        """The entry of ``metrics.json``; what does not exist is None."""
+        names = (
+            "objective",
+            "weighted_per",
+            "participation",
+            "rate_min",
+            "energy_efficiency_min",
+            "feasible",
+        )
+        values = {name: getattr(self, name) for name in names}
+        return {name: v if math.isfinite(v) else None for name, v in values.items()}
+
+
+def judge(
+    power: Tensor, csi: Tensor, scenario: Scenario, problem: Problem | None = None
+) -> Judgement:
+    """Judge powers (N, L) in W on the true channels (N, L, L), in float64."""
+    check_csi(csi, scenario.workers)
+    if csi.ndim != 3 or power.shape != csi.shape[:-1]:
+        raise InputError(
+            f"power: shape {tuple(power.shape)}; accepted with csi {tuple(csi.shape)}: (N, L) "
+            "and (N, L, L)."
+        )
+    problem = problem or Problem.of(scenario)
+    measures = scenario_measures(scenario)
+    power = power.detach().to("cpu", torch.float64)
+    sinr = link.sinr(csi.detach().to("cpu", torch.float64), power)
+    on_air = power > 0
+
+    weights = scenario.worker_weights * on_air
+    per = link.packet_error_rate(sinr, scenario.waterfall)
+    shortfalls = [
+        relative_shortfall(transmitting_mean(c.measure(sinr, power), power), c.threshold)
+        for c in problem.constraints
+    ]
+    violation = max(shortfalls, default=0.0)
+    worker_rate = transmitting_mean(measures["rate"](sinr, power), power)
+    worker_ee = transmitting_mean(measures["energy_efficiency"](sinr, power), power)
+    return Judgement(
+        objective=float(problem.utility.value(problem.objective(sinr, power).mean(0))),
+        weighted_per=float((weights * per).sum() / weights.sum()),
+        participation=float(on_air.double().mean()),
+        rate_min=_smallest(worker_rate),
+        energy_efficiency_min=_smallest(worker_ee),
+        feasible=violation <= FEASIBILITY_TOLERANCE,
+        violation=violation,
+        worker_rate=worker_rate,
+        worker_energy_efficiency=worker_ee,
+    )
+
+
+def relative_shortfall(expected: Tensor, threshold: Tensor) -> float:
+    """Max over workers of (c0 − E_c) / c0, at least 0; silent workers miss nothing."""
+    shortfall = (threshold - expected) / threshold.clamp_min(1e-12)
+    return max(0.0, float(shortfall.nan_to_num(nan=0.0).max()))
+
+
+def _smallest(expected: Tensor) -> float:
+    present = expected[~expected.isnan()]
+    return float(present.min()) if len(present) else math.nan

@@ -1,0 +1,65 @@
+"""Tensors and JSON in one file: safetensors with a checksum, written whole or not at all.
+
+Loading parses a header and copies numbers; nothing in the file is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.files import replaced_atomically
+
+_HEADER = "feduplink"
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """Contents of one file: named tensors and a JSON object."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, Any]
+
+
+def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
+    """Write ``content`` under ``path``; ``kind`` says what it is and is checked on reading."""
+    tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
+    header = {"kind": kind, "sha256": _checksum(tensors), **content.header}
+    with replaced_atomically(path) as temporary:
+        save_file(tensors, temporary, metadata={_HEADER: json.dumps(header)})
+
+
+def read_tensors(path: Path, kind: str) -> TensorFile:
+    """Read a file of the given kind; a foreign or damaged one raises :class:`InputError`."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})[_HEADER])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(f"{kind}: {path} does not exist.") from None
+    except (KeyError, json.JSONDecodeError):
+        raise InputError(f"{kind}: {path} was not written by feduplink.") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
+    if header.get("kind") != kind:
+        raise InputError(f"{kind}: {path} holds a {header.get('kind')}; accepted: a {kind}.")
+    if header.get("sha256") != _checksum(tensors):
+        raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
+    return TensorFile(tensors, header)
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
