@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -70,7 +72,7 @@ def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tenso
     """H plus white Gaussian noise of the given variance, floored at :data:`CSI_FLOOR`."""
     if variance == 0:
         return csi
-    noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype) * variance**0.5
+    noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype) * math.sqrt(variance)
     return (csi + noise).clamp_min(CSI_FLOOR)
 
 

@@ -97,16 +97,9 @@ class CsvLog:
                 + [f"energy_efficiency_{i}" for i in workers]
             )
             self._header_written = True
+        figures = (epoch.objective, epoch.participation, epoch.violation, epoch.feasible)
         self._writer.writerow(
-            [
-                epoch.number,
-                epoch.objective,
-                epoch.participation,
-                epoch.violation,
-                epoch.feasible,
-                *list(epoch.worker_rate),
-                *list(epoch.worker_energy_efficiency),
-            ]
+            [epoch.number, *figures, *epoch.worker_rate, *epoch.worker_energy_efficiency]
         )
 
 
