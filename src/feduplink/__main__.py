@@ -1,0 +1,7 @@
+"""``python -m feduplink``."""
+
+import sys
+
+from feduplink.cli import main
+
+sys.exit(main())

@@ -1,0 +1,100 @@
+"""The ``feduplink`` command line: parse, call, print.
+
+A command is a module of this package that is listed in :data:`COMMANDS` and has
+
+- ``NAME``: the word after ``feduplink``;
+- ``HELP``: one line for the overview;
+- ``EXAMPLE``: a command line that works, shown at the end of ``--help``;
+- ``add_arguments(parser)``: its own options. Most begin with
+  ``options.add_common_options(parser, NAME)`` (``--seed``, ``--out``) and
+  ``options.add_scenario_options(parser)``;
+- ``run(args)``: do the work. ``options.scenario_from(args)`` and ``options.output_directory(args)``
+  give the scenario and the directory, ``console.console()`` where to print.
+
+``run`` checks all its input before it writes anything, and raises
+:class:`~feduplink.errors.InputError` with one sentence for what it cannot accept. :func:`main`
+prints that sentence and returns 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from feduplink.cli import channels
+from feduplink.errors import InputError
+
+ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
+
+
+class Command(Protocol):
+    """What a command module has."""
+
+    NAME: str
+    HELP: str
+    EXAMPLE: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options."""
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Do the work."""
+
+
+#: In the order of ``feduplink --help``.
+COMMANDS: tuple[Command, ...] = (channels,)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses input as everything else does: with an :class:`InputError`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help.")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = _Parser(
+        prog="feduplink",
+        description="Transmit-power control for wireless federated learning.",
+        allow_abbrev=False,
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.NAME,
+            usage=f"feduplink {command.NAME} [options]",
+            help=command.HELP,
+            description=command.HELP,
+            epilog=f"example: {command.EXAMPLE}",
+            allow_abbrev=False,
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            args = build_parser().parse_args(argv)
+            args.run(args)
+        except InputError as error:
+            print(f"feduplink: {error}", file=sys.stderr)
+            return REFUSED
+        except OSError as error:
+            print(f"feduplink: {error}.", file=sys.stderr)
+            return REFUSED
+        except KeyboardInterrupt as interrupt:
+            print(f"feduplink: interrupted. {interrupt}".rstrip(), file=sys.stderr)
+            return INTERRUPTED
+    return ACCEPTED
+
+
+def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+    print(f"feduplink: warning: {message}.", file=sys.stderr)

@@ -1,0 +1,123 @@
+"""Options that commands share, and options made from the fields of a validated model."""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from feduplink.errors import InputError
+from feduplink.scenario import Scenario, shipped_scenarios
+
+
+def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """``--seed`` and ``--out``."""
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0, 2**63 - 1),
+        default=0,
+        metavar="N",
+        help="seed of all random numbers (default: 0)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs", command),
+        metavar="DIR",
+        help=f"directory for what the command writes (default: runs/{command})",
+    )
+
+
+def output_directory(args: argparse.Namespace) -> Path:
+    """The directory of ``--out``, which need not exist yet."""
+    directory: Path = args.out
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"out: {directory} is a file; accepted: a directory, new or existing.")
+    return directory
+
+
+def add_scenario_options(parser: argparse.ArgumentParser) -> None:
+    """``--scenario`` and one option for every field of :class:`Scenario`."""
+    group = parser.add_argument_group("scenario")
+    group.add_argument(
+        "--scenario",
+        metavar="FILE",
+        help="YAML file, or one of the shipped scenarios "
+        f"{', '.join(shipped_scenarios())}; the options below override it",
+    )
+    add_model_options(group, Scenario)
+
+
+def scenario_from(args: argparse.Namespace) -> Scenario:
+    """The scenario of ``--scenario`` with the explicit options on top."""
+    base = Scenario.from_yaml(args.scenario) if args.scenario else Scenario()
+    return base.replace(**explicit_fields(args, Scenario))
+
+
+def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel]) -> None:
+    """One option ``--field-name`` for every field of ``model``; lists are comma-separated."""
+    for name, field in model.model_fields.items():
+        option = f"--{name.replace('_', '-')}"
+        default = "none" if field.default is None else f"{field.default}"
+        shared: dict[str, Any] = {
+            "dest": _destination(model, name),
+            "default": argparse.SUPPRESS,
+            "help": f"{field.description} (default: {default})".replace("%", "%%"),
+        }
+        if field.annotation is bool:
+            group.add_argument(option, action=argparse.BooleanOptionalAction, **shared)
+        else:
+            group.add_argument(option, type=_split, metavar=_metavar(field), **shared)
+
+
+def explicit_fields(args: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
+    """The fields of ``model`` given on the command line, for the model itself to validate."""
+    given = vars(args)
+    destinations = {name: _destination(model, name) for name in model.model_fields}
+    return {name: given[dest] for name, dest in destinations.items() if dest in given}
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """An argparse type: an integer in [least, most]."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not accepted; accepted: whole numbers from {least} to {most}"
+            )
+        return number
+
+    return parse
+
+
+def _destination(model: type[BaseModel], name: str) -> str:
+    """Where argparse keeps a field; the model's name keeps fields of two models apart."""
+    return f"{model.__name__}.{name}"
+
+
+def _split(text: str) -> str | list[str] | None:
+    if text.lower() == "none":
+        return None
+    if "," in text:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _metavar(field: FieldInfo) -> str:
+    """``{a,b}`` for a choice of names, else the kind of value."""
+    annotation = field.annotation
+    if get_origin(annotation) is Literal:
+        return "{" + ",".join(get_args(annotation)) + "}"
+    if get_origin(annotation) in (Union, types.UnionType):
+        listed = any(get_origin(option) is tuple for option in get_args(annotation))
+        return "X[,X...]" if listed else "X"
+    return "N" if annotation is int else "X"
