@@ -17,6 +17,15 @@ def evaluate(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) 
     The policy sees the CSI with the scenario's noise (variance ``csi_noise``, drawn from
     ``seed``); rates and errors are those of the true channels.
     """
+    return judge(allocate_seen(policy, csi, scenario, seed=seed), csi, scenario)
+
+
+def allocate_seen(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Tensor:
+    """Powers (N, L) in W that ``policy`` sets from the noisy CSI of the channels (N, L, L).
+
+    A policy made for another scenario may know another Pmax; the one that counts is that of
+    ``scenario``.
+    """
     check_csi(csi, scenario.workers)
     seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
-    return judge(policy.allocate(seen), csi, scenario)
+    return policy.allocate(seen).clamp_max(scenario.pmax_w)

@@ -21,17 +21,21 @@ def replaced_atomically(path: Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
-    temporary.chmod(0o644)
     try:
         yield temporary
+        temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    with replaced_atomically(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write ``content`` as indented JSON, atomically. NaN is refused: it is no JSON."""
-    text = json.dumps(content, indent=2, allow_nan=False)
-    with replaced_atomically(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

@@ -3,12 +3,15 @@
 from feduplink.channels.csi import check_csi, noisy_csi, scale_interference
 from feduplink.channels.model import Channels, draw_channels, draw_csi
 from feduplink.channels.recorded import read_channels, write_channels
+from feduplink.channels.splits import ChannelSplits, draw_splits
 
 __all__ = [
+    "ChannelSplits",
     "Channels",
     "check_csi",
     "draw_channels",
     "draw_csi",
+    "draw_splits",
     "noisy_csi",
     "read_channels",
     "scale_interference",

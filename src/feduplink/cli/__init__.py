@@ -24,7 +24,9 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
-from feduplink.cli import channels
+import torch
+
+from feduplink.cli import channels, demo, evaluate, train
 from feduplink.errors import InputError
 
 ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
@@ -45,7 +47,7 @@ class Command(Protocol):
 
 
 #: In the order of ``feduplink --help``.
-COMMANDS: tuple[Command, ...] = (channels,)
+COMMANDS: tuple[Command, ...] = (demo, channels, train, evaluate)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,6 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    # The matrices are small: a second thread gains nothing on an idle machine, and on a busy
+    # one its waiting makes everything ten times slower.
+    torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario, shipped_scenarios
 
@@ -41,6 +42,17 @@ def output_directory(args: argparse.Namespace) -> Path:
     return directory
 
 
+def add_split_option(parser: argparse.ArgumentParser) -> None:
+    """``--channels-per-split``."""
+    parser.add_argument(
+        "--channels-per-split",
+        type=whole_number(1, 10**7),
+        default=CHANNELS_PER_SPLIT,
+        metavar="N",
+        help=f"channels for each of training, validation and test (default: {CHANNELS_PER_SPLIT})",
+    )
+
+
 def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     """``--scenario`` and one option for every field of :class:`Scenario`."""
     group = parser.add_argument_group("scenario")
@@ -53,10 +65,10 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(group, Scenario)
 
 
-def scenario_from(args: argparse.Namespace) -> Scenario:
-    """The scenario of ``--scenario`` with the explicit options on top."""
+def scenario_from(args: argparse.Namespace, **fixed: Any) -> Scenario:
+    """The scenario of ``--scenario``, the explicit options on top, and ``fixed`` on top of all."""
     base = Scenario.from_yaml(args.scenario) if args.scenario else Scenario()
-    return base.replace(**explicit_fields(args, Scenario))
+    return base.replace(**{**explicit_fields(args, Scenario), **fixed})
 
 
 def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel]) -> None:

@@ -1,0 +1,118 @@
+"""``feduplink train``: learn a policy by primal–dual training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from feduplink.channels import draw_splits
+from feduplink.cli.console import console
+from feduplink.cli.options import (
+    add_common_options,
+    add_model_options,
+    add_scenario_options,
+    add_split_option,
+    explicit_fields,
+    output_directory,
+    scenario_from,
+)
+from feduplink.errors import InputError
+from feduplink.learning import (
+    LEARNING_RATES,
+    Callback,
+    CsvLog,
+    ProgressBar,
+    TensorBoardLog,
+    Training,
+    TrainingData,
+    TrainingSettings,
+    best_epoch,
+)
+from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
+from feduplink.report.tables import comparison_table
+from feduplink.report.training import write_training
+
+NAME = "train"
+HELP = "train a policy on channels of a scenario"
+EXAMPLE = "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2"
+
+CHECKPOINT_FILE = "checkpoint.safetensors"
+
+TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--policy", choices=sorted(TRAINABLE), required=True, help="what to train")
+    add_common_options(parser, NAME)
+    add_split_option(parser)
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the run in --out from its checkpoint"
+    )
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also log for TensorBoard (extra: track)"
+    )
+    group = parser.add_argument_group(
+        "training", f"learning rates by policy: {LEARNING_RATES}".replace("'", "")
+    )
+    add_model_options(group, TrainingSettings)
+    add_scenario_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, then write the best policy, plots and ``metrics.json``."""
+    scenario, directory = scenario_from(args), output_directory(args)
+    settings = TrainingSettings(
+        **{
+            "learning_rate": LEARNING_RATES[args.policy],
+            **explicit_fields(args, TrainingSettings),
+        }
+    )
+    checkpoint = directory / CHECKPOINT_FILE
+    if checkpoint.exists() and not args.resume:
+        raise InputError(
+            f"out: {directory} already holds a training run; accepted: --resume to continue it, "
+            "or another --out."
+        )
+    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
+    training = Training(
+        TRAINABLE[args.policy].initialised(scenario, args.seed),
+        TrainingData(splits.training, splits.validation),
+        settings,
+        seed=args.seed,
+    )
+    if args.resume:
+        training.resume(checkpoint)
+    try:
+        training.run(_callbacks(args, directory), checkpoint)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
+    test = write_training(directory, training, splits, seed=args.seed)
+
+    out = console()
+    best = best_epoch(training.history)
+    out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
+    out.print(comparison_table({args.policy: test.judgement}, scenario))
+    out.print(f"policy, history.csv, plots and metrics.json in {directory}")
+
+
+def _callbacks(args: argparse.Namespace, directory: Path) -> list[Callback]:
+    callbacks: list[Callback] = []
+    if args.tensorboard:
+        try:
+            callbacks.append(TensorBoardLog(directory / "tensorboard"))
+        except ModuleNotFoundError:
+            raise InputError(
+                "tensorboard: not installed; accepted after pip install 'feduplink[track]'."
+            ) from None
+    callbacks.append(CsvLog(directory / "history.csv"))
+    out = console()
+    if out.is_terminal:
+        callbacks.append(ProgressBar(out, args.policy))
+    return callbacks
+
+
+def _how_to_go_on(checkpoint: Path) -> str:
+    if checkpoint.exists():
+        return "The same command with --resume continues from the last checkpoint."
+    return "There is no checkpoint yet; run the same command again."

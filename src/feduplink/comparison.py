@@ -1,0 +1,104 @@
+"""Several policies side by side on the same channels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.evaluation import allocate_seen
+from feduplink.policies import (
+    POLICIES,
+    FullPower,
+    NeuralPolicy,
+    OpenLoop,
+    Orthogonal,
+    Policy,
+    RandomPower,
+    load_policy,
+)
+from feduplink.problem import Judgement, judge
+from feduplink.scenario import Scenario
+
+#: Policies that exist without training: name -> (scenario, tuning channels, seed) -> policy.
+UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
+    "rand": lambda scenario, _csi, seed: RandomPower(scenario, seed=seed),
+    "orth": lambda scenario, _csi, _seed: Orthogonal(scenario),
+    "max": lambda scenario, _csi, _seed: FullPower(scenario),
+    "openloop": lambda scenario, csi, _seed: OpenLoop.tuned(scenario, csi),
+}
+
+#: Policies that have to be learned first.
+LEARNED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, NeuralPolicy))
+
+_ACCEPTED = f"accepted: {', '.join(UNTRAINED)}, or the directory of a training run"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy did on the channels: powers (N, L) in W, and how that is judged."""
+
+    power: Tensor
+    judgement: Judgement
+
+
+def compare(
+    policies: Mapping[str, Policy], csi: Tensor, scenario: Scenario, *, seed: int = 0
+) -> dict[str, Outcome]:
+    """Judge every policy on the channels (N, L, L); all see the same noisy CSI."""
+    outcomes = {}
+    for name, policy in policies.items():
+        power = allocate_seen(policy, csi, scenario, seed=seed)
+        outcomes[name] = Outcome(power, judge(power, csi, scenario))
+    return outcomes
+
+
+def find_policies(
+    names: Sequence[str], scenario: Scenario, tuning_csi: Tensor, *, seed: int = 0
+) -> dict[str, Policy]:
+    """Policies by name, or by the directory or file they were saved to.
+
+    What needs tuning is tuned on ``tuning_csi``. A saved policy goes by its name; where that is
+    taken, by name and path.
+    """
+    if not names:
+        raise InputError(f"policies: none given; {_ACCEPTED}.")
+    found: dict[str, Policy] = {}
+    for name in dict.fromkeys(names):
+        if name in UNTRAINED:
+            found[name] = UNTRAINED[name](scenario, tuning_csi, seed)
+        else:
+            policy = _saved(name, scenario)
+            found[f"{policy.name}:{name}" if policy.name in found else policy.name] = policy
+    return found
+
+
+def _saved(path: str, scenario: Scenario) -> Policy:
+    if not Path(path).exists():
+        raise InputError(_unknown(path))
+    policy = load_policy(path)
+    if policy.fixed_workers not in (None, scenario.workers):
+        raise InputError(
+            f"policies: the {policy.name} of {path} takes exactly {policy.fixed_workers} workers; "
+            f"there are {scenario.workers}."
+        )
+    if policy.scenario.pmax_dbw != scenario.pmax_dbw:
+        warnings.warn(
+            f"the {policy.name} of {path} was made for {policy.scenario.pmax_dbw:g} dBW; its "
+            f"powers are taken as they are, cut at {scenario.pmax_dbw:g} dBW",
+            stacklevel=3,
+        )
+    return policy
+
+
+def _unknown(name: str) -> str:
+    if name in LEARNED:
+        return (
+            f"policies: {name} has to be learned first; train it with 'feduplink train --policy "
+            f"{name} --out DIR' and give DIR instead of {name}."
+        )
+    return f"policies: {name!r} is neither a policy nor a saved one; {_ACCEPTED}."

@@ -1,0 +1,81 @@
+"""How a training run went: constraints by worker and objective, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from torch import Tensor
+
+from feduplink.learning import Epoch, best_epoch
+from feduplink.report.style import figure, look_of
+from feduplink.scenario import Scenario
+
+#: More workers than these get no entry in the legend.
+_NAMED_WORKERS = 10
+
+_THRESHOLD_STYLE: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
+
+
+def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
+    """Three panels: rate and energy efficiency by worker with thresholds, objective."""
+    epochs = [epoch.number + 1 for epoch in history]
+    with figure(path, 11, 3.8) as drawing:
+        rate, efficiency, objective = drawing.subplots(1, 3)
+        _plot_constraint(rate, epochs, [e.worker_rate for e in history], scenario.rate_thresholds)
+        rate.set_ylabel("mean rate on the air (nats/s/Hz)")
+        _plot_constraint(
+            efficiency,
+            epochs,
+            [e.worker_energy_efficiency for e in history],
+            scenario.ee_thresholds,
+        )
+        efficiency.set_ylabel("mean EE on the air (nats/s/Hz/W)")
+        _plot_objective(objective, epochs, history, policy)
+        for axes in (rate, efficiency, objective):
+            axes.set_xlabel("epoch")
+        handles, labels = rate.get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside lower center", ncols=_NAMED_WORKERS + 1)
+
+
+def _plot_constraint(
+    axes: Any, epochs: Sequence[int], by_worker: Sequence[Sequence[float]], thresholds: Tensor
+) -> None:
+    values = np.asarray(by_worker, dtype=float)
+    workers = values.shape[1]
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, workers))
+    common = bool((thresholds == thresholds[0]).all())
+    for worker in range(workers):
+        label = f"worker {worker + 1}" if workers <= _NAMED_WORKERS else None
+        axes.plot(epochs, values[:, worker], color=colours[worker], linewidth=1.0, label=label)
+        if not common:
+            axes.axhline(float(thresholds[worker]), color=colours[worker], **_THRESHOLD_STYLE)
+    if common:
+        axes.axhline(float(thresholds[0]), color="black", label="threshold", **_THRESHOLD_STYLE)
+
+
+def _plot_objective(axes: Any, epochs: Sequence[int], history: list[Epoch], policy: str) -> None:
+    objective = [epoch.objective for epoch in history]
+    look = look_of(policy)
+    axes.plot(epochs, objective, color=look.colour, label=policy)
+    met = [(n, epoch.objective) for n, epoch in zip(epochs, history, strict=True) if epoch.met]
+    if met:
+        axes.scatter(*zip(*met, strict=True), s=9, color="#009E73", label="all constraints met")
+    best = best_epoch(history)
+    label = f"best epoch ({best.number + 1})"
+    axes.scatter(
+        best.number + 1,
+        best.objective,
+        s=90,
+        marker="*",
+        color="#D55E00",
+        edgecolors="white",
+        linewidths=0.6,
+        zorder=4,
+        label=label,
+    )
+    axes.set_ylabel("objective on validation channels")
+    axes.legend(loc="best")

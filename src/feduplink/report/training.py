@@ -1,0 +1,41 @@
+"""What a finished training run leaves in its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from feduplink.channels import ChannelSplits
+from feduplink.comparison import Outcome, compare
+from feduplink.files import write_json
+from feduplink.learning import Training, best_epoch
+from feduplink.policies import save_policy
+from feduplink.report.convergence import plot_convergence
+from feduplink.report.histogram import plot_power_histogram
+
+
+def write_training(
+    directory: Path, training: Training, splits: ChannelSplits, *, seed: int = 0
+) -> Outcome:
+    """Write policy, plots and ``metrics.json`` of a run that ended; returns the test outcome."""
+    policy = training.policy
+    scenario = policy.scenario
+    validation = compare({policy.name: policy}, splits.validation, scenario, seed=seed)
+    test = compare({policy.name: policy}, splits.test, scenario, seed=seed)[policy.name]
+    save_policy(policy, directory)
+    plot_convergence(directory / "convergence.png", training.history, scenario, policy.name)
+    plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
+    write_json(
+        directory / "metrics.json",
+        {
+            "scenario": scenario.model_dump(mode="json"),
+            "policy": policy.name,
+            "seed": seed,
+            "channels_per_split": len(splits.test),
+            "settings": training.settings.model_dump(mode="json"),
+            "epochs": len(training.history),
+            "best_epoch": best_epoch(training.history).number + 1,
+            "validation": validation[policy.name].judgement.as_metrics(),
+            "test": test.judgement.as_metrics(),
+        },
+    )
+    return test
