@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from feduplink import Scenario, draw_csi
+
+# Small tensors: a second thread costs more than it brings, also when tests run in parallel.
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def default_scenario() -> Scenario:
+    return Scenario()
+
+
+@pytest.fixture(scope="session")
+def default_csi(default_scenario: Scenario) -> Tensor:
+    """A hundred channels of the default scenario, (100, 8, 8)."""
+    return draw_csi(default_scenario, 100, torch.Generator().manual_seed(1))
