@@ -53,7 +53,9 @@ def energy_efficiency(
 
 def airtime(sinr: Tensor, model_bits: float, bandwidth_hz: float) -> Tensor:
     """τ = Z / (B log2(1 + SINR)) in s to send a model of Z bits; infinite at SINR 0."""
-    return model_bits * math.log(2) / (bandwidth_hz * torch.log1p(sinr))
+    on_air = sinr > 0
+    spectral_efficiency = torch.log1p(torch.where(on_air, sinr, 1.0)) / math.log(2)
+    return torch.where(on_air, model_bits / (bandwidth_hz * spectral_efficiency), math.inf)
 
 
 def energy(
@@ -64,5 +66,5 @@ def energy(
     compute_energy_j_per_bit: float = 0.0,
 ) -> Tensor:
     """E = c_comp Z + (p + P_c) τ in J; a silent worker only spends the computation."""
-    transmission = torch.where(power > 0, (power + static_power_w) * airtime_s, 0.0)
-    return compute_energy_j_per_bit * model_bits + transmission
+    on_air_s = torch.where(power > 0, airtime_s, 0.0)
+    return compute_energy_j_per_bit * model_bits + (power + static_power_w) * on_air_s

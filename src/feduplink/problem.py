@@ -188,11 +188,13 @@ def judge(
 ) -> Judgement:
     """Judge powers (N, L) in W on the true channels (N, L, L), in float64."""
     check_csi(csi, scenario.workers)
-    if csi.ndim != 3 or power.shape != csi.shape[:-1]:
+    if csi.ndim != 3 or len(csi) == 0 or power.shape != csi.shape[:-1]:
         raise InputError(
             f"power: shape {tuple(power.shape)}; accepted with csi {tuple(csi.shape)}: (N, L) "
-            "and (N, L, L)."
+            "and (N, L, L) with N >= 1."
         )
+    if not bool((power.isfinite() & (power >= 0)).all()):
+        raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
     problem = problem or Problem.of(scenario)
     measures = scenario_measures(scenario)
     power = power.detach().to("cpu", torch.float64)

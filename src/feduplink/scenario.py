@@ -94,7 +94,7 @@ class Scenario(BaseModel):
         55.0, description="threshold e0 on E[EE|p>0], nats/s/Hz/W; one value or one a worker"
     )
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -185,7 +185,7 @@ class Scenario(BaseModel):
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
             raise InputError(f"scenario: {origin} is not YAML: {reason}.") from None
-        if not isinstance(fields, dict):
+        if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
             raise InputError(f"scenario: {origin} must hold a mapping of field names to values.")
         return cls(**fields)
 
@@ -203,7 +203,11 @@ def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     """One sentence for the first problem pydantic found in the fields of ``model``."""
-    problem = error.errors()[0]
+    problems = error.errors()
+    # A field that may be one value or a list reports once for each; the one that got deepest,
+    # to an entry of the list, is about what was meant.
+    same_field = [p for p in problems if p["loc"][:1] == problems[0]["loc"][:1]]
+    problem = max(same_field, key=lambda p: len(p["loc"]))
     field = next((str(part) for part in problem["loc"]), "")
     message = problem["msg"].removeprefix("Value error, ")
     if not field:

@@ -19,6 +19,7 @@ from feduplink.errors import InputError
 from feduplink.files import replaced_atomically
 
 _HEADER = "feduplink"
+_CHECKSUM = "sha256"
 
 
 @dataclass(frozen=True)
@@ -32,32 +33,35 @@ class TensorFile:
 def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
     """Write ``content`` under ``path``; ``kind`` says what it is and is checked on reading."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
-    header = {"kind": kind, "sha256": _checksum(tensors), **content.header}
+    header = json.dumps({"kind": kind, **content.header})
+    metadata = {_HEADER: header, _CHECKSUM: _checksum(tensors, header)}
     with replaced_atomically(path) as temporary:
-        save_file(tensors, temporary, metadata={_HEADER: json.dumps(header)})
+        save_file(tensors, temporary, metadata=metadata)
 
 
 def read_tensors(path: Path, kind: str) -> TensorFile:
     """Read a file of the given kind; a foreign or damaged one raises :class:`InputError`."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})[_HEADER])
+            metadata = file.metadata() or {}
+            checksum, text = metadata[_CHECKSUM], metadata[_HEADER]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{kind}: {path} does not exist.") from None
-    except (KeyError, json.JSONDecodeError):
+    except KeyError:
         raise InputError(f"{kind}: {path} was not written by feduplink.") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
-    if header.get("kind") != kind:
-        raise InputError(f"{kind}: {path} holds a {header.get('kind')}; accepted: a {kind}.")
-    if header.get("sha256") != _checksum(tensors):
+    if checksum != _checksum(tensors, text):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
+    header = json.loads(text)
+    if header["kind"] != kind:
+        raise InputError(f"{kind}: {path} holds a {header['kind']}; accepted: a {kind}.")
     return TensorFile(tensors, header)
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _checksum(tensors: dict[str, Tensor], header: str) -> str:
+    digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())

@@ -49,7 +49,7 @@ class TrainingSettings(BaseModel):
     fresh_channels: bool = Field(False, description="draw new training channels for every batch")
     checkpoint_every: int = Field(20, ge=1, le=10**6, description="epochs between checkpoints")
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
