@@ -9,6 +9,7 @@ from torch import Tensor
 
 from feduplink.channels import fading, geometry, pathloss
 from feduplink.channels.csi import matched_filter_csi, scale_interference
+from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 
 #: Realisations computed at once: small enough to stay in the processor's cache.
@@ -44,6 +45,8 @@ def draw_channels(
     scenario: Scenario, count: int, generator: torch.Generator, *, keep_antenna: bool = True
 ) -> Channels:
     """As :func:`draw_csi`, and on request the antenna coefficients."""
+    if count < 1:
+        raise InputError(f"count: {count}; accepted: 1 or more channels.")
     if scenario.geometry == "kept":
         return _realise(scenario, count, generator, keep_antenna)
     chunks = [

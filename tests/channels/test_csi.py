@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from feduplink import InputError
+from feduplink.channels import check_csi, noisy_csi, scale_interference
+from feduplink.channels.csi import matched_filter_csi
+from feduplink.channels.fading import rayleigh
+
+
+def naive_csi(channel: np.ndarray, serving: np.ndarray, noise: float) -> np.ndarray:
+    """H of complex channels (N, L, K, n_R), entry by entry as the definition says."""
+    count, workers = serving.shape
+    csi = np.empty((count, workers, workers))
+    for n, i, j in np.ndindex(csi.shape):
+        station = serving[n, i]
+        own, other = channel[n, i, station], channel[n, j, station]
+        if i == j:
+            csi[n, i, j] = np.linalg.norm(own) ** 2 / noise
+        else:
+            product = np.abs(np.vdot(own, other)) ** 2
+            csi[n, i, j] = product / (noise * np.linalg.norm(own) ** 2)
+    return csi
+
+
+@pytest.mark.parametrize("antennas", [1, 4])
+@pytest.mark.parametrize("stations", [1, 3])
+def test_matched_filter_against_the_definition(stations, antennas, generator):
+    fading = rayleigh((6, 5, stations, antennas), generator).double()
+    gain = torch.rand(6, 5, stations, generator=generator, dtype=torch.float64) + 0.01
+    serving = gain.argmax(-1)
+
+    csi = matched_filter_csi(fading, gain, serving, 0.1)
+
+    channel = torch.view_as_complex(fading) * gain.sqrt()[..., None]
+    np.testing.assert_allclose(csi, naive_csi(channel.numpy(), serving.numpy(), 0.1), rtol=1e-9)
+
+
+def test_interference_factor_touches_the_off_diagonal_alone(default_csi):
+    scaled = scale_interference(default_csi, 4.0)
+    ratio = scaled / default_csi
+    expected = torch.full((8, 8), 4.0).fill_diagonal_(1.0)
+    torch.testing.assert_close(ratio, expected.expand_as(ratio))
+
+
+def test_noise_has_the_variance_asked_for(generator):
+    csi = torch.full((200, 8, 8), 1e6)
+    noise = noisy_csi(csi, 25.0, generator) - csi
+    assert noise.std().item() == pytest.approx(5, rel=0.05)
+    assert noise.mean().item() == pytest.approx(0, abs=0.3)
+
+
+def test_noisy_csi_stays_positive_and_valid(default_csi, generator):
+    assert check_csi(noisy_csi(default_csi, 1e12, generator)).min() > 0
+
+
+def test_no_noise_is_no_change(default_csi, generator):
+    assert torch.equal(noisy_csi(default_csi, 0.0, generator), default_csi)
+
+
+@pytest.mark.parametrize(
+    ("csi", "sentence"),
+    [
+        (torch.ones(2, 3), r"^csi: shape \(2, 3\) is not square"),
+        (torch.ones(3), r"^csi: shape \(3,\) is not square"),
+        (torch.ones(4, 0, 0), r"^csi: shape \(4, 0, 0\) .* L >= 1"),
+        (torch.ones(2, 2, dtype=torch.int64), r"^csi: accepted is a floating-point tensor"),
+        (torch.ones(2, 2, dtype=torch.complex64), r"^csi: accepted is a floating-point tensor"),
+        ([[1.0]], r"^csi: accepted is a floating-point tensor"),
+        (torch.tensor([[1.0, torch.nan], [1.0, 1.0]]), r"^csi: holds NaN or infinity"),
+        (torch.tensor([[1.0, torch.inf], [1.0, 1.0]]), r"^csi: holds NaN or infinity"),
+        (torch.tensor([[1.0, -1.0], [1.0, 1.0]]), r"^csi: holds a negative or zero gain"),
+        (torch.tensor([[1.0, 0.0], [1.0, 1.0]]), r"^csi: holds a negative or zero gain"),
+    ],
+)
+def test_bad_csi_is_refused(csi, sentence):
+    with pytest.raises(InputError, match=sentence):
+        check_csi(csi)

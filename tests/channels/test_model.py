@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from feduplink import InputError, Scenario, draw_channels, draw_csi
+from feduplink.channels import check_csi
+from feduplink.channels.fading import gauss_markov, rayleigh
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def lag_correlation(series: torch.Tensor, lag: int) -> float:
+    """Correlation of unit-mean-square complex series over time, the first axis."""
+    later, earlier = series[lag:], series[:-lag]
+    power = series.abs().square().mean()
+    return float((later * earlier.conj()).real.mean() / power)
+
+
+MODELS = ["wbs", "hata-urban", "hata-suburban", "hata-urban-shadowed", "hata-suburban-shadowed"]
+
+
+@pytest.mark.filterwarnings("ignore:Hata")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("extra", [{}, {"base_stations": 3}, {"geometry": "kept", "speed_mps": 1}])
+def test_every_model_draws_valid_csi_and_the_seed_decides(model, extra):
+    scenario = Scenario(workers=3, antennas=2, channel_model=model, **extra)
+    first, again, other = (draw_csi(scenario, 20, seeded(seed)) for seed in (1, 1, 2))
+    assert check_csi(first).shape == (20, 3, 3)
+    assert first.dtype == torch.float32
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_csi_belongs_to_the_antenna_channels():
+    scenario = Scenario(workers=4)
+    channels = draw_channels(scenario, 50, seeded())
+    h = channels.antenna[:, :, 0].to(torch.complex128)
+    norm = h.abs().square().sum(-1)
+    products = torch.einsum("nia,nja->nij", h.conj(), h).abs().square()
+    expected = products / norm[..., None] / scenario.noise_power_w
+    torch.testing.assert_close(channels.csi.double(), expected, rtol=1e-4, atol=0)
+
+
+def test_keeping_the_antenna_channels_does_not_change_the_csi():
+    scenario = Scenario()
+    assert torch.equal(
+        draw_channels(scenario, 3000, seeded()).csi, draw_csi(scenario, 3000, seeded())
+    )
+
+
+def test_every_worker_is_served_by_its_strongest_station():
+    scenario = Scenario(workers=6, base_stations=4, geometry="kept")
+    channels = draw_channels(scenario, 500, seeded())
+    received = channels.antenna.abs().square().sum(-1)  # (N, L, K)
+    strongest = received.mean(0).argmax(-1)
+    assert len(set(strongest.tolist())) > 1
+    own = received[:, torch.arange(6), strongest] / scenario.noise_power_w
+    torch.testing.assert_close(channels.csi.diagonal(dim1=1, dim2=2), own, rtol=1e-4, atol=0)
+
+
+def test_interference_is_heard_at_the_station_of_the_disturbed():
+    """A filter of unit norm hears i.i.d. fading at its mean gain, so E[β_ij] is a path gain."""
+    scenario = Scenario(workers=6, base_stations=4, antennas=4, geometry="kept")
+    channels = draw_channels(scenario, 5000, seeded())
+    gain = channels.antenna.abs().square().mean((0, 3)) / scenario.noise_power_w  # (L, K)
+    seen = gain[:, gain.argmax(-1)].T  # (i, j): gain of j at the station that serves i
+    off_diagonal = ~torch.eye(6, dtype=torch.bool)
+    torch.testing.assert_close(
+        channels.csi.mean(0)[off_diagonal], seen[off_diagonal], rtol=0.08, atol=0
+    )
+
+
+def test_interference_factor_of_the_scenario():
+    plain, scaled = (draw_csi(Scenario(interference=f), 10, seeded()) for f in (1.0, 8.0))
+    expected = torch.full((8, 8), 8.0).fill_diagonal_(1.0)
+    torch.testing.assert_close(scaled / plain, expected.expand(10, 8, 8))
+
+
+def test_rayleigh_fading_has_unit_power(generator):
+    power = rayleigh((100_000,), generator).square().sum(-1)
+    assert power.mean().item() == pytest.approx(1, rel=0.02)
+    assert power.std().item() == pytest.approx(1, rel=0.03)  # exponentially distributed
+
+
+def test_gauss_markov_keeps_unit_power_and_forgets_geometrically(generator):
+    fading = torch.view_as_complex(gauss_markov(rayleigh((40, 20_000), generator), 0.8))
+    assert fading[-1].abs().square().mean().item() == pytest.approx(1, rel=0.03)
+    for lag in (1, 2, 5):
+        assert lag_correlation(fading, lag) == pytest.approx(0.8**lag, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rho"),
+    [
+        ({}, 0.0),
+        ({"coherence_time_s": 2.0}, math.exp(-1 / 2)),
+        # Clarke: 0.423 / Doppler, here 10 m/s at 1.9 GHz.
+        (
+            {"speed_mps": 10, "round_interval_s": 1e-3},
+            math.exp(-1e-3 * 10 * 1.9e9 / (0.423 * 299_792_458)),
+        ),
+    ],
+)
+def test_fading_of_kept_workers_is_correlated_as_asked(fields, rho):
+    scenario = Scenario(workers=1, antennas=64, geometry="kept", **fields)
+    antenna = draw_channels(scenario, 1000, seeded()).antenna
+    assert lag_correlation(antenna, 1) == pytest.approx(rho, abs=0.02)
+
+
+def test_kept_workers_keep_their_path_gain_and_redrawn_ones_do_not():
+    def spread(**fields: object) -> float:
+        """Deviation over the rounds of ln of the mean gain over many antennas."""
+        scenario = Scenario(workers=4, antennas=256, **fields)
+        antenna = draw_channels(scenario, 200, seeded()).antenna
+        return float(antenna.abs().square().mean((-1, -2)).log().std(0).max())
+
+    assert spread(geometry="kept") < 0.1  # 1/√256 of Rayleigh fading is left
+    assert spread(geometry="redrawn") > 1
+
+
+@pytest.mark.filterwarnings("ignore:Hata")
+def test_kept_workers_keep_their_shadowing_while_they_move():
+    fields = {"geometry": "kept", "speed_mps": 0.1, "antennas": 256}
+    scenario = Scenario(channel_model="hata-urban-shadowed", **fields)
+    gain = draw_channels(scenario, 50, seeded()).antenna.abs().square().mean((-1, -2))
+    assert gain.log().std(0).max() < 0.15
+
+
+@pytest.mark.parametrize("geometry", ["redrawn", "kept"])
+def test_drawing_nothing_is_refused(geometry):
+    with pytest.raises(InputError, match=r"^count: 0; accepted: 1 or more"):
+        draw_csi(Scenario(geometry=geometry), 0, seeded())

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from feduplink import InputError, Scenario, draw_channels, read_channels, write_channels
+from feduplink.channels import Channels
+
+CSI = "input/channel_to_noise_matched"
+
+
+def test_round_trip_with_antenna_channels(tmp_path, generator):
+    drawn = draw_channels(Scenario(workers=3, base_stations=2), 20, generator)
+    write_channels(tmp_path / "c.h5", drawn)
+    read = read_channels(tmp_path / "c.h5")
+    assert torch.equal(read.csi, drawn.csi)
+    assert read.antenna.dtype == torch.complex64
+    assert torch.equal(read.antenna, drawn.antenna)
+
+
+def test_layout_is_the_fields_public_one(tmp_path, default_csi):
+    write_channels(tmp_path / "c.h5", Channels(default_csi.double()), scenario="workers: 8")
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert file[CSI].shape == (100, 8, 8)
+        assert file[CSI].dtype == np.float32
+        assert "input/channel" not in file
+        assert file.attrs["scenario"] == "workers: 8"
+    assert read_channels(tmp_path / "c.h5").antenna is None
+
+
+def hdf5(dataset: str, content: object):
+    def write(path):
+        with h5py.File(path, "w") as file:
+            file[dataset] = content
+
+    return write
+
+
+def with_entry(value: float) -> np.ndarray:
+    csi = np.ones((4, 2, 2), np.float32)
+    csi[2, 0, 1] = value
+    return csi
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (lambda path: None, r"cannot be read as HDF5"),
+        (lambda path: path.write_text("alpha,beta\n"), r"cannot be read as HDF5"),
+        (hdf5("input/other", np.ones((4, 2, 2))), rf"has no dataset {CSI}"),
+        (hdf5(f"{CSI}/inner", np.ones(2)), r"cannot be read as HDF5|has shape"),
+        (hdf5(CSI, "text"), r"cannot be read as HDF5|has shape"),
+        (hdf5(CSI, np.ones((4, 2, 3))), r"shape \(4, 2, 3\) is not square"),
+        (hdf5(CSI, np.ones((2, 2))), r"has shape \(2, 2\); accepted: \(N, L, L\)"),
+        (hdf5(CSI, np.ones((0, 2, 2))), r"has shape \(0, 2, 2\); .*N >= 1"),
+        (hdf5(CSI, with_entry(np.nan)), r"holds NaN or infinity"),
+        (hdf5(CSI, with_entry(-1.0)), r"holds a negative or zero gain"),
+        (hdf5(CSI, with_entry(0.0)), r"holds a negative or zero gain"),
+    ],
+)
+def test_bad_file_is_refused_in_one_sentence(tmp_path, write, sentence):
+    path = tmp_path / "c.h5"
+    write(path)
+    with pytest.raises(InputError, match=sentence) as refusal:
+        read_channels(path)
+    assert str(refusal.value).startswith("channels: ")
+    assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_truncated_file_is_refused(tmp_path, default_csi, share):
+    path = tmp_path / "c.h5"
+    write_channels(path, Channels(default_csi))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError, match="truncated"):
+        read_channels(path)
+
+
+def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
+    path = tmp_path / "c.h5"
+    write_channels(path, Channels(default_csi))
+    before = path.read_bytes()
+
+    with pytest.raises(InputError, match="negative or zero"):
+        write_channels(path, Channels(-default_csi))
+    unwritable = torch.ones(100, 8, dtype=torch.bfloat16)  # fails after H was written
+    with pytest.raises(TypeError):
+        write_channels(path, Channels(default_csi, unwritable))
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
