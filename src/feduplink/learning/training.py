@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +32,13 @@ class TrainingData:
 
     training: Tensor
     validation: Tensor
+
+    def fingerprint(self) -> str:
+        """A checksum of all channels."""
+        digest = hashlib.sha256()
+        for csi in (self.training, self.validation):
+            digest.update(csi.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 def primal_dual_step(
@@ -76,6 +85,7 @@ class Training:
         self.problem = problem or Problem.of(policy.scenario)
         self.history: list[Epoch] = []
         self._state: PrimalDualState | None = None
+        self._seed = seed
         self._generator = torch_generator(seed, "batches")
         self._optimizer = torch.optim.Adam(
             policy.parameters(),
@@ -128,26 +138,19 @@ class Training:
             "generator": self._generator.get_state(),
         }
         header = {
-            "policy": self.policy.name,
-            "scenario": self.policy.scenario.model_dump(mode="json"),
-            "settings": self.settings.model_dump(mode="json"),
+            **self._identity(),
             "history": [epoch.to_json() for epoch in self.history],
         }
         write_tensors(path, _CHECKPOINT, TensorFile(tensors, header))
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same policy, scenario and settings."""
+        """Continue from a checkpoint of the same policy, scenario, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
-        own = {
-            "policy": self.policy.name,
-            "scenario": self.policy.scenario.model_dump(mode="json"),
-            "settings": self.settings.model_dump(mode="json"),
-        }
-        for name, value in own.items():
+        for name, value in self._identity().items():
             if file.header.get(name) != value:
                 raise InputError(
-                    f"{_CHECKPOINT}: {path} was made with another {name}; accepted: the one it "
-                    "was started with."
+                    f"{_CHECKPOINT}: {path} was made with another {name.replace('_', ' ')}; "
+                    "accepted: the one it was started with."
                 )
 
         def group(prefix: str) -> dict[str, Tensor]:
@@ -161,6 +164,16 @@ class Training:
         self._restore_adam(group("adam."))
         self._generator.set_state(file.tensors["generator"])
         self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
+
+    def _identity(self) -> dict[str, Any]:
+        """What a run must share with a checkpoint to continue it."""
+        return {
+            "policy": self.policy.name,
+            "scenario": self.policy.scenario.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json"),
+            "seed": self._seed,
+            "channel_set": self.data.fingerprint(),
+        }
 
     def _run_epoch(self) -> Epoch:
         for csi in self._batches():
