@@ -1,0 +1,34 @@
+# make demo    the main job at small scale, in minutes
+# make test    the quick tests;  make test-all  the slow ones too
+# make lint    style and types
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/installed
+
+.PHONY: install demo test test-all lint clean
+
+install: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/feduplink demo --out runs/demo
+
+test: $(READY)
+	$(BIN)/pytest
+
+test-all: $(READY)
+	$(BIN)/pytest -m 'slow or not slow'
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
