@@ -40,7 +40,7 @@ def plot_comparison(path: Path, judgements: Mapping[str, Judgement], scenario: S
         _mark_ratios(efficiency, names, rows, efficiency_ratios)
         efficiency.set_xlabel("worst worker's energy\nefficiency / threshold")
         drawing.suptitle(
-            "filled marks: every worker meets both constraints; hollow marks: not",
+            "filled marks: every worker meets both constraints (within 1 %); hollow marks: not",
             fontsize=8,
             color="#444444",
         )

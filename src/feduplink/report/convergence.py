@@ -54,7 +54,8 @@ def _plot_constraint(
         if not common:
             axes.axhline(float(thresholds[worker]), color=colours[worker], **_THRESHOLD_STYLE)
     if common:
-        axes.axhline(float(thresholds[0]), color="black", label="threshold", **_THRESHOLD_STYLE)
+        axes.axhline(float(thresholds[0]), color="black", **_THRESHOLD_STYLE)
+    axes.plot([], [], color="black", label="threshold", **_THRESHOLD_STYLE)
 
 
 def _plot_objective(axes: Any, epochs: Sequence[int], history: list[Epoch], policy: str) -> None:

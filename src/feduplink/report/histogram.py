@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from feduplink.report.style import figure, look_of
 from feduplink.scenario import Scenario
 
 _BIN_DB = 1.0
-#: The axis leaves out this share of the lowest powers of each policy, and is at least so wide.
-_LEFT_OUT = 0.002
-_LEAST_SPAN_DB = 10
+#: The axis may leave out this share of each policy's worker-rounds, the lowest powers.
+_LEFT_OUT = 0.01
+_LEAST_SPAN_DB, _MOST_SPAN_DB = 10, 50
 
 _Levels = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -56,7 +55,8 @@ def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Sce
 def _bin_edges(levels: Iterable[_Levels], pmax_dbw: float) -> _Levels:
     """Bins down from Pmax that hold nearly all powers."""
     lowest = min((np.quantile(dbw, _LEFT_OUT) for dbw in levels if dbw.size), default=pmax_dbw)
-    bins = math.ceil(max(pmax_dbw - lowest, _LEAST_SPAN_DB) / _BIN_DB)
+    span_db = min(max(pmax_dbw - lowest, _LEAST_SPAN_DB), _MOST_SPAN_DB)
+    bins = math.ceil(span_db / _BIN_DB)
     return pmax_dbw - _BIN_DB * np.arange(bins, -1, -1, dtype=np.float64)
 
 
@@ -69,12 +69,12 @@ def _plot_panel(axes: Any, name: str, dbw: _Levels, worker_rounds: int, edges: _
     shown = np.minimum(dbw, edges[-1])
     share = np.full(dbw.size, 1 / worker_rounds)
     axes.hist(shown, bins=edges, weights=share, color=look_of(name).colour)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
     axes.locator_params(axis="y", nbins=3)
     axes.text(
         0.01,
         0.95,
-        f"{name}\nsilent {1 - dbw.size / worker_rounds:.0%}",
+        f"{name}\nsilent {100 * (1 - dbw.size / worker_rounds):.0f} %",
         transform=axes.transAxes,
         ha="left",
         va="top",
