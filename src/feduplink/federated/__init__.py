@@ -1,0 +1,34 @@
+"""Federated learning over the uplink: tasks, local training, arrivals, averages."""
+
+from feduplink.federated.aggregation import Aggregation
+from feduplink.federated.federation import (
+    Federation,
+    FederationSettings,
+    Observer,
+    federate,
+)
+from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.partition import Partition
+from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
+from feduplink.federated.tasks import TASKS, load_task
+from feduplink.federated.uplink import Ideal, presence
+
+__all__ = [
+    "TASKS",
+    "Aggregation",
+    "Examples",
+    "FederatedData",
+    "FederatedHistory",
+    "Federation",
+    "FederationSettings",
+    "Ideal",
+    "LocalWork",
+    "Observer",
+    "Partition",
+    "RunHistory",
+    "Task",
+    "error_rate",
+    "federate",
+    "load_task",
+    "presence",
+]

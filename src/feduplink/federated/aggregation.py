@@ -1,0 +1,66 @@
+"""The server's average of the models that arrived.
+
+Both averages are linear, so each is a rule for the coefficient of every worker's model; the
+arithmetic on the models is one product, :func:`combine`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Aggregation = Literal["exact", "published"]
+
+
+def coefficients(sizes: Tensor, arrived: Tensor, aggregation: Aggregation) -> Tensor:
+    """Coefficients of the workers' models, (..., L).
+
+    Args:
+        sizes: k_i, (..., L).
+        arrived: S_i, (..., L) bool.
+        aggregation: ``exact`` or ``published``.
+
+    """
+    rule = exact_coefficients if aggregation == "exact" else published_coefficients
+    return rule(sizes, arrived)
+
+
+def exact_coefficients(sizes: Tensor, arrived: Tensor) -> Tensor:
+    """k_i S_i / Σ_j k_j S_j; all zero if nothing arrived.
+
+    >>> exact_coefficients(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]))
+    tensor([0.2500, 0.0000, 0.7500])
+    """
+    heard = sizes * arrived
+    total = heard.sum(-1, keepdim=True)
+    return torch.where(total > 0, heard / total, 0.0)
+
+
+def published_coefficients(sizes: Tensor, arrived: Tensor) -> Tensor:
+    """What the paper's published code computes: :func:`exact_coefficients` with two slips.
+
+    The last arriving worker counts in the divisor but its model is left out, so the global model
+    shrinks. With a single arrival nothing is divided: the model is multiplied by its k_i.
+    Only for showing that the paper's federated curves come out of it.
+
+    >>> published_coefficients(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True] * 3)).sum()
+    tensor(0.5000)
+    """
+    exact = exact_coefficients(sizes, arrived)
+    count = arrived.sum(-1, keepdim=True)
+    rank = arrived.cumsum(-1)
+    last = arrived & (rank == count)
+    return torch.where(count == 1, sizes * arrived, torch.where(last, 0.0, exact))
+
+
+def combine(coefficients: Tensor, local: Tensor, previous: Tensor) -> Tensor:
+    """Σ_i c_i w_i, or the previous model where every coefficient is zero.
+
+    ``coefficients`` (..., L), ``local`` (..., L, n), ``previous`` (..., n).
+    """
+    # A model that did not arrive may hold anything, also NaN; it must not touch the sum.
+    kept = torch.where(coefficients[..., None] != 0, local, 0.0)
+    average = (coefficients.to(local.dtype)[..., None, :] @ kept)[..., 0, :]
+    return torch.where((coefficients != 0).any(-1, keepdim=True), average, previous)

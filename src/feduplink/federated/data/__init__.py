@@ -1,0 +1,25 @@
+"""Real data sets: what they are, where they come from, and whether they are here."""
+
+from feduplink.federated.data.fetch import fetch
+from feduplink.federated.data.registry import (
+    DATA_SETS,
+    DataFile,
+    DataSet,
+    FileState,
+    data_directory,
+    data_set,
+    file_state,
+    require,
+)
+
+__all__ = [
+    "DATA_SETS",
+    "DataFile",
+    "DataSet",
+    "FileState",
+    "data_directory",
+    "data_set",
+    "fetch",
+    "file_state",
+    "require",
+]

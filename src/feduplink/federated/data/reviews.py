@@ -1,0 +1,72 @@
+"""Movie reviews as tokens: the reader, the tokeniser, the vocabulary."""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from feduplink.errors import InputError
+
+#: Rows of the embedding before the words: unknown words, and the filling after a review.
+UNKNOWN, PADDING = 0, 1
+SPECIAL_TOKENS = 2
+
+_TOKEN = re.compile(r"[a-z0-9]+(?=n't\b)|n't\b|'(?:s|m|re|ve|d|ll)\b|[a-z0-9]+|[^\sa-z0-9]")
+
+
+@dataclass(frozen=True)
+class Review:
+    """One labelled review."""
+
+    split: str
+    positive: bool
+    text: str
+
+
+def read_reviews(path: Path) -> Iterator[Review]:
+    """The reviews of ``imdb_50k.csv.xz``, in the order of the file."""
+    try:
+        with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                yield Review(row["split"], row["label"] == "1", row["text"])
+    except (lzma.LZMAError, EOFError, KeyError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"data: {path} is damaged: {error}.") from None
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Words, their clitics and single marks of a review, in lower case."""
+    plain = text.lower().replace("<br />", " ").replace("’", "'")
+    return (match.group() for match in _TOKEN.finditer(plain))
+
+
+def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
+    """The ``count`` most frequent tokens with their counts; ties in alphabetical order."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(tokens(text))
+    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:count]
+
+
+def encode(
+    texts: Iterable[str], vocabulary: dict[str, int], length: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    """Rows of the embedding for the first ``length`` tokens of each text, (N, length).
+
+    Words outside the vocabulary become :data:`UNKNOWN`, the rest of a short review
+    :data:`PADDING`. A review without any token is one unknown word.
+    """
+    rows = []
+    for text in texts:
+        ids = [vocabulary.get(token, UNKNOWN) for token in islice(tokens(text), length)]
+        row = np.full(length, PADDING, np.int32)
+        row[: max(1, len(ids))] = ids or UNKNOWN
+        rows.append(row)
+    return np.stack(rows)

@@ -1,0 +1,106 @@
+"""What a federation went through, and what it took to reach an error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Cost = Literal["rounds", "airtime_s", "energy_j"]
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """One policy in one run, a value a round.
+
+    Attributes:
+        error: of the global model on held-out data.
+        arrivals: uploads that arrived.
+        transmitting: workers that sent.
+        airtime_s: length of the upload, s; None where it is not defined (``ideal``).
+        energy_j: spent by all workers, J; likewise.
+        sent_bytes: put on the air.
+
+    """
+
+    error: tuple[float, ...]
+    arrivals: tuple[int, ...]
+    transmitting: tuple[int, ...]
+    airtime_s: tuple[float | None, ...]
+    energy_j: tuple[float | None, ...]
+    sent_bytes: tuple[int, ...]
+
+    def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+        """Rounds, seconds or joules spent by the end of every round; None if not defined."""
+        if cost == "rounds":
+            return np.arange(1.0, len(self.error) + 1)
+        values = getattr(self, cost)
+        if any(value is None for value in values):
+            return None
+        return np.cumsum(np.array(values, np.float64))
+
+    def cost_to(self, error: float, cost: Cost) -> float | None:
+        """What was spent when the error first was at or under ``error``; None if it never was.
+
+        >>> run = RunHistory((0.5, 0.2), (1, 1), (1, 1), (3.0, 4.0), (None, None), (1, 1))
+        >>> run.cost_to(0.3, "airtime_s")
+        7.0
+        """
+        reached = next((n for n, value in enumerate(self.error) if value <= error), None)
+        spent = self.cumulative(cost)
+        return None if reached is None or spent is None else float(spent[reached])
+
+    def to_json(self) -> dict[str, list[float | int | None]]:
+        """As lists; numbers that JSON does not know are None."""
+        return {
+            name: [v if v is not None and math.isfinite(v) else None for v in values]
+            for name, values in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class FederatedHistory:
+    """All runs of every policy in a comparison."""
+
+    task: str
+    metric_name: str
+    policies: dict[str, tuple[RunHistory, ...]]
+
+    def final_error(self, policy: str, last: int = 10) -> float:
+        """Mean error over the runs and their last rounds."""
+        return float(np.mean([np.mean(run.error[-last:]) for run in self.policies[policy]]))
+
+    def median_cost(self, policy: str, cost: Literal["airtime_s", "energy_j"]) -> float | None:
+        """Median over all rounds of all runs; None if not defined."""
+        values = [value for run in self.policies[policy] for value in getattr(run, cost)]
+        return None if None in values else float(np.median(values))
+
+    def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
+        """Median over the runs of :meth:`RunHistory.cost_to`; None if under half reach it."""
+        costs = [run.cost_to(error, cost) for run in self.policies[policy]]
+        return median_or_none(costs)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``metrics.json``: per policy and run, a list with a value a round."""
+        return {
+            name: {
+                "final_error": _finite(self.final_error(name)),
+                "median_airtime_s": self.median_cost(name, "airtime_s"),
+                "median_energy_j": self.median_cost(name, "energy_j"),
+                "runs": [run.to_json() for run in runs],
+            }
+            for name, runs in self.policies.items()
+        }
+
+
+def median_or_none(costs: Sequence[float | None]) -> float | None:
+    """The median where a missing cost is infinite; None if the median is."""
+    median = float(np.median([math.inf if cost is None else cost for cost in costs]))
+    return _finite(median)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

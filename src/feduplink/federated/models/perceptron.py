@@ -1,0 +1,44 @@
+"""The paper's feed-forward network: one hidden layer of tanh units."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Perceptron(nn.Module):
+    """x ↦ W2 tanh(W1 x + b1) + b2."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(inputs, hidden)
+        self.output = nn.Linear(hidden, outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, inputs) to (B, outputs)."""
+        outputs: Tensor = self.output(torch.tanh(self.hidden(inputs)))
+        return outputs
+
+    def stacked_forward(self, weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """(R, B, inputs) to (R, B, outputs): two batched products."""
+        hidden = torch.baddbmm(
+            weights["hidden.bias"][:, None], inputs, weights["hidden.weight"].mT
+        ).tanh()
+        return torch.baddbmm(weights["output.bias"][:, None], hidden, weights["output.weight"].mT)
+
+
+@torch.no_grad()
+def nguyen_widrow_(network: Perceptron) -> Perceptron:
+    """Nguyen–Widrow weights, in place: the active ranges of the units cover the input evenly.
+
+    Each row of W is a random direction of length 0.7 n^(1/m), for m inputs and n units, and the
+    biases b_j = ±0.7 n^(1/m) are spread evenly over the range; the hidden layer is scaled by 2,
+    the half-width of tanh's active range.
+    """
+    for layer, active in ((network.hidden, 2.0), (network.output, 1.0)):
+        length = 0.7 * layer.out_features ** (1 / layer.in_features)
+        direction = nn.functional.normalize(2 * torch.rand_like(layer.weight) - 1, dim=1)
+        layer.weight.copy_(active * length * direction)
+        spread = torch.linspace(-1, 1, layer.out_features)
+        layer.bias.copy_(active * length * spread * direction[:, 0].sign())
+    return network

@@ -1,0 +1,125 @@
+"""What a federated task is: a model, data for every worker, a loss and a metric.
+
+A task of your own is one :class:`Task`; ``docs/custom-task.md`` has a complete example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from feduplink.errors import InputError
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs (N, ...) and targets (N, ...), first dimension alike."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
+            raise InputError(
+                f"examples: {len(self.inputs)} inputs and {len(self.targets)} targets; accepted: "
+                "as many of each, at least one."
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, device: torch.device) -> Examples:
+        """The same examples on another device."""
+        return Examples(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """The data of one run.
+
+    Attributes:
+        pool: examples that the workers hold between them. Runs may share a pool.
+        shares: which rows of the pool each worker holds, L tensors (k_i,) int64.
+        test: held-out examples that the server measures the error on.
+
+    """
+
+    pool: Examples
+    shares: tuple[Tensor, ...]
+    test: Examples
+
+    @classmethod
+    def of(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
+        """From the examples of each worker."""
+        pool = Examples(
+            torch.cat([worker.inputs for worker in workers]),
+            torch.cat([worker.targets for worker in workers]),
+        )
+        rows = torch.split(torch.arange(len(pool)), [len(worker) for worker in workers])
+        return cls(pool, tuple(rows), test)
+
+    @property
+    def sizes(self) -> Tensor:
+        """k_i, (L,) float64."""
+        return torch.tensor([len(share) for share in self.shares], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What a worker does in one round: minibatches of its own data, Adam, clipped gradients.
+
+    Attributes:
+        batch_size: examples in a minibatch.
+        batches: minibatches a round, drawn without replacement; None is one pass over the data.
+        learning_rate: Adam's step.
+        clip_norm: largest norm of a gradient.
+        epsilon: Adam's ε.
+        weight_decay: Adam's weight decay.
+
+    """
+
+    batch_size: int
+    batches: int | None = None
+    learning_rate: float = 1e-3
+    clip_norm: float = 1.0
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A federated learning task.
+
+    Attributes:
+        name: how logs and checkpoints call it.
+        model: makes a model with fresh weights (random numbers from torch's global generator,
+            which is seeded for the call). Any ``nn.Module`` without buffers that change.
+        data: draws the data of one run from a NumPy generator.
+        loss: outputs (B, ...) and targets (B, ...) to one loss an example, (B,).
+        metric: outputs (N, ...) and targets (N, ...) of the test set to the error, a scalar;
+            lower is better.
+        work: the local work of a round.
+        rounds: rounds of a full run.
+        metric_name: what the error is called in figures.
+        evaluation_batch: test examples evaluated at once.
+
+    """
+
+    name: str
+    model: Callable[[], nn.Module]
+    data: Callable[[np.random.Generator], FederatedData]
+    loss: Callable[[Tensor, Tensor], Tensor]
+    metric: Callable[[Tensor, Tensor], Tensor]
+    work: LocalWork
+    rounds: int = 100
+    metric_name: str = "error"
+    evaluation_batch: int = 1000
+
+
+def error_rate(scores: Tensor, labels: Tensor) -> Tensor:
+    """Share of wrong answers: scores (N, classes) against labels (N,)."""
+    return (scores.argmax(-1) != labels).float().mean()

