@@ -1,0 +1,136 @@
+"""``rand``, ``orth``, ``max`` and ``openloop``."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+import torch
+from scipy.optimize import brentq
+
+from feduplink import (
+    FullPower,
+    InputError,
+    OpenLoop,
+    Orthogonal,
+    Policy,
+    RandomPower,
+    Scenario,
+    draw_csi,
+    evaluate,
+)
+from feduplink.policies.orth import largest_efficient_power
+from feduplink.policies.selection import select
+from feduplink.randomness import torch_generator
+
+
+def mean_objective(make) -> float:
+    """Over four seeds, on 1000 channels of the default scenario each."""
+    scenario = Scenario()
+
+    def objective(seed: int) -> float:
+        csi = draw_csi(scenario, 1000, torch_generator(seed, "test-channels"))
+        return evaluate(make(scenario, seed), csi, scenario).objective
+
+    return statistics.mean(objective(seed) for seed in range(4))
+
+
+@pytest.mark.parametrize(
+    ("make", "objective"),
+    [
+        (lambda scenario, _: FullPower(scenario), 0.710),
+        (lambda scenario, seed: RandomPower(scenario, seed=seed, selection=False), 0.689),
+        (lambda scenario, seed: RandomPower(scenario, seed=seed), 0.238),
+        (lambda scenario, _: Orthogonal(scenario), 0.209),
+    ],
+    ids=["max", "rand-unselected", "rand", "orth"],
+)
+def test_baselines_reach_their_reference_figures(make, objective):
+    assert mean_objective(make) == pytest.approx(objective, abs=0.015)
+
+
+def efficiency(power: float, gain: float, static: float, inefficiency: float) -> float:
+    return math.log(1 + gain * power) / (inefficiency * power + static)
+
+
+@pytest.mark.parametrize("inefficiency", [1.0, 2.5])
+@pytest.mark.parametrize("gain", [1e3, 1e5, 1e7])
+def test_largest_efficient_power_is_where_the_efficiency_falls_to_its_threshold(gain, inefficiency):
+    gain_and_threshold = torch.tensor([[gain], [55.0]], dtype=torch.float64)
+    power = largest_efficient_power(*gain_and_threshold, 0.01, inefficiency).item()
+    root = brentq(lambda p: efficiency(p, gain, 0.01, inefficiency) - 55, 0.01 / inefficiency, 1)
+    assert power == pytest.approx(root, rel=1e-9)
+    assert efficiency(1.001 * power, gain, 0.01, inefficiency) < 55
+
+
+def test_no_power_reaches_the_threshold_on_a_poor_link():
+    gain = 150.0
+    best = max(efficiency(p * 1e-5, gain, 0.01, 1.0) for p in range(1, 10_000))
+    assert best < 55
+    assert largest_efficient_power(torch.tensor([gain]), torch.tensor([55.0]), 0.01, 1.0) == 0
+
+
+def test_without_an_efficiency_threshold_orth_uses_all_its_power():
+    policy = Orthogonal(Scenario(ee_min=0.0, rate_min=0.0))
+    assert (policy.allocate(torch.ones(8, 8)) == torch.tensor(0.01)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lone_worker_at_its_largest_efficient_power_is_selected(dtype):
+    """The efficiency there equals the threshold but for rounding, which must not silence it."""
+    gains = torch.logspace(2.6, 7, 500, dtype=dtype).view(-1, 1, 1)
+    power = Orthogonal(Scenario(workers=1, pmax_dbw=0)).allocate(gains)
+    assert (power > 0).all()
+
+
+def test_selection_gives_nobody_a_second_chance():
+    """Both miss the rate while both are on the air; each alone would meet it."""
+    scenario = Scenario(workers=2, rate_min=0.7, ee_min=0.0)
+    csi = torch.tensor([[[200.0, 200.0], [200.0, 200.0]]])
+    power = torch.full((1, 2), 0.01)
+    assert select(power, csi, scenario).tolist() == [[0.0, 0.0]]
+
+
+def test_selection_judges_each_worker_by_its_own_thresholds():
+    csi = torch.tensor([[[1e3, 1.0], [1.0, 1e3]]])
+    power = torch.full((1, 2), 0.01)  # SINR 9.9, rate 2.39, efficiency 119
+    kept = select(power, csi, Scenario(workers=2, rate_min=[2.3, 2.5], ee_min=0.0))
+    assert (kept[0] > 0).tolist() == [True, False]
+    kept = select(power, csi, Scenario(workers=2, rate_min=0.0, ee_min=[121, 118]))
+    assert (kept[0] > 0).tolist() == [False, True]
+
+
+def test_random_powers_are_uniform_fresh_and_seeded(default_csi):
+    def policy(seed: int) -> Policy:
+        return RandomPower(Scenario(), seed=seed, selection=False)
+
+    first = policy(1)
+    powers = first.allocate(default_csi)
+    assert powers.mean().item() == pytest.approx(0.005, rel=0.1)
+    assert powers.min() < 0.0005 < 0.0095 < powers.max()
+    assert not torch.equal(first.allocate(default_csi), powers)
+    assert torch.equal(policy(1).allocate(default_csi), powers)
+    assert not torch.equal(policy(2).allocate(default_csi), powers)
+
+
+def test_open_loop_by_hand():
+    csi = torch.diag(torch.tensor([100.0, 1e4, 1e6])) + 1.0
+    powers = OpenLoop(Scenario(), target=0.2, fraction=0.5).allocate(csi)
+    expected = [0.01, 0.2 / math.sqrt(10_001), 0.2 / math.sqrt(1_000_001)]
+    assert powers.tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_tuned_open_loop_is_feasible_and_good_on_unseen_channels():
+    scenario = Scenario()
+    training = draw_csi(scenario, 1000, torch_generator(0, "train-channels"))
+    test = draw_csi(scenario, 1000, torch_generator(0, "test-channels"))
+    verdict = evaluate(OpenLoop.tuned(scenario, training), test, scenario)
+    assert verdict.feasible
+    assert verdict.objective >= 0.965
+    assert verdict.participation == 1
+
+
+def test_open_loop_is_tuned_on_valid_channels_only():
+    with pytest.raises(InputError, match=r"^csi: 3 workers; accepted here: exactly 8"):
+        OpenLoop.tuned(Scenario(), torch.ones(10, 3, 3))

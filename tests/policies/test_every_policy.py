@@ -1,0 +1,114 @@
+"""What holds for every policy, whatever it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from feduplink import (
+    FullPower,
+    GraphPolicy,
+    InputError,
+    OpenLoop,
+    Orthogonal,
+    PerceptronPolicy,
+    Policy,
+    RandomPower,
+    Scenario,
+)
+
+POLICIES: dict[str, Callable[[Scenario], Policy]] = {
+    "rand": RandomPower,
+    "orth": Orthogonal,
+    "max": FullPower,
+    "openloop": lambda scenario: OpenLoop(scenario, target=3.0, fraction=0.8),
+    "pdm": PerceptronPolicy.initialised,
+    "pdg": GraphPolicy.initialised,
+}
+every_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
+any_size_policy = pytest.mark.parametrize(
+    "make", [POLICIES[name] for name in ("orth", "max", "openloop", "pdg")]
+)
+
+
+@st.composite
+def gains(draw: st.DrawFn) -> Tensor:
+    """CSI of 1 to 8 workers, every entry log-uniform over ten decades."""
+    workers = draw(st.integers(1, 8))
+    exponents = st.lists(st.floats(-3, 7), min_size=workers**2, max_size=workers**2)
+    dtype = draw(st.sampled_from([torch.float32, torch.float64]))
+    return (10 ** torch.tensor(draw(exponents), dtype=dtype)).view(workers, workers)
+
+
+@every_policy
+@settings(max_examples=40, deadline=None)
+@given(csi=gains(), pmax_dbw=st.sampled_from([-40.0, -20.0, 0.0]))
+def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
+    scenario = Scenario(workers=len(csi), pmax_dbw=pmax_dbw)
+    power = make(scenario).allocate(csi)
+    assert power.shape == csi.shape[:-1]
+    assert power.dtype == csi.dtype
+    assert power.isfinite().all()
+    assert (power >= 0).all()
+    assert (power <= power.new_tensor(scenario.pmax_w)).all()
+    assert not ((power > 0) & (power < 1e-10)).any()
+
+
+@any_size_policy
+@settings(max_examples=25, deadline=None)
+@given(csi=gains(), random=st.randoms())
+def test_renumbering_workers_renumbers_the_powers(make, csi, random):
+    order = list(range(len(csi)))
+    random.shuffle(order)
+    policy = make(Scenario())
+    torch.testing.assert_close(
+        policy.allocate(csi[order][:, order]), policy.allocate(csi)[order], rtol=1e-3, atol=1e-9
+    )
+
+
+@any_size_policy
+@pytest.mark.parametrize("workers", [1, 3, 20])
+def test_takes_other_numbers_of_workers_than_its_scenario(make, workers):
+    assert make(Scenario(workers=8)).allocate(torch.ones(4, workers, workers)).shape == (4, workers)
+
+
+@every_policy
+def test_batches_over_leading_dimensions(make, default_scenario, default_csi):
+    policy, again = make(default_scenario), make(default_scenario)
+    nested = policy.allocate(default_csi.view(4, 25, 8, 8))
+    torch.testing.assert_close(nested.view(100, 8), again.allocate(default_csi))
+
+
+@every_policy
+@pytest.mark.parametrize(
+    ("csi", "sentence"),
+    [
+        (torch.full((8, 8), torch.nan), "csi: holds NaN"),
+        (-torch.ones(8, 8), "csi: holds a negative or zero gain"),
+        (torch.zeros(8, 8), "csi: holds a negative or zero gain"),
+        (torch.ones(8, 7), r"csi: shape \(8, 7\) is not square"),
+        (torch.ones(8, 8, dtype=torch.int32), "csi: accepted is a floating-point tensor"),
+    ],
+)
+def test_bad_csi_is_refused(make, default_scenario, csi, sentence):
+    with pytest.raises(InputError, match=f"^{sentence}"):
+        make(default_scenario).allocate(csi)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        PerceptronPolicy.initialised(Scenario(workers=4)),
+        Orthogonal(Scenario(workers=4, ee_min=[50, 51, 52, 53])),
+        RandomPower(Scenario(workers=4, rate_min=[0.1, 0.2, 0.3, 0.4])),
+    ],
+    ids=lambda policy: policy.name,
+)
+def test_policy_bound_to_its_number_of_workers_refuses_others(policy):
+    with pytest.raises(InputError, match=r"^csi: 5 workers; accepted here: exactly 4"):
+        policy.allocate(torch.ones(5, 5))

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from feduplink import GraphPolicy, Scenario
+from feduplink.policies.pdg import DenseGraphConvolution, normalised_adjacency
+
+
+def sparse_twin(dense: DenseGraphConvolution) -> GCNConv:
+    twin = GCNConv(*dense.theta.shape, add_self_loops=False, normalize=True)
+    with torch.no_grad():
+        twin.lin.weight.copy_(dense.theta.T)
+        twin.bias.copy_(dense.bias)
+    return twin
+
+
+def gradients(output: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad((output * torch.arange(output.numel()).view_as(output)).sum(), inputs)
+
+
+@pytest.mark.parametrize(("fan_in", "fan_out"), [(1, 16), (5, 5), (64, 16), (2, 1)])
+def test_dense_convolution_equals_pytorch_geometric(fan_in, fan_out, default_csi, generator):
+    """On the graph whose edges i → j, self loops included, carry H_ij."""
+    workers = 8
+    csi = default_csi[:1].clone().requires_grad_()
+    features = torch.randn(1, workers, fan_in, generator=generator, requires_grad=True)
+    dense = DenseGraphConvolution(fan_in, fan_out)
+    torch.nn.init.normal_(dense.bias, generator=generator)
+    sparse = sparse_twin(dense)
+    edges = torch.cartesian_prod(torch.arange(workers), torch.arange(workers)).T
+
+    ours = dense(features, normalised_adjacency(csi))[0]
+    theirs = sparse(features[0], edges, csi.flatten())
+
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    our_gradients = gradients(ours, (features, dense.theta, dense.bias, csi))
+    their_gradients = gradients(theirs, (features, sparse.lin.weight, sparse.bias, csi))
+    for name, our, their in zip(
+        ("features", "theta", "bias", "csi"), our_gradients, their_gradients, strict=True
+    ):
+        their = their.T if name == "theta" else their
+        scale = their.abs().max().item()
+        torch.testing.assert_close(our, their, rtol=1e-5, atol=1e-5 * scale, msg=name)
+
+
+def test_blind_to_the_noise_level(default_csi):
+    policy = GraphPolicy.initialised(Scenario())
+    torch.testing.assert_close(
+        normalised_adjacency(1e-3 * default_csi), normalised_adjacency(default_csi)
+    )
+    torch.testing.assert_close(
+        policy.allocate(1e-3 * default_csi), policy.allocate(default_csi), rtol=1e-4, atol=0
+    )
+
+
+def test_initial_weights_are_the_seeds(default_csi):
+    first, again, other = (GraphPolicy.initialised(Scenario(), seed) for seed in (1, 1, 2))
+    assert torch.equal(first.allocate(default_csi), again.allocate(default_csi))
+    assert not torch.equal(first.allocate(default_csi), other.allocate(default_csi))
+
+
+def test_initialising_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    GraphPolicy.initialised(Scenario(), seed=1)
+    assert torch.equal(torch.rand(3), expected)
