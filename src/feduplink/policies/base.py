@@ -40,7 +40,8 @@ class Policy(ABC):
         check_csi(csi, self.fixed_workers)
         with torch.no_grad():
             power = self.powers(csi.reshape(-1, *csi.shape[-2:]))
-        return silence(power.clamp(0.0, self.scenario.pmax_w)).reshape(csi.shape[:-1])
+        power = power.to(csi.dtype).clamp(0.0, self.scenario.pmax_w)
+        return silence(power).reshape(csi.shape[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be stored besides the scenario to restore the policy."""

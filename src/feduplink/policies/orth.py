@@ -29,6 +29,15 @@ class Orthogonal(Policy):
         """Bound to the scenario's size only by thresholds listed a worker."""
         return per_worker_thresholds(self.scenario)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Whether workers are selected."""
+        return {"selection": torch.tensor(self.selection)}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Orthogonal:
+        """A policy with or without selection."""
+        return cls(scenario, selection=bool(tensors["selection"]))
+
     def powers(self, csi: Tensor) -> Tensor:
         """Powers of the selected workers, (N, L, L) to (N, L), W."""
         direct = csi.diagonal(dim1=-2, dim2=-1)

@@ -21,6 +21,7 @@ class RandomPower(Policy):
 
     def __init__(self, scenario: Scenario, *, seed: int = 0, selection: bool = True) -> None:
         super().__init__(scenario)
+        self.seed = seed
         self.selection = selection
         self._generator = torch_generator(seed, "policy")
 
@@ -28,6 +29,16 @@ class RandomPower(Policy):
     def fixed_workers(self) -> int | None:
         """Bound to the scenario's size only by thresholds listed a worker."""
         return per_worker_thresholds(self.scenario)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The seed, and whether workers are selected."""
+        return {"seed": torch.tensor(self.seed), "selection": torch.tensor(self.selection)}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> RandomPower:
+        """A policy at the start of its sequence."""
+        selection = bool(tensors["selection"])
+        return cls(scenario, seed=int(tensors["seed"]), selection=selection)
 
     def powers(self, csi: Tensor) -> Tensor:
         """Random powers of the selected workers, (N, L, L) to (N, L), W."""

@@ -45,10 +45,13 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
             f"policy: {file} holds the unknown policy {content.header.get('policy')!r}; "
             f"accepted: {', '.join(POLICIES)}."
         )
-    scenario = Scenario(**content.header["scenario"])
+    fields = content.header.get("scenario")
+    if not isinstance(fields, dict):
+        raise InputError(f"policy: {file} holds no scenario.")
+    scenario = Scenario(**fields)
     try:
         return kind.from_tensors(scenario, content.tensors)
-    except (KeyError, RuntimeError, TypeError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
 
