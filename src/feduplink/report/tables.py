@@ -24,13 +24,17 @@ def comparison_table(judgements: Mapping[str, Judgement], scenario: Scenario) ->
         caption=_UNITS,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
     )
-    for i, column in enumerate(_columns(scenario)):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+    policy, *figures = _columns(scenario)
+    table.add_column(policy, overflow="fold")
+    for column in figures:
+        table.add_column(column, justify="right", no_wrap=True)
     for name, judgement in judgements.items():
-        *figures, verdict = _row(name, judgement)
+        *cells, verdict = _row(name, judgement)
         colour = "green" if judgement.feasible else "red"
-        table.add_row(*figures, Text(verdict, style=colour))
+        table.add_row(*cells, Text(verdict, style=colour))
     return table
 
 

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feduplink import Scenario, evaluate, load_policy
+from feduplink.channels import draw_splits
+from feduplink.cli import demo
+
+from .conftest import Run, metrics_of
+
+
+def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(demo, "_EPOCHS", 2)
+    ended = run("demo", "--workers", 3, "--out", "here")
+    assert ended.status == 0
+    metrics = metrics_of(tmp_path / "here")
+    assert set(metrics["policies"]) == {"rand", "orth", "max", "openloop", "pdm", "pdg"}
+    scenario = Scenario(workers=3)
+    test = draw_splits(scenario).test
+    for name in ("pdm", "pdg"):
+        saved = load_policy(tmp_path / "here" / name)
+        assert metrics["policies"][name] == evaluate(saved, test, scenario).as_metrics()
+        assert (tmp_path / "here" / name / "convergence.png").stat().st_size > 1000
+    assert "delivers most" in ended.out
+    assert "here/pdg" in ended.out

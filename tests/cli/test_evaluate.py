@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from feduplink import (
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Orthogonal,
+    PerceptronPolicy,
+    RandomPower,
+    Scenario,
+    draw_csi,
+    evaluate,
+    save_policy,
+    write_channels,
+)
+from feduplink.channels import Channels, draw_splits
+from feduplink.channels.recorded import CSI_DATASET
+
+from .conftest import TINY, Run, metrics_of, refused
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Thirty channels of four workers."""
+    csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
+    path = tmp_path / "recorded.h5"
+    write_channels(path, Channels(csi))
+    return path
+
+
+def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
+    scenario = Scenario(workers=3, csi_noise=4.0)
+    learned = GraphPolicy.initialised(scenario, 1)
+    save_policy(learned, tmp_path / "learned")
+    options = ("--policies", "rand,orth,max,openloop,learned", "--csi-noise", 4, "--seed", 7)
+    ended = run("evaluate", *TINY, *options)
+    assert ended.status == 0
+    splits = draw_splits(scenario, 40, seed=7)
+    policies = {
+        "rand": RandomPower(scenario, seed=7),
+        "orth": Orthogonal(scenario),
+        "max": FullPower(scenario),
+        "openloop": OpenLoop.tuned(scenario, splits.training),
+        "pdg": learned,
+    }
+    metrics = metrics_of(tmp_path / "runs/evaluate")
+    assert Scenario(**metrics["scenario"]) == scenario
+    assert metrics["policies"] == {
+        name: evaluate(policy, splits.test, scenario, seed=7).as_metrics()
+        for name, policy in policies.items()
+    }
+    for name in policies:
+        assert f" {name} " in ended.out
+    assert ">= 0.7" in ended.out
+    assert ">= 55" in ended.out
+    assert {path.name for path in (tmp_path / "runs/evaluate").iterdir()} == {
+        "metrics.json",
+        "comparison.md",
+        "comparison.png",
+        "power-histogram.png",
+    }
+
+
+def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, recorded: Path):
+    thresholds = (0.1, 0.2, 0.3, 0.4)
+    options = ("--policies", "max,openloop", "--rate-min", ",".join(map(str, thresholds)))
+    ended = run("evaluate", "--channels", recorded, *options)
+    assert ended.status == 0
+    assert "openloop was tuned on these very channels" in ended.out
+    scenario = Scenario(workers=4, rate_min=thresholds)
+    csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
+    metrics = metrics_of(tmp_path / "runs/evaluate")
+    assert metrics["scenario"] == scenario.model_dump(mode="json")
+    assert metrics["channels"] == {"source": f"from {recorded}", "count": 30}
+    tuned = OpenLoop.tuned(scenario, csi)
+    assert metrics["policies"]["openloop"] == evaluate(tuned, csi, scenario).as_metrics()
+
+
+def test_options_that_recorded_channels_ignore_are_named(run: Run, recorded: Path):
+    ended = run("evaluate", "--policies", "max", "--channels", recorded, "--interference", 2)
+    assert ended.status == 0
+    assert "--interference has no effect" in ended.err
+
+
+def test_workers_must_fit_the_recorded_channels(run: Run, recorded: Path):
+    options = ("evaluate", "--policies", "max", "--channels", recorded, "--workers")
+    assert run(*options, 4).status == 0
+    assert "4 workers" in refused(run(*options, 5))
+
+
+def test_two_policies_of_one_name_stay_apart(run: Run, tmp_path: Path):
+    for seed in (1, 2):
+        save_policy(GraphPolicy.initialised(Scenario(workers=3), seed), tmp_path / f"run{seed}")
+    assert run("evaluate", *TINY, "--policies", "run1,run2").status == 0
+    policies = metrics_of(tmp_path / "runs/evaluate")["policies"]
+    assert list(policies) == ["pdg", "pdg:run2"]
+    assert policies["pdg"] != policies["pdg:run2"]
+
+
+def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
+    strong = Scenario(workers=3, pmax_dbw=0)
+    save_policy(FullPower(strong), tmp_path / "strong")
+    ended = run("evaluate", *TINY, "--policies", "strong")
+    assert ended.status == 0
+    assert "0 dBW" in ended.err
+    assert "cut at -20 dBW" in ended.err
+    here = Scenario(workers=3)
+    expected = evaluate(FullPower(here), draw_splits(here, 40).test, here).as_metrics()
+    assert metrics_of(tmp_path / "runs/evaluate")["policies"]["max"] == expected
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        ("rand,moon", ("moon", "rand, orth, max, openloop", "directory")),
+        ("pdg", ("pdg", "feduplink train --policy pdg")),
+        (",", ("policies", "accepted")),
+        ("empty", ("does not exist",)),
+        ("foreign.safetensors", ("foreign.safetensors",)),
+    ],
+)
+def test_policies_that_are_not_there(
+    run: Run, tmp_path: Path, policies: str, words: tuple[str, ...]
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign.safetensors").write_bytes(b"\x00" * 64)
+    sentence = refused(run("evaluate", *TINY, "--policies", policies))
+    for word in words:
+        assert word in sentence
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_perceptron_for_other_workers(run: Run, tmp_path: Path):
+    save_policy(PerceptronPolicy.initialised(Scenario(workers=4)), tmp_path / "four")
+    sentence = refused(run("evaluate", *TINY, "--policies", "four"))
+    assert "exactly 4 workers" in sentence
+    assert "there are 3" in sentence
+
+
+def _truncated(path: Path, whole: bytes) -> None:
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def _foreign(path: Path, whole: bytes) -> None:
+    path.write_text("time,gain\n0,1\n")
+
+
+def _with(csi: np.ndarray, path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file[CSI_DATASET] = csi.astype(np.float32)
+
+
+def _not_a_number(path: Path, whole: bytes) -> None:
+    _with(np.full((2, 3, 3), np.nan), path)
+
+
+def _not_square(path: Path, whole: bytes) -> None:
+    _with(np.ones((2, 3, 4)), path)
+
+
+def _negative(path: Path, whole: bytes) -> None:
+    _with(-np.ones((2, 3, 3)), path)
+
+
+@pytest.mark.parametrize("damage", [_truncated, _foreign, _not_a_number, _not_square, _negative])
+def test_bad_recordings(run: Run, tmp_path: Path, recorded: Path, damage):
+    damage(recorded, recorded.read_bytes())
+    sentence = refused(run("evaluate", "--policies", "max", "--channels", recorded))
+    assert "recorded.h5" in sentence
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
+from feduplink.channels import draw_splits
+from feduplink.learning import LEARNING_RATES
+from feduplink.learning.callbacks import CsvLog
+from feduplink.policies import POLICIES
+
+from .conftest import TINY, Run, metrics_of, refused
+
+QUICK = (*TINY, "--epochs", 4, "--batch-size", 20, "--checkpoint-every", 2)
+
+
+@pytest.mark.parametrize("policy", ["pdg", "pdm"])
+def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
+    assert run("train", "--policy", policy, *QUICK, "--seed", 3).status == 0
+    directory = tmp_path / "runs/train"
+    names = {path.name for path in directory.iterdir()}
+    assert names == {
+        "policy.safetensors",
+        "checkpoint.safetensors",
+        "history.csv",
+        "convergence.png",
+        "power-histogram.png",
+        "metrics.json",
+    }
+
+    scenario = Scenario(workers=3)
+    splits = draw_splits(scenario, 40, seed=3)
+    settings = TrainingSettings(
+        epochs=4, batch_size=20, checkpoint_every=2, learning_rate=LEARNING_RATES[policy]
+    )
+    expected = POLICIES[policy].initialised(scenario, 3)
+    data = TrainingData(splits.training, splits.validation)
+    best = Training(expected, data, settings, seed=3).run()
+    trained = load_policy(directory)
+    for name, tensor in expected.tensors().items():
+        torch.testing.assert_close(trained.tensors()[name], tensor, rtol=0, atol=0)
+
+    metrics = metrics_of(directory)
+    assert metrics["policy"] == policy
+    assert metrics["epochs"] == 4
+    assert metrics["best_epoch"] == best.number + 1
+    assert TrainingSettings(**metrics["settings"]) == settings
+    for split in ("validation", "test"):
+        verdict = evaluate(expected, getattr(splits, split), scenario, seed=3)
+        assert metrics[split] == verdict.as_metrics()
+    rows = list(csv.DictReader((directory / "history.csv").open()))
+    assert len(rows) == 4
+    assert float(rows[best.number]["objective"]) == best.objective
+
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
+
+    def interrupt(self: CsvLog, epoch, best):
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CsvLog, "on_epoch", interrupt)
+        ended = run("train", "--policy", "pdg", *QUICK, "--out", "parts")
+    assert ended.status == 130
+    assert "--resume" in ended.err
+    assert not (tmp_path / "parts/metrics.json").exists()
+
+    assert run("train", "--policy", "pdg", *QUICK, "--out", "parts", "--resume").status == 0
+    assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
+    for name in ("policy.safetensors", "history.csv"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_interrupt_before_the_first_checkpoint_promises_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(self: CsvLog, epoch, best):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CsvLog, "on_epoch", interrupt)
+    ended = run("train", "--policy", "pdg", *QUICK)
+    assert ended.status == 130
+    assert "no checkpoint yet" in ended.err
+
+
+def test_an_existing_run_is_not_overwritten(run: Run, tmp_path: Path):
+    assert run("train", "--policy", "pdg", *QUICK).status == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()}
+    assert "--resume" in refused(run("train", "--policy", "pdm", *QUICK))
+    assert {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("--policy", "pdm"), "policy"),
+        (("--pmax-dbw", -30), "scenario"),
+        (("--epochs", 5), "settings"),
+        (("--seed", 1), "seed"),
+        (("--channels-per-split", 41), "channel set"),
+    ],
+)
+def test_resume_only_what_was_started(run: Run, tmp_path: Path, change: tuple, named: str):
+    assert run("train", "--policy", "pdg", *QUICK).status == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()}
+    sentence = refused(run("train", "--policy", "pdg", *QUICK, *change, "--resume"))
+    assert f"another {named}" in sentence
+    assert {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()} == before
+
+
+def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
+    assert "does not exist" in refused(run("train", "--policy", "pdg", *QUICK, "--resume"))
+    directory = tmp_path / "runs/train"
+    directory.mkdir(parents=True)
+    (directory / "checkpoint.safetensors").write_bytes(b"something else entirely")
+    assert "checkpoint" in refused(run("train", "--policy", "pdg", *QUICK, "--resume"))
+    assert [path.name for path in directory.iterdir()] == ["checkpoint.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--policy", "rand"), "pdg"),
+        ((), "--policy"),
+        (("--policy", "pdg", "--epochs", 0), "epochs"),
+        (("--policy", "pdg", "--learning-rate", "nan"), "learning_rate"),
+        (("--policy", "pdg", "--margin", 2), "margin"),
+        (("--policy", "pdg", "--channels-per-split", 0), "--channels-per-split"),
+    ],
+)
+def test_bad_settings(run: Run, tmp_path: Path, options: tuple, word: str):
+    assert word in refused(run("train", *options))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorboard(run: Run, tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    assert run("train", "--policy", "pdg", *QUICK, "--tensorboard").status == 0
+    assert list((tmp_path / "runs/train/tensorboard").glob("events*"))

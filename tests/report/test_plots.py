@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import pytest
+from PIL import Image
+
+from feduplink import FullPower, Orthogonal, Scenario, Training, TrainingData, TrainingSettings
+from feduplink.comparison import compare
+from feduplink.policies import GraphPolicy
+from feduplink.report.comparison import plot_comparison
+from feduplink.report.convergence import plot_convergence
+from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.style import LOOKS, figure, look_of
+
+
+def _is_a_picture(path: Path) -> bool:
+    with Image.open(path) as image:
+        colours = image.convert("RGB").getcolors(maxcolors=1 << 24)
+    return image.format == "PNG" and image.width > 500 and colours is not None and len(colours) > 20
+
+
+def test_every_policy_has_a_look_of_its_own():
+    names = {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual", "pdx", "ideal"}
+    assert set(LOOKS) == names
+    assert len({look.colour for look in LOOKS.values()}) == len(names)
+    assert len({look.marker for look in LOOKS.values()}) == len(names)
+    assert look_of("pdg:runs/other") == LOOKS["pdg"]
+    assert look_of("mine") not in LOOKS.values()
+
+
+def test_plots_of_a_comparison(tmp_path: Path, default_csi, default_scenario):
+    policies = {"max": FullPower(default_scenario), "orth": Orthogonal(default_scenario)}
+    outcomes = compare(policies, default_csi, default_scenario)
+    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
+    powers = {name: outcome.power for name, outcome in outcomes.items()}
+    plot_comparison(tmp_path / "comparison.png", judgements, default_scenario)
+    plot_power_histogram(tmp_path / "histogram.png", powers, default_scenario)
+    assert _is_a_picture(tmp_path / "comparison.png")
+    assert _is_a_picture(tmp_path / "histogram.png")
+
+
+def test_plots_of_silence(tmp_path: Path, default_csi):
+    """Thresholds nobody reaches, so that nobody transmits."""
+    scenario = Scenario(rate_min=40)
+    outcomes = compare({"orth": Orthogonal(scenario)}, default_csi, scenario)
+    assert outcomes["orth"].judgement.participation == 0
+    plot_comparison(tmp_path / "a.png", {"orth": outcomes["orth"].judgement}, scenario)
+    plot_power_histogram(tmp_path / "b.png", {"orth": outcomes["orth"].power}, scenario)
+    assert _is_a_picture(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("rate_min", [0.7, (0.7, 0.6, 0.5)])
+def test_plot_of_convergence(tmp_path: Path, default_csi, rate_min):
+    scenario = Scenario(workers=3, rate_min=rate_min)
+    csi = default_csi[:20, :3, :3]
+    training = Training(
+        GraphPolicy.initialised(scenario), TrainingData(csi, csi), TrainingSettings(epochs=3)
+    )
+    training.run()
+    plot_convergence(tmp_path / "convergence.png", training.history, scenario, "pdg")
+    assert _is_a_picture(tmp_path / "convergence.png")
+
+
+def test_drawing_leaves_matplotlib_as_it_was(tmp_path: Path):
+    before = dict(matplotlib.rcParams)
+    with figure(tmp_path / "a.png", 4, 3) as drawing:
+        drawing.subplots().plot([0, 1])
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_failed_drawing_leaves_no_file(tmp_path: Path):
+    with pytest.raises(RuntimeError), figure(tmp_path / "a.png", 4, 3):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
