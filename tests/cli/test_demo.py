@@ -23,5 +23,5 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
         saved = load_policy(tmp_path / "here" / name)
         assert metrics["policies"][name] == evaluate(saved, test, scenario).as_metrics()
         assert (tmp_path / "here" / name / "convergence.png").stat().st_size > 1000
-    assert "delivers most" in ended.out
+    assert "has the highest objective" in ended.out
     assert "here/pdg" in ended.out

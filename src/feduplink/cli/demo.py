@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     write_comparison(directory, outcomes, scenario, seed=args.seed)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario))
-    out.print(_explanation(outcomes))
+    out.print(_explanation(outcomes, scenario))
     out.print(
         f"\n{directory}: metrics.json, comparison.md, comparison.png, power-histogram.png\n"
         + "\n".join(
@@ -96,13 +96,13 @@ def _train(
     return policy
 
 
-def _explanation(outcomes: dict[str, Outcome]) -> str:
+def _explanation(outcomes: dict[str, Outcome], scenario: Scenario) -> str:
     """What the table says, in plain words."""
     feasible = {n: o.judgement for n, o in outcomes.items() if o.judgement.feasible}
     quiet = min(outcomes.values(), key=lambda o: o.judgement.participation).judgement
     lines = [
-        "The objective is the share of models that arrive, weighted by how much data is behind "
-        "each.",
+        f"The objective is the {scenario.utility} over the workers of the mean {scenario.objective}"
+        + (", the share of models that arrive." if scenario.objective == "psr" else "."),
         "Every worker must on average reach the rate and the energy efficiency in the header when "
         "it sends.",
         "A low weighted PER alone says little: it counts only workers that send, and the most "
@@ -115,7 +115,7 @@ def _explanation(outcomes: dict[str, Outcome]) -> str:
     if feasible:
         best = max(feasible, key=lambda name: feasible[name].objective)
         lines.append(
-            f"Of the policies that meet both constraints, {best} delivers most: "
-            f"{100 * feasible[best].objective:.1f} %."
+            f"Of the policies that meet both constraints, {best} has the highest objective: "
+            f"{feasible[best].objective:.4f}."
         )
     return "\n".join(lines)
