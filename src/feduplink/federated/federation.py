@@ -141,9 +141,9 @@ class Federation:
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
-        at_once = self._lanes_at_once()
+        at_once = self.lanes_at_once()
         while len(self._errors) < self.rounds:
-            self._run_round(len(self._errors), at_once)
+            self.run_round(len(self._errors), at_once)
             errors = self._errors[-1].mean(1).tolist()
             for observer in observers:
                 observer.on_round(
@@ -258,7 +258,8 @@ class Federation:
             for channels in rounds
         ]
 
-    def _run_round(self, number: int, at_once: int) -> None:
+    def run_round(self, number: int, at_once: int) -> None:
+        """Train, average and measure every lane; ``at_once`` lanes train side by side."""
         present = self.present[number].numpy()
         if present.any():
             batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
@@ -285,11 +286,13 @@ class Federation:
             rows = functional.pad(drawn.rows, missing).to(self.device)
             weight = functional.pad(drawn.weight, missing).to(self.device)
             pool = self._data[run].pool
-            parts.append((pool.inputs[rows], pool.targets[rows], weight))
-        inputs, targets, weight = (
-            tensors[0] if len(runs) == 1 else torch.cat(tensors, dim=1)
-            for tensors in zip(*parts, strict=True)
-        )
+            inputs, targets = (
+                values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:])
+                for values in (pool.inputs, pool.targets)
+            )
+            parts.append((inputs, targets, weight))
+        joined = (torch.cat(tensors, dim=1) for tensors in zip(*parts, strict=True))
+        inputs, targets, weight = parts[0] if len(parts) == 1 else joined
         counts = [count for run in runs for count in batches[run].steps.tolist()]
         return Minibatches(inputs, targets, weight, counts)
 
@@ -335,7 +338,7 @@ class Federation:
                 errors[policy, run] = float(self.task.metric(output, data.test.targets))
         return errors
 
-    def _lanes_at_once(self) -> int:
+    def lanes_at_once(self) -> int:
         """How many lanes train side by side: what fits the cache, or the GPU's memory."""
         if self.device.type != "cuda":
             return max(1, _CPU_WEIGHTS_AT_ONCE // self._adam.mean[0].numel())

