@@ -46,5 +46,7 @@ def test_walk_starts_where_the_worker_stands_and_stays_in_the_cell(generator):
     assert steps.max() <= 7.001
     # Only steps that bounce off the border are shorter.
     inside = (path[:-1].abs() < 43).all(-1)
-    torch.testing.assert_close(steps[inside], torch.full_like(steps[inside], 7.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        steps[inside], torch.full_like(steps[inside], 7.0), rtol=1e-3, atol=0
+    )
     assert path[:, 0].min() < -40 < 40 < path[:, 0].max()

@@ -18,7 +18,9 @@ def sparse_twin(dense: DenseGraphConvolution) -> GCNConv:
 
 
 def gradients(output: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return torch.autograd.grad((output * torch.arange(output.numel()).view_as(output)).sum(), inputs)
+    return torch.autograd.grad(
+        (output * torch.arange(output.numel()).view_as(output)).sum(), inputs
+    )
 
 
 @pytest.mark.parametrize(("fan_in", "fan_out"), [(1, 16), (5, 5), (64, 16), (2, 1)])

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from feduplink.learning import CsvLog, Epoch, ProgressBar, TensorBoardLog
+
+
+def epoch(number: int) -> Epoch:
+    return Epoch(
+        number=number,
+        objective=0.5 + number / 16,  # exact in single precision
+        participation=0.75,
+        violation=0.25,
+        feasible=False,
+        worker_rate=(float("nan"), 0.625),  # the first worker never transmits
+        worker_energy_efficiency=(float("nan"), 40.0),
+    )
+
+
+def watch(callback, first: int, last: int) -> None:
+    """A run that resumes after epoch ``first`` − 1 and ends with epoch ``last``."""
+    callback.on_start([epoch(n) for n in range(first)], 10)
+    for number in range(first, last + 1):
+        callback.on_epoch(epoch(number), epoch(0))
+    callback.on_end()
+
+
+def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):
+    path = tmp_path / "run" / "log.csv"
+    watch(CsvLog(path), 0, 4)
+    watch(CsvLog(path), 3, 6)  # the checkpoint was older than the last row
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["epoch"]) for row in rows] == list(range(7))
+    assert float(rows[4]["objective"]) == 0.75
+    assert rows[0]["feasible"] == "False"
+    assert [rows[0][f"rate_{i}"] for i in (1, 2)] == ["nan", "0.625"]
+    assert [rows[0][f"energy_efficiency_{i}"] for i in (1, 2)] == ["nan", "40.0"]
+
+
+def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):
+    watch(TensorBoardLog(tmp_path), 0, 4)
+    watch(TensorBoardLog(tmp_path), 3, 6)
+    events = EventAccumulator(str(tmp_path)).Reload()
+
+    def series(name: str) -> dict[int, float]:
+        scalars = events.Scalars(f"validation/{name}")
+        assert len({event.step for event in scalars}) == len(scalars)
+        return {event.step: event.value for event in scalars}
+
+    assert series("objective") == {n: 0.5 + n / 16 for n in range(7)}
+    assert set(series("participation").values()) == {0.75}
+    assert set(series("violation").values()) == {0.25}
+    assert set(series("rate_min").values()) == {0.625}
+    assert set(series("energy_efficiency_min").values()) == {40.0}
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_progress_bar_shows_where_the_run_stands(first):
+    console = Console(file=io.StringIO(), force_terminal=True, width=160)
+    watch(ProgressBar(console, "train pdg"), first, 9)
+    shown = console.file.getvalue()
+    assert "train pdg" in shown
+    assert "10/10" in shown
+    assert "misses 25.0%" in shown

@@ -1,0 +1,61 @@
+"""A training run that is killed and resumed ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from feduplink import GraphPolicy, Scenario, Training, TrainingData, TrainingSettings, draw_csi
+
+EPOCHS = 120
+
+
+def make_training() -> Training:
+    torch.set_num_threads(1)
+    scenario = Scenario(workers=3)
+    channels = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
+    settings = TrainingSettings(
+        epochs=EPOCHS, batch_size=50, checkpoint_every=1, fresh_channels=True
+    )
+    policy = GraphPolicy.initialised(scenario)
+    return Training(policy, TrainingData(channels[:150], channels[150:]), settings)
+
+
+def test_killed_run_resumes_to_the_same_weights(tmp_path):
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    program = (
+        "import sys; from pathlib import Path; from test_killed_training import make_training; "
+        "make_training().run(checkpoint=Path(sys.argv[1]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, checkpoint],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not checkpoint.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.3))
+    finally:
+        process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "the run was over before it could be killed"
+
+    resumed = make_training()
+    resumed.resume(checkpoint)
+    assert 0 < len(resumed.history) < EPOCHS
+    resumed.run(checkpoint=checkpoint)
+    uninterrupted = make_training()
+    uninterrupted.run()
+
+    assert resumed.history == uninterrupted.history
+    for name, weights in uninterrupted.policy.state_dict().items():
+        assert torch.equal(resumed.policy.state_dict()[name], weights), name

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from feduplink import (
+    GraphPolicy,
+    Scenario,
+    Training,
+    TrainingData,
+    TrainingSettings,
+    draw_csi,
+    evaluate,
+)
+from feduplink.randomness import torch_generator
+
+
+@pytest.mark.slow
+def test_pdg_at_the_default_setting_is_feasible_and_as_good_as_published():
+    scenario = Scenario()
+    data = TrainingData(
+        draw_csi(scenario, 1000, torch_generator(0, "train-channels")),
+        draw_csi(scenario, 1000, torch_generator(0, "validation-channels")),
+    )
+    policy = GraphPolicy.initialised(scenario)
+    best = Training(policy, data, TrainingSettings()).run()
+    assert best.met
+    test = draw_csi(scenario, 1000, torch_generator(0, "test-channels"))
+    assert evaluate(policy, test, scenario).objective >= 0.915
