@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -109,7 +111,8 @@ class TensorBoardLog:
     def __init__(self, directory: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(directory))
+        # A resumed run writes its earlier epochs again: those of the interrupted one go.
+        self._writer = SummaryWriter(str(directory), purge_step=0)
 
     def on_start(self, earlier: list[Epoch], epochs: int) -> None:  # noqa: ARG002
         """Write the epochs so far."""
@@ -122,8 +125,8 @@ class TensorBoardLog:
             "objective": epoch.objective,
             "participation": epoch.participation,
             "violation": epoch.violation,
-            "rate_min": min(epoch.worker_rate),
-            "energy_efficiency_min": min(epoch.worker_energy_efficiency),
+            "rate_min": _smallest(epoch.worker_rate),
+            "energy_efficiency_min": _smallest(epoch.worker_energy_efficiency),
         }
         for name, value in figures.items():
             self._writer.add_scalar(f"validation/{name}", value, epoch.number)
@@ -131,3 +134,8 @@ class TensorBoardLog:
     def on_end(self) -> None:
         """Close the writer."""
         self._writer.close()
+
+
+def _smallest(figures: Sequence[float]) -> float:
+    """The least of the figures of those workers that transmit at all, NaN if none does."""
+    return min((figure for figure in figures if not math.isnan(figure)), default=math.nan)

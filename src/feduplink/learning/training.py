@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.channels import draw_csi
+from feduplink.channels import check_csi, draw_csi
 from feduplink.errors import InputError
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
@@ -79,6 +79,8 @@ class Training:
         seed: int = 0,
         problem: Problem | None = None,
     ) -> None:
+        for csi in (data.training, data.validation):
+            check_csi(csi, policy.scenario.workers)
         self.policy = policy
         self.data = data
         self.settings = settings
@@ -160,7 +162,8 @@ class Training:
 
         self.policy.load_state_dict(group("policy."))
         self._best_weights = group("best.")
-        self._state = PrimalDualState(**group("state."))
+        state = group("state.")
+        self._state = PrimalDualState(**state) if state else None
         self._restore_adam(group("adam."))
         self._generator.set_state(file.tensors["generator"])
         self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
