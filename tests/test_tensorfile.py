@@ -29,6 +29,12 @@ def test_round_trip_is_exact(file):
     assert CONTENT.header.items() <= read.header.items()
 
 
+def test_same_content_gives_the_same_bytes(file, tmp_path):
+    for attempt in range(5):
+        write_tensors(tmp_path / f"{attempt}", "policy", CONTENT)
+        assert (tmp_path / f"{attempt}").read_bytes() == file.read_bytes()
+
+
 def test_no_flipped_bit_goes_unnoticed(file):
     original = file.read_bytes()
     intact = read_tensors(file, "policy")

@@ -33,8 +33,9 @@ class TensorFile:
 def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
     """Write ``content`` under ``path``; ``kind`` says what it is and is checked on reading."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
-    header = json.dumps({"kind": kind, **content.header})
-    metadata = {_HEADER: header, _CHECKSUM: _checksum(tensors, header)}
+    header = {"kind": kind, **content.header}
+    # One entry of metadata: the order of several changes from write to write.
+    metadata = {_HEADER: json.dumps({_CHECKSUM: _checksum(tensors, header), **header})}
     with replaced_atomically(path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
 
@@ -43,25 +44,24 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     """Read a file of the given kind; a foreign or damaged one raises :class:`InputError`."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            checksum, text = metadata[_CHECKSUM], metadata[_HEADER]
+            header = json.loads((file.metadata() or {})[_HEADER])
+            checksum = header.pop(_CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{kind}: {path} does not exist.") from None
-    except KeyError:
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise InputError(f"{kind}: {path} was not written by feduplink.") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
-    if checksum != _checksum(tensors, text):
+    if checksum != _checksum(tensors, header):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
-    header = json.loads(text)
     if header["kind"] != kind:
         raise InputError(f"{kind}: {path} holds a {header['kind']}; accepted: a {kind}.")
     return TensorFile(tensors, header)
 
 
-def _checksum(tensors: dict[str, Tensor], header: str) -> str:
-    digest = hashlib.sha256(header.encode())
+def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
