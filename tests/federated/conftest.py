@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_rate
+
+# The plain loop that the engine is compared with lives with the benchmarks.
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+SIZES = (12, 31, 20)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The directory of the full data sets; tests that need it are skipped without."""
+    directory = os.environ.get("FEDUPLINK_DATA")
+    if not directory:
+        pytest.skip("FEDUPLINK_DATA is not set")
+    return Path(directory)
+
+
+def blobs(rng: np.random.Generator, count: int) -> Examples:
+    """Three classes of points in the plane."""
+    labels = torch.from_numpy(rng.integers(0, 3, count))
+    centres = torch.tensor([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
+    noise = torch.from_numpy(rng.normal(size=(count, 2))).float()
+    return Examples(centres[labels] + noise, labels)
+
+
+def blob_task(work: LocalWork, model: type[nn.Module] | None = None) -> Task:
+    """A task of three workers that trains in milliseconds."""
+
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 3))
+
+    return Task(
+        name="blobs",
+        model=model or network,
+        data=lambda rng: FederatedData.of([blobs(rng, k) for k in SIZES], blobs(rng, 50)),
+        loss=nn.CrossEntropyLoss(reduction="none"),
+        metric=error_rate,
+        work=work,
+        rounds=6,
+    )
+
+
+@pytest.fixture
+def small_task() -> Task:
+    return blob_task(LocalWork(batch_size=5, batches=2, learning_rate=0.02))

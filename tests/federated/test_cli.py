@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from feduplink import cli
+from feduplink.cli import data, federate
+
+Run = Callable[..., tuple[int, str, str]]
+
+QUICK = ("--task", "digits", "--workers", 4, "--rounds", 3)
+
+
+@pytest.fixture
+def run(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
+    others = tuple(c for c in cli.COMMANDS if c.NAME not in (federate.NAME, data.NAME))
+    monkeypatch.setattr(cli, "COMMANDS", (*others, federate, data))
+
+    def run(*words: object) -> tuple[int, str, str]:
+        status = cli.main([str(word) for word in words])
+        streams = capsys.readouterr()
+        return status, streams.out, streams.err
+
+    return run
+
+
+def test_federate_writes_what_it_says(run: Run, tmp_path: Path):
+    status, out, _ = run("federate", *QUICK, "--policies", "ideal,max,openloop", "--runs", 2)
+    assert status == 0
+    directory = tmp_path / "runs/federate"
+    assert {path.name for path in directory.iterdir()} == {
+        "arrivals.png",
+        "error.png",
+        "federated.md",
+        "federated.safetensors",
+        "metrics.json",
+    }
+    metrics = json.loads((directory / "metrics.json").read_text())
+    assert metrics["task"] == "digits"
+    assert list(metrics["policies"]) == ["ideal", "max", "openloop"]
+    for name, entry in metrics["policies"].items():
+        assert len(entry["runs"]) == 2
+        for fields in entry["runs"]:
+            assert all(len(fields[f]) == 3 for f in ("error", "arrivals", "airtime_s", "energy_j"))
+            assert (fields["airtime_s"][0] is None) == (name == "ideal")
+    assert "openloop" in out
+
+
+def test_resume_needs_the_word_and_gives_the_same(run: Run, tmp_path: Path):
+    words = ("federate", *QUICK, "--policies", "ideal,rand")
+    assert run(*words)[0] == 0
+    file = tmp_path / "runs/federate/metrics.json"
+    before = file.read_text()
+    status, _, err = run(*words)
+    assert status == 2
+    assert "already holds a federated comparison" in err
+    assert run(*words, "--resume")[0] == 0
+    assert file.read_text() == before
+
+
+def test_workers_come_and_go_and_uploads_have_a_deadline(run: Run, tmp_path: Path):
+    status, _, _ = run(
+        "federate", *QUICK, "--policies", "ideal,max", "--present", "1:0,2;2:3", "--deadline", 5
+    )
+    assert status == 0
+    metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
+    assert metrics["policies"]["ideal"]["runs"][0]["arrivals"] == [4, 2, 1]
+    assert max(metrics["policies"]["max"]["runs"][0]["airtime_s"]) <= 5
+    assert metrics["policies"]["max"]["runs"][0]["transmitting"] == [4, 2, 1]
+
+
+def test_published_keeps_every_worker_of_rand_on_the_air(run: Run, tmp_path: Path):
+    words = ("federate", *QUICK, "--policies", "rand", "--aggregation", "published")
+    assert run(*words)[0] == 0
+    metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
+    assert metrics["policies"]["rand"]["runs"][0]["transmitting"] == [4, 4, 4]
+
+
+def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
+    words = ("federate", *QUICK, "--policies", "ideal", "--partition", "gaussian")
+    assert run(*words)[0] == 0
+    metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
+    assert max(metrics["scenario"]["weights"]) == pytest.approx(7.389, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--task", "cifar"), "--task"),
+        (("--task", "mnist"), "feduplink data --fetch mnist"),
+        (("--policies", "nobody"), "'nobody'"),
+        (("--deadline", "-1"), "deadline: -1.0 s is not accepted"),
+        (("--present", "9:0"), "present: '9:0' is not accepted"),
+        (("--present", "x"), "present: 'x' is not accepted"),
+        (("--device", "abacus"), "device: 'abacus'"),
+        (("--resume",), "does not exist"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(run: Run, tmp_path: Path, words, sentence):
+    status, out, err = run("federate", *QUICK, *words)
+    assert status == 2
+    assert out == ""
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_data_lists_sets_licences_and_sources(run: Run):
+    status, out, _ = run("data")
+    assert status == 0
+    for word in ("digits", "mnist", "airquality", "imdb", "glove", "CC BY 4.0", "missing"):
+        assert word in out
+
+
+def test_data_names_a_damaged_set(run: Run, tmp_path: Path):
+    file = tmp_path / "sets/airquality/AirQualityUCI.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("no table")
+    assert "here" in run("data", "--data", "sets")[1]
+    status, out, err = run("data", "--data", "sets", "--verify")
+    assert status == 2
+    assert "checksum differs" in out
+    assert "checksum of airquality" in err
+
+
+def test_fetching_needs_a_name_and_a_place(run: Run):
+    assert "no set is called 'cifar'" in run("data", "--fetch", "cifar", "--data", "x")[2]
+    assert "a directory to fetch to is needed" in run("data", "--fetch", "mnist")[2]

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import csv
+import functools
+import gzip
+import http.server
+import io
+import lzma
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feduplink import InputError
+from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, fetch
+from feduplink.federated.data.registry import (
+    DataFile,
+    DataSet,
+    Download,
+    content_digest,
+    file_state,
+    require,
+)
+from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory and the address it is served at."""
+    directory = tmp_path / "home"
+    directory.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(directory))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield directory, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def served(name: str, address: str, originals: list[str], digests: list[str]) -> DataSet:
+    """The set ``name`` with its originals at our own address."""
+    entry = DATA_SETS[name]
+    return replace(
+        entry,
+        downloads=tuple(Download(f"{address}/{original}") for original in originals),
+        files=tuple(
+            DataFile(file.path, digest) for file, digest in zip(entry.files, digests, strict=True)
+        ),
+    )
+
+
+def review_archive(path: Path) -> bytes:
+    """A tar file laid out as the original, and the CSV that must come out."""
+    reviews = [("train", "neg", 1, 2), ("test", "pos", 0, 9), ("train", "neg", 0, 3)]
+    reviews += [("train", "pos", 0, 8), ("train", "unsup", 0, 0)]
+    with tarfile.open(path, "w:gz") as archive:
+        for split, label, number, rating in reviews:
+            text = f'{split} {label}, "quoted" {number}'.encode()
+            member = tarfile.TarInfo(f"aclImdb/{split}/{label}/{number}_{rating}.txt")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    rows = [
+        ("split", "label", "id", "rating", "text"),
+        ("train", 0, 0, 3, 'train neg, "quoted" 0'),
+        ("train", 0, 1, 2, 'train neg, "quoted" 1'),
+        ("train", 1, 0, 8, 'train pos, "quoted" 0'),
+        ("test", 1, 0, 9, 'test pos, "quoted" 0'),
+    ]
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def digest_of(content: bytes, name: str, scratch: Path) -> str:
+    path = scratch / name
+    path.write_bytes(content)
+    return content_digest(path)
+
+
+def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
+    directory, address = home
+    names = [file.path.split("/")[1] for file in DATA_SETS["mnist"].files]
+    for name in names:
+        (directory / name).write_bytes(gzip.compress(name.encode()))
+    entry = served("mnist", address, names, [content_digest(directory / name) for name in names])
+    progress: list[tuple[str, int, int | None]] = []
+    target = tmp_path / "data"
+    fetch(entry, target, lambda *step: progress.append(step))
+    assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
+    assert progress[-1][1] == progress[-1][2] == (directory / names[-1]).stat().st_size
+    assert [path.name for path in target.iterdir()] == ["mnist"]
+
+    for name in names:  # a second time nothing is asked of the server
+        (directory / name).unlink()
+    fetch(entry, target)
+
+
+def test_the_table_comes_out_of_its_archive(home, tmp_path: Path):
+    directory, address = home
+    with zipfile.ZipFile(directory / "air.zip", "w") as archive:
+        archive.writestr("AirQualityUCI.csv", "a;b\n")
+        archive.writestr("AirQualityUCI.xlsx", "another")
+    digest = digest_of(b"a;b\n", "table.csv", tmp_path)
+    fetch(served("airquality", address, ["air.zip"], [digest]), tmp_path)
+    assert (tmp_path / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
+
+
+def test_reviews_are_put_into_one_table(home, tmp_path: Path):
+    directory, address = home
+    expected = review_archive(directory / "reviews.tar.gz")
+    entry = served(
+        "imdb", address, ["reviews.tar.gz"], [digest_of(expected, "table.csv", tmp_path)]
+    )
+    fetch(entry, tmp_path)
+    assert lzma.decompress((tmp_path / "imdb/imdb_50k.csv.xz").read_bytes()) == expected
+    reviews = list(read_reviews(tmp_path / "imdb/imdb_50k.csv.xz"))
+    assert [review.positive for review in reviews] == [False, False, True, True]
+    assert [review.split for review in reviews] == ["train"] * 3 + ["test"]
+
+
+def test_word_vectors_are_cut_to_the_reviews(home, tmp_path: Path):
+    directory, address = home
+    expected = review_archive(directory / "reviews.tar.gz")
+    imdb = served("imdb", address, ["reviews.tar.gz"], [digest_of(expected, "t.csv", tmp_path)])
+    with zipfile.ZipFile(directory / "glove.zip", "w") as archive:
+        lines = [
+            f"{word} {' '.join(str(value + i / 50) for i in range(50))}"
+            for value, word in enumerate(("neg", "elsewhere", ","))
+        ]
+        archive.writestr("glove.6B.50d.txt", "\n".join(lines) + "\n")
+    glove = served("glove", address, ["glove.zip"], ["?"])
+    with pytest.raises(InputError, match="'imdb' is not in"):
+        fetch(glove, tmp_path)
+    fetch(imdb, tmp_path)
+    with pytest.raises(InputError, match="expected checksum; nothing was kept"):
+        fetch(glove, tmp_path)
+    assert not (tmp_path / "glove").exists()
+
+    # With the right digest it is kept; the content is worked out by hand.
+    words = ['"', ",", "quoted", "train", "neg", "0", "1", "pos"]
+    counts = [6, 3, 3, 3, 2, 2, 1, 1]
+    order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i]))
+    vectors = np.zeros((8, 50), np.float16)
+    for row, i in enumerate(order):
+        if words[i] in ("neg", ","):
+            base = 0 if words[i] == "neg" else 2
+            vectors[row] = np.array([base + j / 50 for j in range(50)], np.float32)
+    by_hand = tmp_path / "by-hand.npz"
+    np.savez(
+        by_hand,
+        vectors=vectors,
+        in_glove=vectors.any(1) | np.array([words[i] == "neg" for i in order]),
+        counts=np.array([counts[i] for i in order], np.int32),
+        tokens=np.frombuffer("\n".join(words[i] for i in order).encode(), np.uint8),
+    )
+    fetch(served("glove", address, ["glove.zip"], [content_digest(by_hand)]), tmp_path)
+    assert (
+        file_state(DataFile(DATA_SETS["glove"].files[0].path, content_digest(by_hand)), tmp_path)
+        is FileState.INTACT
+    )
+
+
+def test_nothing_is_kept_of_a_wrong_or_missing_original(home, tmp_path: Path):
+    directory, address = home
+    (directory / "air.zip").write_bytes(b"no archive")
+    target = tmp_path / "data"
+    with pytest.raises(InputError, match="is no airquality"):
+        fetch(served("airquality", address, ["air.zip"], ["?"]), target)
+    with pytest.raises(InputError, match=r"cannot fetch .*404"):
+        fetch(served("airquality", address, ["nothing.zip"], ["?"]), target)
+    entry = served("airquality", address, ["air.zip"], ["?"])
+    pinned = replace(entry, downloads=(Download(f"{address}/air.zip", "0" * 64),))
+    with pytest.raises(InputError, match="does not have the expected checksum"):
+        fetch(pinned, target)
+    assert list(target.iterdir()) == []
+
+
+def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path):
+    entry = served("airquality", "http://127.0.0.1:9", ["air.zip"], ["?"])
+    with pytest.raises(InputError, match=r"^data: cannot fetch http://127.0.0.1:9/air.zip: "):
+        fetch(entry, tmp_path)
+
+
+def test_a_missing_set_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
+    with pytest.raises(InputError, match="'feduplink data --fetch mnist --data DIR'"):
+        require("mnist")
+    with pytest.raises(InputError, match=r"AirQualityUCI.csv is missing\); fetch it with"):
+        require("airquality", tmp_path)
+    with pytest.raises(InputError, match="no set is called 'cifar'; accepted: mnist"):
+        data_set("cifar")
+
+
+def test_the_directory_is_the_given_one_or_that_of_the_variable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FEDUPLINK_DATA", "/from/variable")
+    assert data_directory() == Path("/from/variable")
+    assert data_directory(Path("given")) == Path("given")
+    monkeypatch.delenv("FEDUPLINK_DATA")
+    assert data_directory() is None
+
+
+def test_damage_is_noticed(tmp_path: Path):
+    path = tmp_path / "file.csv.xz"
+    path.write_bytes(lzma.compress(b"content"))
+    file = DataFile("file.csv.xz", content_digest(path))
+    assert file_state(file, tmp_path) is FileState.INTACT
+    path.write_bytes(lzma.compress(b"content", preset=1))  # another packing of the same
+    assert file_state(file, tmp_path) is FileState.INTACT
+    path.write_bytes(lzma.compress(b"contents"))
+    assert file_state(file, tmp_path) is FileState.DAMAGED
+    path.write_bytes(path.read_bytes()[:-5])
+    assert file_state(file, tmp_path) is FileState.DAMAGED
+    path.unlink()
+    assert file_state(file, tmp_path) is FileState.MISSING
+
+
+def test_tokens():
+    text = "Don't<br />stop! It’s 10/10, they'd say"
+    expected = ["do", "n't", "stop", "!", "it", "'s", "10", "/", "10", ",", "they", "'d", "say"]
+    assert list(tokens(text)) == expected
+
+
+def test_frequent_tokens_come_by_count_then_alphabet():
+    assert most_frequent(["b a c", "c"], 2) == [("c", 2), ("a", 1)]
+
+
+def test_encoding_cuts_pads_and_knows_the_unknown():
+    vocabulary = {"good": 2, "bad": 3}
+    rows = encode(["good film bad", "bad", ""], vocabulary, 2)
+    assert rows.tolist() == [[2, 0], [3, 1], [0, 1]]
+
+
+def test_every_set_says_what_a_user_must_know():
+    for entry in DATA_SETS.values():
+        assert entry.licence
+        assert entry.source.startswith("http")
+        assert entry.files
+        assert all(len(file.sha256) == 64 for file in entry.files)
+
+
+def test_the_real_files_are_intact(real_data: Path):
+    for entry in DATA_SETS.values():
+        assert {file_state(file, real_data) for file in entry.files} == {FileState.INTACT}
+
+
+def test_the_real_vocabulary_is_what_our_tokeniser_finds(real_data: Path):
+    reviews = read_reviews(real_data / "imdb/imdb_50k.csv.xz")
+    frequent = most_frequent((r.text for r in reviews if r.split == "train"), 25_000)
+    with np.load(real_data / "glove/glove_6b_50d_imdb25k_f16.npz") as arrays:
+        assert bytes(arrays["tokens"]).decode().split("\n") == [token for token, _ in frequent]
+        assert arrays["counts"].tolist() == [count for _, count in frequent]

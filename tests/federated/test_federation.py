@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from feduplink import FullPower, InputError, OpenLoop, RandomPower, Scenario
+from feduplink.federated import (
+    Examples,
+    FederatedData,
+    Federation,
+    FederationSettings,
+    Ideal,
+    LocalWork,
+    Task,
+    federate,
+    presence,
+)
+from feduplink.federated.federation import _side_by_side, usable_device
+from feduplink.randomness import stream_seed
+from plain_federation import PlainFederation
+
+SCENARIO = Scenario(workers=3)
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int, dict[str, float]]] = []
+
+    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
+        self.calls.append((done, rounds, errors))
+
+
+def test_one_round_by_hand():
+    """One weight, one batch a worker: Adam's first step is the learning rate, downhill."""
+    workers = [
+        Examples(torch.ones(k, 1), torch.full((k, 1), target))
+        for k, target in ((2, 3.0), (6, -1.0))
+    ]
+
+    def start_at_one() -> nn.Module:
+        module = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(module.weight)
+        return module
+
+    task = Task(
+        name="one weight",
+        model=start_at_one,
+        data=lambda _rng: FederatedData.of(workers, Examples(torch.ones(1, 1), torch.zeros(1, 1))),
+        loss=lambda out, y: (out - y).square()[:, 0],
+        metric=lambda out, y: (out - y).abs().mean(),
+        work=LocalWork(batch_size=8, learning_rate=0.1),
+        rounds=1,
+    )
+    history = federate(task, {"ideal": Ideal()}, Scenario(workers=2))
+    # Worker 0 (k = 2) steps up to 1.1, worker 1 (k = 6) down to 0.9.
+    expected = (2 * 1.1 + 6 * 0.9) / 8
+    run = history.policies["ideal"][0]
+    assert run.error == (pytest.approx(expected, abs=1e-6),)
+    assert run.arrivals == run.transmitting == (2,)
+    assert run.airtime_s == run.energy_j == (None,)
+    assert run.sent_bytes == (2 * 8,)
+
+
+def test_the_server_averages_what_the_policy_brings(small_task: Task):
+    """Against the plain loop, with the arrivals that the engine logged."""
+
+    federation = Federation(
+        small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(rounds=8)
+    )
+    torch.manual_seed(stream_seed(0, "model"))
+    plain = PlainFederation(small_task, federation._data[0], small_task.model())
+    arrived = federation._outcomes[0].arrived
+    assert 0 < arrived.sum() < arrived.numel()
+    for number in range(8):
+        plain.train(federation._draw_batches(0, number), arrived[number].tolist())
+        federation.run_round(number, at_once=1)
+    torch.testing.assert_close(federation._weights[0], plain.weights(), rtol=0, atol=1e-6)
+
+
+def test_same_seed_same_history_and_other_seed_another(small_task: Task):
+    def once(seed: int):
+        policies = {"max": FullPower(SCENARIO), "rand": RandomPower(SCENARIO, seed=1)}
+        return federate(small_task, policies, SCENARIO, FederationSettings(runs=2), seed=seed)
+
+    assert once(0) == once(0)
+    assert once(0) != once(1)
+
+
+def test_policies_share_everything_but_the_powers(small_task: Task):
+    policies = {
+        "ideal": Ideal(),
+        "again": Ideal(),
+        "full": FullPower(SCENARIO),
+        "loop": OpenLoop(SCENARIO, target=1e9, fraction=0.0),
+    }
+    history = federate(small_task, policies, SCENARIO, FederationSettings(runs=2))
+    assert history.policies["ideal"] == history.policies["again"]
+    # This open loop is full power by another name.
+    assert history.policies["full"] == history.policies["loop"]
+
+
+def test_runs_differ(small_task: Task):
+    first, second = federate(
+        small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(runs=2)
+    ).policies["max"]
+    assert first.error != second.error
+    assert first.airtime_s != second.airtime_s
+
+
+def test_observers_hear_of_every_round(small_task: Task):
+    watch = Watch()
+    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, observers=[watch])
+    assert [call[:2] for call in watch.calls] == [(n, 6) for n in range(1, 7)]
+    errors = [call[2]["ideal"] for call in watch.calls]
+    assert errors == list(history.policies["ideal"][0].error)
+
+
+def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Task):
+    settings = FederationSettings(rounds=2, aggregation="published")
+    federation = Federation(small_task, {"max": FullPower(SCENARIO)}, SCENARIO, settings)
+    federation._outcomes[0].arrived[:] = False
+    before = federation._weights.clone()
+    federation.run_round(0, at_once=1)
+    after_first = federation._weights.clone()
+    assert not before.equal(after_first)
+    federation.run_round(1, at_once=1)
+    assert federation._weights.equal(after_first)
+
+
+def test_workers_leave_and_join(small_task: Task):
+    settings = FederationSettings(rounds=6, present=presence(6, 3, {1: {0, 2}, 3: set(), 4: {1}}))
+    run = federate(small_task, {"ideal": Ideal()}, SCENARIO, settings).policies["ideal"][0]
+    assert run.arrivals == (3, 2, 2, 0, 1, 1)
+    assert run.error[3] == run.error[2]
+
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
+    class Stop(Exception):
+        pass
+
+    class StopAt(Watch):
+        def on_round(self, done, rounds, errors):
+            if done == 4:
+                raise Stop
+
+    def policies():
+        return {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+
+    settings = FederationSettings(runs=2, rounds=9, checkpoint_every=3)
+    file = tmp_path / "state.safetensors"
+    expected = federate(small_task, policies(), SCENARIO, settings)
+    with pytest.raises(Stop):
+        federate(small_task, policies(), SCENARIO, settings, observers=[StopAt()], checkpoint=file)
+    used = policies()
+    used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
+    watch = Watch()
+    resumed = federate(
+        small_task, used, SCENARIO, settings, observers=[watch], checkpoint=file, resume=True
+    )
+    assert watch.calls[0][0] == 4
+    assert resumed == expected
+
+
+def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
+    file = tmp_path / "state.safetensors"
+    settings = FederationSettings(rounds=2)
+    federate(small_task, {"ideal": Ideal()}, SCENARIO, settings, checkpoint=file)
+    others = {
+        "seed": {"seed": 1},
+        "rounds": {"settings": replace(settings, rounds=3)},
+        "aggregation": {"settings": replace(settings, aggregation="published")},
+        "policies": {"policies": {"max": FullPower(SCENARIO)}},
+        "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
+    }
+    for field, change in others.items():
+        arguments = {
+            "task": small_task,
+            "policies": {"ideal": Ideal()},
+            "scenario": SCENARIO,
+            "settings": settings,
+            **change,
+        }
+        with pytest.raises(InputError, match=f"another {field}"):
+            federate(**arguments, checkpoint=file, resume=True)
+
+
+VICTIM = """
+import sys, time
+from pathlib import Path
+from feduplink import FullPower, Scenario
+from feduplink.federated import FederationSettings, Ideal, federate, load_task
+import torch
+torch.set_num_threads(1)
+
+class Slowly:
+    def on_round(self, done, rounds, errors):
+        print(done, flush=True)
+        time.sleep(float(sys.argv[2]))
+
+scenario = Scenario(workers=4)
+history = federate(
+    load_task("digits", workers=4),
+    {"ideal": Ideal(), "max": FullPower(scenario)},
+    scenario,
+    FederationSettings(runs=2, rounds=8, checkpoint_every=2),
+    observers=[Slowly()],
+    checkpoint=Path(sys.argv[1]),
+    resume=Path(sys.argv[1]).exists(),
+)
+print(repr(history))
+"""
+
+
+def test_killed_in_the_middle_and_resumed_gives_the_same_curve(tmp_path: Path):
+    def start(file: Path, pause: float) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", VICTIM, str(file), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    undisturbed, _ = (whole := start(tmp_path / "a.safetensors", 0.0)).communicate(timeout=120)
+    assert whole.returncode == 0
+
+    file = tmp_path / "b.safetensors"
+    victim = start(file, 0.2)
+    assert victim.stdout is not None
+    while int(victim.stdout.readline()) < 5:
+        pass
+    os.kill(victim.pid, signal.SIGKILL)
+    assert victim.wait(timeout=30) == -signal.SIGKILL
+    time.sleep(0.1)
+    assert file.exists()
+
+    resumed, _ = (second := start(file, 0.0)).communicate(timeout=120)
+    assert second.returncode == 0
+    assert resumed.splitlines()[0] == "5"
+    assert resumed.splitlines()[-1] == undisturbed.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"runs": 0}, "runs: 0"),
+        ({"rounds": 0}, "rounds: 0"),
+        ({"deadline_s": -1.0}, "deadline: -1.0 s"),
+        ({"checkpoint_every": 0}, "checkpoint_every: 0"),
+        ({"aggregation": "median"}, "aggregation: 'median' is unknown"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict, sentence: str):
+    with pytest.raises(InputError, match=sentence):
+        FederationSettings(**wrong)
+
+
+def test_mismatched_input_is_refused(small_task: Task):
+    with pytest.raises(InputError, match="data for 3 workers, the scenario has 4"):
+        federate(small_task, {"ideal": Ideal()}, Scenario(workers=4))
+    with pytest.raises(InputError, match="policies: none"):
+        federate(small_task, {}, SCENARIO)
+    with pytest.raises(InputError, match="resume: accepted only with"):
+        federate(small_task, {"ideal": Ideal()}, SCENARIO, resume=True)
+    with pytest.raises(InputError, match="present: "):
+        settings = FederationSettings(rounds=4, present=torch.ones(3, 3, dtype=torch.bool))
+        federate(small_task, {"ideal": Ideal()}, SCENARIO, settings)
+
+
+@pytest.mark.parametrize("name", ["mps", "abacus", "cuda:99"])
+def test_unusable_devices_are_refused(name: str):
+    with pytest.raises(InputError, match="device: "):
+        usable_device(name)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])
+def test_every_lane_trains_exactly_once(at_once: int):
+    policies, runs = 3, 4
+    seen = []
+    for chosen, groups in _side_by_side(policies, runs, at_once):
+        for lanes in groups:
+            indices = list(range(lanes.start, lanes.stop))
+            assert len(indices) <= max(at_once, 1)
+            assert [lane % runs for lane in indices] == list(chosen) * (len(indices) // len(chosen))
+            seen += indices
+    assert sorted(seen) == list(range(policies * runs))

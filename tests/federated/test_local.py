@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from feduplink import Scenario
+from feduplink.federated import (
+    Examples,
+    FederatedData,
+    Federation,
+    FederationSettings,
+    Ideal,
+    LocalWork,
+    Task,
+    load_task,
+)
+from feduplink.federated.local import clip_rows_
+from feduplink.federated.models import ReviewClassifier
+from feduplink.randomness import stream_seed
+from plain_federation import PlainFederation
+
+from .conftest import SIZES, blob_task
+
+ROUNDS = 20
+
+
+def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
+    settings = FederationSettings(runs=2, rounds=ROUNDS)
+    federation = Federation(task, {"ideal": Ideal()}, Scenario(workers=workers), settings)
+    plain = []
+    for run in range(2):
+        torch.manual_seed(stream_seed(0, "model", run))
+        plain.append(PlainFederation(task, federation._data[run], task.model()))
+    for number in range(ROUNDS):
+        for run in range(2):
+            plain[run].train(federation._draw_batches(run, number))
+        federation.run_round(number, at_once=2)
+        errors = [federation_error.item() for federation_error in federation._errors[-1][0]]
+        assert errors == pytest.approx([loop.error() for loop in plain], abs=tolerance)
+    for run in range(2):
+        difference = (federation._weights[run] - plain[run].weights()).abs().max()
+        assert difference < tolerance
+
+
+def test_digits_equal_the_plain_loop_after_twenty_rounds():
+    compare_with_plain_loop(load_task("digits", workers=8), 8, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        LocalWork(batch_size=8, learning_rate=8e-4),
+        LocalWork(batch_size=5, batches=4, epsilon=1e-5, weight_decay=1e-2, clip_norm=0.1),
+    ],
+    ids=["a pass over unequal data", "decay and tight clipping"],
+)
+def test_any_module_equals_the_plain_loop(work: LocalWork):
+    compare_with_plain_loop(blob_task(work), len(SIZES), 1e-5)
+
+
+def test_rows_are_clipped_as_pytorch_clips_one():
+    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    clipped = rows.clone()
+    clip_rows_(clipped, 1.0)
+    for row, expected in zip(rows, clipped, strict=True):
+        parameter = nn.Parameter(torch.zeros(2))
+        parameter.grad = row.clone()
+        nn.utils.clip_grad_norm_([parameter], 1.0)
+        torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=0)
+
+
+def test_workers_keep_their_own_adam_between_rounds():
+    task = blob_task(LocalWork(batch_size=8))
+    federation = Federation(
+        task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=3)
+    )
+    for number in range(3):
+        federation.run_round(number, at_once=1)
+    steps_a_round = [-(-size // 8) for size in SIZES]
+    assert federation._adam.steps[0].tolist() == [3 * steps for steps in steps_a_round]
+
+
+def test_how_many_lanes_train_together_changes_nothing():
+    results = []
+    for at_once in (1, 2, 100):
+        task = blob_task(LocalWork(batch_size=8))
+        settings = FederationSettings(runs=3, rounds=4)
+        policies = {"a": Ideal(), "b": Ideal()}
+        federation = Federation(task, policies, Scenario(workers=3), settings)
+        for number in range(4):
+            federation.run_round(number, at_once)
+        results.append(federation._weights)
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
+    torch.testing.assert_close(results[0], results[2], rtol=0, atol=1e-6)
+
+
+class Unsteady(nn.Module):
+    """A network with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 6), nn.Dropout(0.5), nn.Linear(6, 3))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+
+def test_dropout_is_repeatable_and_off_when_measuring():
+    task = blob_task(LocalWork(batch_size=8), Unsteady)
+    runs = []
+    for _ in range(2):
+        federation = Federation(
+            task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
+        )
+        runs.append(federation.run())
+        assert federation._evaluate().equal(federation._evaluate())
+    assert runs[0] == runs[1]
+
+
+def test_reviews_train_side_by_side_as_one_by_one():
+    torch.manual_seed(0)
+    module = ReviewClassifier(torch.randn(20, 4), hidden=3, dropout=0.0)
+    lone = copy.deepcopy(module)
+    rng = np.random.default_rng(0)
+
+    def draw(_rng):
+        def reviews(count):
+            tokens = torch.from_numpy(rng.integers(2, 20, (count, 7)))
+            for row, length in enumerate(rng.integers(1, 8, count)):
+                tokens[row, length:] = 1
+            return Examples(tokens, (tokens[:, 0] > 10).float())
+
+        return FederatedData.of([reviews(9), reviews(6)], reviews(10))
+
+    task = Task(
+        name="reviews",
+        model=lambda: copy.deepcopy(lone),
+        data=draw,
+        loss=nn.BCEWithLogitsLoss(reduction="none"),
+        metric=lambda scores, labels: ((scores > 0) != (labels > 0.5)).float().mean(),
+        work=LocalWork(batch_size=4, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5),
+    )
+    federation = Federation(
+        task, {"ideal": Ideal()}, Scenario(workers=2), FederationSettings(rounds=5)
+    )
+    plain = PlainFederation(task, federation._data[0], copy.deepcopy(lone))
+    for number in range(5):
+        plain.train(federation._draw_batches(0, number))
+        federation.run_round(number, at_once=1)
+    torch.testing.assert_close(federation._weights[0], plain.weights(), rtol=0, atol=1e-5)

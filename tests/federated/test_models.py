@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from feduplink.federated.data.reviews import PADDING
+from feduplink.federated.models import ModelStack, Perceptron, ReviewClassifier, nguyen_widrow_
+from feduplink.federated.models.stacked import _vectorised
+
+
+def test_the_perceptron_computes_its_copies_as_vmap_does():
+    torch.manual_seed(0)
+    stack = ModelStack(Perceptron(4, 5, 3))
+    weights = torch.randn(6, stack.weights_per_model)
+    inputs = torch.randn(6, 7, 4)
+    expected = _vectorised(stack.module)(stack.named(weights), inputs)
+    torch.testing.assert_close(stack(weights, inputs), expected)
+
+
+def test_weights_are_rows_in_the_order_of_the_parameters():
+    stack = ModelStack(Perceptron(2, 3, 1))
+    assert stack.weights_per_model == 3 * 2 + 3 + 3 + 1
+    named = stack.named(stack.initial()[None])
+    for name, parameter in stack.module.named_parameters():
+        assert named[name][0].equal(parameter)
+
+
+def test_nguyen_widrow_directions_and_biases():
+    torch.manual_seed(0)
+    network = nguyen_widrow_(Perceptron(784, 50, 10))
+    hidden, output = 2 * 0.7 * 50 ** (1 / 784), 0.7 * 10 ** (1 / 50)
+    torch.testing.assert_close(network.hidden.weight.norm(dim=1), torch.full((50,), hidden))
+    torch.testing.assert_close(network.output.weight.norm(dim=1), torch.full((10,), output))
+    spread = network.hidden.bias.detach().abs().sort().values
+    expected = (hidden * torch.linspace(-1, 1, 50)).abs().sort().values
+    torch.testing.assert_close(spread, expected)
+    signs = network.hidden.bias.sign() * network.hidden.weight[:, 0].sign()
+    assert signs[:25].eq(-1).all()
+    assert signs[25:].eq(1).all()
+
+
+def test_the_review_classifier_has_the_papers_weights():
+    network = ReviewClassifier(torch.zeros(5002, 50))
+    assert ModelStack(network).weights_per_model == 829_941
+    parts = [network.embedding, network.lstm, network.score]
+    assert [sum(p.numel() for p in part.parameters()) for part in parts] == [250_100, 579_584, 257]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int):
+    torch.manual_seed(layers)
+    copies, batch, length = 3, 4, 9
+    network = ReviewClassifier(torch.randn(30, 6), hidden=5, layers=layers).double().eval()
+    stack = ModelStack(network)
+    weights = stack.initial() + 0.3 * torch.randn(copies, stack.weights_per_model).double()
+    weights.requires_grad_()
+    tokens = torch.randint(2, 30, (copies, batch, length))
+    for row in tokens.flatten(0, 1):
+        row[int(torch.randint(1, length + 1, (1,))) :] = PADDING
+    direction = torch.randn(copies, batch).double()
+
+    scores = stack(weights, tokens)
+    (gradient,) = torch.autograd.grad((scores * direction).sum(), weights)
+    one_by_one = torch.stack(
+        [
+            functional_call(network, {n: w[i] for n, w in stack.named(weights).items()}, tokens[i])
+            for i in range(copies)
+        ]
+    )
+    (expected,) = torch.autograd.grad((one_by_one * direction).sum(), weights)
+    torch.testing.assert_close(scores, one_by_one)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_what_follows_a_review_does_not_matter():
+    torch.manual_seed(0)
+    network = ReviewClassifier(torch.randn(30, 6), hidden=5).eval()
+    stack = ModelStack(network)
+    short = torch.tensor([[[4, 5, 6]]])
+    long = torch.tensor([[[4, 5, 6, PADDING, PADDING]]])
+    weights = stack.initial()[None]
+    torch.testing.assert_close(stack(weights, short), stack(weights, long))
+
+
+def test_dropout_differs_between_copies():
+    torch.manual_seed(0)
+    network = ReviewClassifier(torch.randn(30, 6), hidden=5).train()
+    stack = ModelStack(network)
+    weights = stack.initial().expand(50, -1).contiguous()
+    scores = stack(weights, torch.full((50, 1, 4), 7))
+    assert len({round(score, 6) for score in scores.flatten().tolist()}) > 25
+    assert not math.isnan(scores.sum().item())

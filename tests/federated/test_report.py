@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feduplink.report.federated import (
+    _curves,
+    federated_markdown,
+    plot_arrivals,
+    plot_error,
+    write_federated,
+)
+
+from .test_history import FAST, HISTORY, IDEAL, SLOW
+
+
+def test_a_run_that_has_ended_keeps_its_last_error():
+    at, errors = _curves([FAST, SLOW], "airtime_s")
+    assert (at[0], at[-1]) == (pytest.approx(10), pytest.approx(100))
+    assert errors[0].tolist() == [0.2] * len(at)
+
+
+def test_curves_are_steps():
+    twice = [SLOW, SLOW]
+    at, errors = _curves(twice, "airtime_s")
+    assert (at[0], at[-1]) == (pytest.approx(10), pytest.approx(100))
+    assert errors.shape == (2, len(at))
+    expected = np.select([at < 30 - 1e-9, at < 60 - 1e-9, at < 100 - 1e-9], [0.6, 0.5, 0.4], 0.3)
+    np.testing.assert_array_equal(errors[0], expected)
+
+
+def test_what_has_no_cost_has_no_curve():
+    assert _curves([IDEAL], "energy_j") is None
+    at, errors = _curves([IDEAL, IDEAL], "rounds")
+    assert at.tolist() == [1, 2, 3, 4]
+    assert errors.shape == (2, 4)
+
+
+def test_everything_is_written(tmp_path: Path):
+    write_federated(tmp_path, HISTORY, 0.3, seed=4)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "arrivals.png",
+        "error.png",
+        "federated.md",
+        "metrics.json",
+    }
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["seed"] == 4
+    assert metrics["target_error"] == 0.3
+    assert metrics["policies"]["p"]["median_airtime_s_to_target"] == 51.5
+    assert metrics["policies"]["p"]["runs"][0]["arrivals"] == [2, 2, 2, 2]
+
+
+def test_plots_are_images(tmp_path: Path):
+    for plot in (plot_arrivals, plot_error):
+        plot(tmp_path / "plot.png", HISTORY)
+        assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_has_a_row_a_policy():
+    lines = federated_markdown(HISTORY, 0.3).splitlines()
+    assert lines[-2].startswith("| p | 0.3888 | 2.00 | 7 | 0.55 |")
+    assert lines[-1].split("|")[4:6] == [" - ", " - "]

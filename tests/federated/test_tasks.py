@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from feduplink import InputError, RandomPower, Scenario
+from feduplink.federated import FederationSettings, Ideal, LocalWork, federate, load_task
+from feduplink.federated.models import ModelStack
+from feduplink.federated.tasks import airquality, imdb, mnist
+from feduplink.scenario import data_sizes
+
+SCENARIO = Scenario()
+
+
+def draw(task, seed=0):
+    return task.data(np.random.default_rng(seed))
+
+
+def test_digits_are_real_balanced_and_held_out():
+    data = draw(load_task("digits", workers=8))
+    assert len(data.pool) == 4000
+    assert len(data.test) == 1000
+    assert data.pool.inputs.shape[1] == 784
+    rows = torch.cat(data.shares).tolist()
+    assert len(set(rows)) == len(rows)
+    weights = data.sizes / data.sizes.sum()
+    torch.testing.assert_close(weights, SCENARIO.worker_weights, atol=2e-3, rtol=0)
+    labels = torch.cat([data.pool.targets, data.test.targets]).bincount()
+    assert labels.tolist() == [500] * 10
+
+
+def test_digits_learn_in_a_few_rounds():
+    task = load_task("digits", workers=8)
+    history = federate(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=20))
+    error = history.policies["ideal"][0].error
+    assert error[-1] < 0.2 < error[0]
+
+
+@pytest.mark.parametrize("partition", ["gaussian", "dirichlet"])
+def test_partitions_make_workers_unalike(partition):
+    iid, skewed = (draw(load_task("digits", workers=8, partition=p)) for p in ("iid", partition))
+
+    def spread(data):
+        kind = data.pool.targets if partition == "dirichlet" else data.pool.inputs.mean(1)
+        return torch.stack([kind[share].float().mean() for share in data.shares]).std()
+
+    assert spread(skewed) > 3 * spread(iid)
+    assert skewed.test.inputs.equal(iid.test.inputs)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(InputError, match="task: 'cifar' is unknown; accepted: digits, mnist"):
+        load_task("cifar", workers=8)
+    with pytest.raises(InputError, match="partition: 'dirichlet' is for images"):
+        load_task("airquality", workers=8, partition="dirichlet")
+
+
+def idx(values: np.ndarray) -> bytes:
+    header = struct.pack(">HBB", 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
+    return gzip.compress(header + values.astype(np.uint8).tobytes())
+
+
+def test_idx_files(tmp_path: Path):
+    path = tmp_path / "images.gz"
+    images = np.arange(24).reshape(2, 3, 4)
+    path.write_bytes(idx(images))
+    assert mnist.read_idx(path).tolist() == images.reshape(2, 12).tolist()
+    path.write_bytes(idx(np.array([3, 1])))
+    assert mnist.read_idx(path).tolist() == [3, 1]
+    path.write_bytes(idx(images)[:-12])
+    with pytest.raises(InputError, match="not a complete idx file"):
+        mnist.read_idx(path)
+    path.write_bytes(gzip.compress(b"hello"))
+    with pytest.raises(InputError, match="not a complete idx file"):
+        mnist.read_idx(path)
+
+
+def test_readings_with_a_missing_value_are_left_out(tmp_path: Path):
+    path = tmp_path / "table.csv"
+    columns = ("Date", *airquality.FEATURES, airquality.TARGET)
+    rows = [
+        ["1", *"12345678", "9,5"],
+        ["1", "-200", *"2345678", "9"],
+        ["1", *"12345678", "-200"],
+        [""] * 10,
+    ]
+    path.write_text("\n".join(";".join(row) for row in [columns, *rows]) + "\n")
+    features, target = airquality.read_readings(path)
+    assert features.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8]]
+    assert target.tolist() == [9.5]
+    path.write_text("another;table\n1;2\n")
+    with pytest.raises(InputError, match="not the UCI Air Quality table"):
+        airquality.read_readings(path)
+
+
+def test_unknown_words_start_at_zero_and_words_without_vector_at_random():
+    torch.manual_seed(0)
+    table = imdb.embedding_table(torch.ones(3, 4), torch.tensor([True, False, True]))
+    assert table[[0, 1]].eq(0).all()
+    assert table[[2, 4]].eq(1).all()
+    assert table[3].ne(1).all()
+
+
+def test_mnist_is_as_specified(real_data: Path):
+    task = load_task("mnist", workers=8, directory=real_data)
+    data = draw(task)
+    assert data.sizes.tolist() == (5 * data_sizes(8)).tolist()
+    assert len(data.pool) == 60_000
+    assert len(data.test) == 1000
+    assert data.pool.inputs.mean().item() == pytest.approx(0, abs=1e-3)
+    assert data.pool.inputs.std().item() == pytest.approx(1, abs=1e-3)
+    assert ModelStack(task.model()).weights_per_model == 39_760
+
+
+def test_air_quality_is_as_specified(real_data: Path):
+    task = load_task("airquality", workers=8, directory=real_data)
+    data = draw(task)
+    assert data.sizes.tolist() == (data_sizes(8) // 5).tolist()
+    assert len(data.pool) == 8991
+    assert len(data.test) == 100
+    assert data.pool.targets.max() == 10
+    held = data.pool.inputs[torch.cat(data.shares)]
+    torch.testing.assert_close(held.mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+    torch.testing.assert_close(held.std(0), torch.ones(8), atol=1e-5, rtol=0)
+
+
+def test_air_quality_reaches_its_error(real_data: Path):
+    task = load_task("airquality", workers=8, directory=real_data)
+    history = federate(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(runs=3))
+    assert history.final_error("ideal") < 0.09
+
+
+@pytest.mark.slow
+def test_mnist_curves_of_the_specification(real_data: Path):
+    task = load_task("mnist", workers=8, directory=real_data)
+    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO, selection=False)}
+    right = federate(task, policies, SCENARIO, FederationSettings(runs=3))
+    published = federate(
+        task, policies, SCENARIO, FederationSettings(runs=3, aggregation="published")
+    )
+    assert right.final_error("ideal") < 0.11
+    assert right.final_error("rand") < 0.12
+    assert 0.2 < published.final_error("rand") < 0.4
+
+
+def test_reviews_train_in_a_small_configuration(real_data: Path):
+    size = imdb.Size(train=400, test=60, words=500, length=24, hidden=8)
+    work = LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5)
+    task = imdb.task(4, real_data, size, work)
+    history = federate(
+        task, {"ideal": Ideal()}, Scenario(workers=4), FederationSettings(runs=2, rounds=2)
+    )
+    for run in history.policies["ideal"]:
+        assert all(0.2 < error < 0.8 for error in run.error)
