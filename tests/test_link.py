@@ -108,6 +108,15 @@ def test_gradients_are_finite_where_a_power_is_zero(quantity):
     assert power.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("sinr", [0.0, 1e-38, 1e-21, 1e-6])
+def test_inaudible_worker_has_no_success_and_no_gradient(sinr: float):
+    heard = torch.tensor(sinr, requires_grad=True)
+    success = link.packet_success_rate(heard, WATERFALL)
+    (success + link.packet_error_rate(heard, WATERFALL)).backward()
+    assert success == 0
+    assert heard.grad == 0
+
+
 @each_quantity
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_keeps_dtype(quantity, dtype):

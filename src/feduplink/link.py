@@ -34,14 +34,20 @@ def rate(sinr: Tensor) -> Tensor:
 
 def packet_success_rate(sinr: Tensor, waterfall: float) -> Tensor:
     """PSR = exp(−m / SINR), and 0 where the SINR is 0."""
-    on_air = sinr > 0
-    return torch.where(on_air, torch.exp(-waterfall / torch.where(on_air, sinr, 1.0)), 0.0)
+    return torch.exp(-waterfall / _audible(sinr, waterfall))
 
 
 def packet_error_rate(sinr: Tensor, waterfall: float) -> Tensor:
     """PER = 1 − exp(−m / SINR), and 1 where the SINR is 0."""
-    on_air = sinr > 0
-    return torch.where(on_air, -torch.expm1(-waterfall / torch.where(on_air, sinr, 1.0)), 1.0)
+    return -torch.expm1(-waterfall / _audible(sinr, waterfall))
+
+
+def _audible(sinr: Tensor, waterfall: float) -> Tensor:
+    """The SINR, raised to m/1000 where it is less: there PSR and its gradient are 0 either way.
+
+    exp(−1000) is 0 in every precision, and m / SINR and its gradient stay finite.
+    """
+    return sinr.clamp_min(waterfall / 1000)
 
 
 def energy_efficiency(
