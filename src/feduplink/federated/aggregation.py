@@ -60,7 +60,18 @@ def combine(coefficients: Tensor, local: Tensor, previous: Tensor) -> Tensor:
 
     ``coefficients`` (..., L), ``local`` (..., L, n), ``previous`` (..., n).
     """
-    # A model that did not arrive may hold anything, also NaN; it must not touch the sum.
-    kept = torch.where(coefficients[..., None] != 0, local, 0.0)
-    average = (coefficients.to(local.dtype)[..., None, :] @ kept)[..., 0, :]
-    return torch.where((coefficients != 0).any(-1, keepdim=True), average, previous)
+    average = previous.clone()
+    lanes = zip(
+        coefficients.to(local.dtype).view(-1, coefficients.shape[-1]),
+        local.view(-1, *local.shape[-2:]),
+        average.view(-1, average.shape[-1]),
+        strict=True,
+    )
+    for weights, models, result in lanes:
+        # A model that did not arrive may hold anything, also NaN; it must not touch the sum.
+        counted = weights.nonzero()[:, 0]
+        if len(counted) == len(weights):
+            torch.mv(models.mT, weights, out=result)
+        elif len(counted):
+            torch.mv(models[counted].mT, weights[counted], out=result)
+    return average

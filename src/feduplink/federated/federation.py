@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -141,16 +142,13 @@ class Federation:
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
-        at_once = self.lanes_at_once()
-        while len(self._errors) < self.rounds:
-            self.run_round(len(self._errors), at_once)
-            errors = self._errors[-1].mean(1).tolist()
-            for observer in observers:
-                observer.on_round(
-                    len(self._errors), self.rounds, dict(zip(self.names, errors, strict=True))
-                )
-            if checkpoint and len(self._errors) % self.settings.checkpoint_every == 0:
-                self.save(checkpoint)
+        with _own_arithmetic(self.device):
+            at_once = self.lanes_at_once()
+            while len(self._errors) < self.rounds:
+                self.run_round(len(self._errors), at_once)
+                self._report(observers)
+                if checkpoint and len(self._errors) % self.settings.checkpoint_every == 0:
+                    self.save(checkpoint)
         if checkpoint:
             self.save(checkpoint)
         return self.history()
@@ -221,6 +219,11 @@ class Federation:
             "seed": self.seed,
         }
 
+    def _report(self, observers: Sequence[Observer]) -> None:
+        errors = dict(zip(self.names, self._errors[-1].mean(1).tolist(), strict=True))
+        for observer in observers:
+            observer.on_round(len(self._errors), self.rounds, errors)
+
     def _draw_data(self) -> list[FederatedData]:
         on_device: dict[int, Examples] = {}  # runs may share a pool; it moves once
         runs = []
@@ -259,7 +262,10 @@ class Federation:
         ]
 
     def run_round(self, number: int, at_once: int) -> None:
-        """Train, average and measure every lane; ``at_once`` lanes train side by side."""
+        """Train, average and measure every lane; ``at_once`` lanes train side by side.
+
+        Seeds torch's global generator; :meth:`run` restores it.
+        """
         present = self.present[number].numpy()
         if present.any():
             batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
@@ -301,12 +307,11 @@ class Federation:
         start = self._weights[lanes]
         repeats = start.shape[0] * self.scenario.workers // len(examples.steps)
         self._stack.module.train()
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            # For dropout and the like; nothing else in a round draws from the global generator.
-            torch.manual_seed(
-                stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
-            )
-            return train_locally(self._stack, self.task, start, state, examples.repeated(repeats))
+        # For dropout and the like; nothing else in a round draws from the global generator.
+        torch.manual_seed(
+            stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
+        )
+        return train_locally(self._stack, self.task, start, state, examples.repeated(repeats))
 
     def _coefficients(self, number: int, lanes: slice) -> Tensor:
         """Of every worker's model in the server's average, (lanes, L)."""
@@ -358,6 +363,22 @@ class Federation:
         peak = torch.cuda.max_memory_allocated(self.device) - before
         torch.cuda.empty_cache()
         return peak
+
+
+@contextlib.contextmanager
+def _own_arithmetic(device: torch.device) -> Iterator[None]:
+    """Leave torch's global generator and precision as they were.
+
+    On a GPU products round their factors to TF32, which training does not feel.
+    """
+    precision = torch.get_float32_matmul_precision()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
 
 
 def usable_device(device: str | torch.device) -> torch.device:
