@@ -1,0 +1,27 @@
+"""The optimum: dual solver, the policy it gives, and a certificate of how good it is."""
+
+from feduplink.optimum.certificate import Certificate, certify
+from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
+from feduplink.optimum.reachability import Unreachable, unreachable
+from feduplink.optimum.solution import (
+    Optimum,
+    distribution_bound,
+    find_optimum,
+    learn_dual_policy,
+    learned_on_fresh_channels,
+)
+
+__all__ = [
+    "Certificate",
+    "DualSolution",
+    "DualStep",
+    "Optimum",
+    "Unreachable",
+    "certify",
+    "distribution_bound",
+    "find_optimum",
+    "learn_dual_policy",
+    "learned_on_fresh_channels",
+    "solve_dual",
+    "unreachable",
+]

@@ -1,0 +1,167 @@
+"""A certificate: no policy that meets the constraints on these channels does better than this.
+
+Weak duality bounds every such policy by the mean over the channels of the largest Lagrangian, for
+any multipliers. Branch and bound finds that largest value from above, channel by channel: boxes of
+log-powers and log-SINRs are bounded (``relaxation``), split where their bound is loosest, and
+dropped once they cannot hold anything better than what is known. It can be stopped at any time,
+and what it says then is true.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import Cell, HillTops, Prices, climb
+from feduplink.optimum.relaxation import Bounds, Boxes, Relaxation, split
+
+#: Boxes bounded at a time.
+_BATCH = 2048
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Bounds on the largest Lagrangian of each channel.
+
+    Attributes:
+        lower: the best value found, (N,).
+        upper: what no power allocation exceeds, (N,).
+        power: the allocation that reaches ``lower``, (N, L) W.
+        boxes: how many boxes were bounded.
+        seconds: how long it took.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    power: Tensor
+    boxes: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """Mean over the channels of upper − lower."""
+        return float((self.upper - self.lower).mean())
+
+
+def certify(
+    cell: Cell,
+    prices: Prices,
+    *,
+    budget_s: float,
+    target_gap: float = 1e-3,
+    progress: Callable[[Certificate], None] | None = None,
+) -> Certificate:
+    """Bound the largest Lagrangian of every channel from both sides.
+
+    Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds.
+    """
+    return _Search(cell, prices, target_gap).run(budget_s, progress)
+
+
+class _Search:
+    def __init__(self, cell: Cell, prices: Prices, target_gap: float) -> None:
+        self.started = time.monotonic()
+        self.cell = cell
+        self.prices = prices
+        self.target_gap = target_gap
+        self.power = HillTops(cell, prices, rounds=4).best(prices)
+        self.lower = cell.value(self.power, prices)
+        #: Largest bound among the boxes that were dropped, by channel.
+        self.dropped = self.lower.clone()
+        self.relaxation = Relaxation(cell, prices)
+        roots = self.relaxation.roots()
+        self.count = 0
+        self.boxes, self.bounds = self._bound(roots, self.power)
+
+    def run(self, budget_s: float, progress: Callable[[Certificate], None] | None) -> Certificate:
+        while True:
+            certificate = self._certificate()
+            if progress:
+                progress(certificate)
+            if (
+                certificate.gap <= self.target_gap
+                or certificate.seconds >= budget_s
+                or len(self.boxes.channel) == 0
+            ):
+                return certificate
+            self._branch()
+
+    def _certificate(self) -> Certificate:
+        upper = torch.maximum(self.dropped, self.lower)
+        upper = upper.scatter_reduce(0, self.boxes.channel, self.bounds.upper, "amax")
+        elapsed = time.monotonic() - self.started
+        return Certificate(self.lower, upper, self.power, self.count, elapsed)
+
+    def _branch(self) -> None:
+        """Split the boxes with the largest gaps."""
+        gaps = self.bounds.upper - self.lower[self.boxes.channel]
+        chosen = gaps.topk(min(_BATCH // 2, len(gaps))).indices
+        parents = _take(self.bounds, chosen)
+        children = split(self.boxes.take(chosen), parents)
+        boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
+        rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
+        rest[chosen] = False
+        self.boxes = Boxes.concat([self.boxes.take(rest), boxes])
+        self.bounds = _concat(_take(self.bounds, rest), bounds)
+        self._drop()
+
+    def _bound(
+        self, boxes: Boxes, guess: Tensor, parent: Tensor | None = None
+    ) -> tuple[Boxes, Bounds]:
+        """Bound boxes in batches; a child is never bounded worse than its parent."""
+        boxes_done, bounds_done = [], []
+        for start in range(0, len(boxes.channel), _BATCH):
+            rows = torch.arange(start, min(start + _BATCH, len(boxes.channel)))
+            tight, bounds = self.relaxation.bound(boxes.take(rows), guess[rows])
+            boxes_done.append(tight)
+            bounds_done.append(bounds)
+        self.count += len(boxes.channel)
+        result = bounds_done[0]
+        for more in bounds_done[1:]:
+            result = _concat(result, more)
+        if parent is not None:
+            result = _with_upper(result, torch.minimum(result.upper, parent))
+        tight = Boxes.concat(boxes_done)
+        self._try(tight.channel, result.power)
+        return tight, result
+
+    def _try(self, channel: Tensor, power: Tensor) -> None:
+        """A maximiser of a relaxation may be, after a short climb, a better allocation."""
+        cell = self.cell.take(channel)
+        promising = cell.value(power, self.prices) > self.lower[channel] - 0.02
+        if not bool(promising.any()):
+            return
+        channel, cell = channel[promising], cell.take(promising)
+        power = climb(cell, self.prices, power[promising], steps=3)
+        value = cell.value(power, self.prices)
+        best = self.lower.scatter_reduce(0, channel, value, "amax")
+        winners = (value >= best[channel]) & (value > self.lower[channel])
+        self.power[channel[winners]] = power[winners]
+        self.lower = self.cell.value(self.power, self.prices)
+
+    def _drop(self) -> None:
+        """Forget boxes that cannot matter for the target; remember the largest bound of them."""
+        tolerance = self.target_gap / 4
+        settled = self.bounds.upper <= self.lower[self.boxes.channel] + tolerance
+        self.dropped = self.dropped.scatter_reduce(
+            0, self.boxes.channel[settled], self.bounds.upper[settled], "amax"
+        )
+        self.boxes = self.boxes.take(~settled)
+        self.bounds = _take(self.bounds, ~settled)
+
+
+def _take(bounds: Bounds, index: Tensor) -> Bounds:
+    return Bounds(*(value[index] for value in vars(bounds).values()))
+
+
+def _concat(first: Bounds, second: Bounds) -> Bounds:
+    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
+    return Bounds(*(torch.cat(pair) for pair in pairs))
+
+
+def _with_upper(bounds: Bounds, upper: Tensor) -> Bounds:
+    return Bounds(upper, bounds.power, bounds.worker, bounds.how, bounds.split_at)

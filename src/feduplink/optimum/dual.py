@@ -1,0 +1,189 @@
+"""The dual problem: multipliers that make the channel-by-channel maximiser meet the constraints.
+
+D(μ, ν) = E_H max_p Σ_i ω_i f_i + 1(p_i > 0)[μ_i (R_i − r0_i) + ν_i (EE_i − e0_i)] is convex in the
+multipliers, and its gradient is what the maximisers leave over of each constraint. For a utility g
+other than the weighted sum, the weights ω become variables too and max_y g(y) − ω·y is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from feduplink.lagrangian import Cell, HillTops, Multipliers
+from feduplink.problem import Judgement, Problem, judge
+from feduplink.scenario import Scenario
+
+#: Natural size of a multiplier times its threshold, relative to the objective's weight on one
+#: worker: sets the scale on which the optimiser takes its first steps.
+_SCALE = 0.025
+#: The objective is multiplied by this for the optimiser, whose stopping rules are absolute.
+_MAGNIFICATION = 1000.0
+#: A primal solution may miss a constraint by this share of its threshold.
+PRIMAL_TOLERANCE = 2e-3
+#: Primal and dual value that differ by no more than this are taken as equal.
+PRIMAL_GAP = 5e-4
+#: Most evaluations in one run of the quasi-Newton method.
+_RUN = 40
+
+
+@dataclass(frozen=True)
+class DualStep:
+    """One evaluation of the dual function: its value, and the figures of its maximisers."""
+
+    dual: float
+    primal: float
+    violation: float
+
+
+@dataclass(frozen=True)
+class DualSolution:
+    """The solution on a set of channels.
+
+    Attributes:
+        multipliers: where the dual function was smallest.
+        power: the best powers found that meet the constraints, (N, L) W.
+        judgement: of these powers.
+        dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
+        conjugate: the part max_y g(y) − worth·y of it; 0 for the weighted sum.
+        steps: every evaluation on the way.
+    """
+
+    multipliers: Multipliers
+    power: Tensor
+    judgement: Judgement
+    dual_value: float
+    conjugate: float
+    steps: list[DualStep]
+
+
+class _DualFunction:
+    """D and its gradient over the vector of scaled multipliers; remembers the evaluations."""
+
+    def __init__(
+        self, scenario: Scenario, csi: Tensor, progress: Callable[[DualStep], None] | None
+    ) -> None:
+        self.scenario = scenario
+        self.csi = csi
+        self.cell = Cell.of(scenario, csi)
+        self.problem = Problem.of(scenario)
+        self.fair = scenario.utility == "proportional-fairness"
+        self.weights = scenario.worker_weights.to(self.cell.direct)
+        thresholds = torch.stack((scenario.rate_thresholds, scenario.ee_thresholds))
+        self.active = (thresholds > 0).to(self.cell.direct)
+        self.unit = torch.where(thresholds > 0, thresholds, 1.0).to(self.cell.direct)
+        self.scale = _SCALE * float(self.weights.mean())
+        self.progress = progress
+        self.steps: list[DualStep] = []
+        self.best: tuple[tuple[bool, float], Tensor, Judgement] | None = None
+        self.tops = HillTops(self.cell, self.multipliers(self.start()).prices(scenario))
+
+    def start(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """No constraint priced; every worker's success worth its weight."""
+        priced = np.zeros(self.active.numel())
+        return np.concatenate((priced, np.ones(len(self.weights)))) if self.fair else priced
+
+    def bounds(self) -> list[tuple[float, float | None]]:
+        """Multipliers are at least 0; those of absent constraints are exactly 0."""
+        priced = [(0.0, None if on else 0.0) for on in self.active.flatten().tolist()]
+        return priced + ([(1e-3, 1e3)] * len(self.weights) if self.fair else [])
+
+    def multipliers(self, x: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Multipliers:
+        vector = torch.from_numpy(np.asarray(x)).to(self.cell.direct)
+        priced = vector[: self.active.numel()].reshape(self.active.shape)
+        worth = self.weights * vector[self.active.numel() :] if self.fair else self.weights
+        return Multipliers(priced * self.scale / self.unit, worth)
+
+    def conjugate(self, multipliers: Multipliers) -> float:
+        """max_y g(y) − worth·y: Σ ω (ln(ω/worth) − 1) for proportional fairness, else 0."""
+        if not self.fair:
+            return 0.0
+        relative = multipliers.worth / self.weights
+        return float((self.weights * (-relative.log() - 1)).sum())
+
+    def __call__(
+        self, x: np.ndarray[tuple[int], np.dtype[np.float64]]
+    ) -> tuple[float, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+        multipliers = self.multipliers(x)
+        prices = multipliers.prices(self.scenario)
+        power = self.tops.follow(prices)
+        value = float(self.cell.value(power, prices).mean())
+        sinr = self.cell.sinr(power)
+        surplus = torch.stack(
+            [
+                torch.where(power > 0, c.measure(sinr, power) - c.threshold.to(power), 0.0).mean(0)
+                for c in self.problem.constraints
+            ]
+        )
+        gradient = (surplus / self.unit * self.scale * self.active).flatten()
+        if self.fair:
+            relative = multipliers.worth / self.weights
+            value += self.conjugate(multipliers)
+            achieved = self.problem.objective(sinr, power).mean(0)
+            gradient = torch.cat((gradient, self.weights * (achieved - 1 / relative)))
+        self._remember(power, value)
+        return value * _MAGNIFICATION, gradient.cpu().numpy() * _MAGNIFICATION
+
+    def best_primal(self) -> tuple[bool, float]:
+        """Whether the best policy so far meets the constraints, and its objective."""
+        assert self.best is not None
+        return self.best[0][0], self.best[2].objective
+
+    def _remember(self, power: Tensor, value: float) -> None:
+        verdict = judge(power, self.csi, self.scenario, self.problem)
+        met = verdict.violation <= PRIMAL_TOLERANCE
+        rank = (met, verdict.objective if met else -verdict.violation)
+        if self.best is None or rank > self.best[0]:
+            self.best = (rank, power, verdict)
+        self.steps.append(DualStep(value, verdict.objective, verdict.violation))
+        if self.progress:
+            self.progress(self.steps[-1])
+
+
+def solve_dual(
+    scenario: Scenario,
+    csi: Tensor,
+    *,
+    most_evaluations: int = 100,
+    progress: Callable[[DualStep], None] | None = None,
+) -> DualSolution:
+    """Minimise the dual function on channels (N, L, L) and recover the primal solution.
+
+    A quasi-Newton method is restarted, each time after a wider search for hill tops, until a
+    primal solution that meets the constraints is within :data:`PRIMAL_GAP` of the dual value, or
+    for ``most_evaluations``.
+    """
+    function = _DualFunction(scenario, csi, progress)
+    x = function.start()
+    while len(function.steps) < most_evaluations:
+        result = minimize(
+            function,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=function.bounds(),
+            options={
+                "maxcor": 20,
+                "ftol": 1e-12,
+                "gtol": 1e-5,
+                "maxfun": min(_RUN, most_evaluations - len(function.steps)),
+            },
+        )
+        x = result.x
+        # A wider search at the new prices may find better tops; then D is not yet minimal.
+        function.tops.restart(function.multipliers(x).prices(scenario))
+        value = function(x)[0] / _MAGNIFICATION
+        met, primal = function.best_primal()
+        if met and abs(value - primal) <= PRIMAL_GAP * max(1.0, abs(value)):
+            break
+    assert function.best is not None
+    _, power, verdict = function.best
+    multipliers = function.multipliers(x)
+    return DualSolution(
+        multipliers, power, verdict, value, function.conjugate(multipliers), function.steps
+    )

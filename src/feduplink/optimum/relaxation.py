@@ -1,0 +1,336 @@
+"""A sound upper bound on the Lagrangian over a box of log-powers and log-SINRs.
+
+With t = ln p, every s_i = ln SINR_i is concave in t. On a box the value of each worker is under a
+concave non-decreasing function of s_i plus one of t_i, so their sum is concave in t; and a concave
+function is under its linearisation, whose maximum over a box is known in closed form. The bound is
+therefore sound whatever point the linearisation is taken at, and tight at the maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import Cell, Prices
+from feduplink.lagrangian.ascent import newton_ascent
+from feduplink.lagrangian.terms import Slopes, log_power_derivatives
+from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+
+#: A worker on the air under its floor is worth at most this, relative to all weights.
+_NEGLIGIBLE = 1e-8
+_NEWTON_STEPS = 14
+
+#: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
+SINR, POWER, REST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Regions of the search: M boxes, each of one channel.
+
+    Attributes:
+        channel: index of the channel, (M,).
+        t_low, t_high: limits of ln p for a worker on the air, (M, L).
+        s_low, s_high: limits of ln SINR for a worker on the air, (M, L).
+        may_rest: the worker may also be silent, (M, L) bool.
+        silent: the worker is silent, (M, L) bool.
+    """
+
+    channel: Tensor
+    t_low: Tensor
+    t_high: Tensor
+    s_low: Tensor
+    s_high: Tensor
+    may_rest: Tensor
+    silent: Tensor
+
+    def take(self, index: Tensor) -> Boxes:
+        """Some of the boxes, by index or mask."""
+        return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def concat(parts: list[Boxes]) -> Boxes:
+        """All boxes of several batches."""
+        return Boxes(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Boxes)))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the relaxation says of each box.
+
+    Attributes:
+        upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
+        power: where the relaxation is largest, (M, L) W; 0 for a worker better off silent.
+        worker: which worker's relaxation is loosest there, (M,).
+        how: what of it to split: :data:`SINR`, :data:`POWER`, or :data:`REST`, (M,).
+        split_at: where, (M,).
+    """
+
+    upper: Tensor
+    power: Tensor
+    worker: Tensor
+    how: Tensor
+    split_at: Tensor
+
+
+class Relaxation:
+    """Upper bounds for the channels of a cell at given prices."""
+
+    def __init__(self, cell: Cell, prices: Prices) -> None:
+        self.cell = cell
+        self.prices = prices
+        self.log_direct = cell.direct.log()
+        self.negligible = _NEGLIGIBLE * float(prices.success.sum() + prices.rate.sum() + 1)
+        self.floor = self._floor()
+
+    def _floor(self) -> Tensor:
+        """ln SINR under which being on the air is worth less than silence, (L,).
+
+        A worker on the air whose value is negative could be silenced, to its own good and no
+        one's harm; so an optimum has none. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
+        """
+        best = WorkerValue(
+            self.prices.success,
+            self.prices.rate + self.prices.efficiency / self.cell.static_power_w,
+            self.prices.fee,
+            self.cell.waterfall,
+        )
+        low = torch.full_like(self.prices.fee, -60.0)
+        high = torch.full_like(self.prices.fee, 60.0)
+        for _ in range(80):
+            middle = (low + high) / 2
+            worthless = best.at(middle)[0] <= self.negligible
+            low, high = torch.where(worthless, middle, low), torch.where(worthless, high, middle)
+        return low
+
+    def roots(self) -> Boxes:
+        """One box a channel: everyone silent or at any power."""
+        shape = self.cell.direct.shape
+        floor = self.floor.expand(shape)
+        top = torch.full_like(self.cell.direct, math.log(self.cell.pmax_w))
+        return Boxes(
+            channel=torch.arange(shape[0], device=floor.device),
+            t_low=floor - self.log_direct,
+            t_high=top,
+            s_low=floor,
+            s_high=self.log_direct + top,
+            may_rest=torch.ones(shape, dtype=torch.bool, device=floor.device),
+            silent=torch.zeros(shape, dtype=torch.bool, device=floor.device),
+        )
+
+    def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
+        """Propagate the limits of s and t into each other; also says which boxes are empty."""
+        cross = self.cell.cross[boxes.channel]
+        log_direct = self.log_direct[boxes.channel]
+        t_low, t_high = boxes.t_low, boxes.t_high
+        s_low, s_high = boxes.s_low, boxes.s_high
+        may_rest, silent = boxes.may_rest, boxes.silent
+        for _ in range(2):
+            sure = ~may_rest & ~silent
+            least = 1 + _weigh(cross, torch.where(sure, t_low.exp(), 0.0))
+            most = 1 + _weigh(cross, torch.where(silent, 0.0, t_high.exp()))
+            s_high = torch.minimum(s_high, log_direct + t_high - least.log())
+            s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
+            t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
+            t_high = torch.minimum(t_high, s_high + most.log() - log_direct)
+            # At its floor a worker is worth as good as nothing: it may as well rest.
+            contradiction = (t_low > t_high) | (s_low > s_high) | (may_rest & (s_low >= s_high))
+            silent = silent | (contradiction & may_rest)
+            may_rest = may_rest & ~contradiction
+        empty = (contradiction & ~may_rest & ~silent).any(-1)
+        return Boxes(boxes.channel, t_low, t_high, s_low, s_high, may_rest, silent), empty
+
+    def bound(self, boxes: Boxes, guess: Tensor) -> tuple[Boxes, Bounds]:
+        """Bound the Lagrangian over each box; ``guess`` (M, L) W is where to look first."""
+        boxes, empty = self.tightened(boxes)
+        relaxed = _RelaxedBoxes(self, boxes, guess)
+        power = newton_ascent(
+            relaxed.value,
+            relaxed.derivatives,
+            relaxed.inside(guess),
+            relaxed.lowest,
+            relaxed.highest,
+            steps=_NEWTON_STEPS,
+        )
+        bounds = relaxed.certified(power)
+        upper = torch.where(empty, -math.inf, bounds.upper)
+        return boxes, Bounds(upper, bounds.power, bounds.worker, bounds.how, bounds.split_at)
+
+
+class _RelaxedBoxes:
+    """The concave relaxation over a batch of boxes.
+
+    A worker that may rest is represented by a power of at least its lowest one, which it would
+    not send when silent: the others' ln SINR is therefore raised by what that power costs them.
+    """
+
+    def __init__(self, relaxation: Relaxation, boxes: Boxes, guess: Tensor) -> None:
+        self.boxes = boxes
+        self.cell = cell = relaxation.cell.take(boxes.channel)
+        self.prices = prices = relaxation.prices
+        self.slack = relaxation.negligible * boxes.silent.shape[-1]
+        self.log_direct = relaxation.log_direct[boxes.channel]
+        self.heard = ~boxes.silent
+        self.lowest = boxes.t_low.exp()
+        self.highest = torch.maximum(boxes.t_high.exp(), self.lowest)
+        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
+        least = 1 + _weigh(cell.cross, sure_power)
+        resting = torch.where(boxes.may_rest, self.lowest, 0.0)
+        self.raised_by = torch.log1p(cell.cross * resting[:, None, :] / least[..., None])
+        self.raised = self.raised_by.sum(-1)
+
+        # EE = R q(t): under K q(t) + q0 R − K q0 on the box (McCormick), with (K, q0) one of
+        # (R at s_low, q at t_low) and (R at s_high, q at t_high): the one closer at the guess.
+        rate_low = torch.nn.functional.softplus(boxes.s_low)
+        rate_high = torch.nn.functional.softplus(boxes.s_high)
+        q_high, q_low = self._q(self.lowest), self._q(self.highest)
+        at_guess = self.inside(guess)
+        rate = torch.nn.functional.softplus(self._log_sinr(at_guess))
+        rate = torch.minimum(torch.maximum(rate, rate_low), rate_high)
+        q = self._q(torch.where(self.heard, at_guess, self.highest))
+        use_low = (q_high - q) * (rate - rate_low) <= (q - q_low) * (rate_high - rate)
+        self.q_factor = prices.efficiency * torch.where(use_low, rate_low, rate_high)
+        self.q_base = torch.where(use_low, q_high, q_low)
+
+        self.draw = DrawEnvelope.of(
+            cell.static_power_w, cell.amplifier_inefficiency, _log(self.lowest), _log(self.highest)
+        )
+        value = WorkerValue(
+            prices.success.expand_as(self.q_base),
+            prices.rate + prices.efficiency * self.q_base,
+            prices.fee.expand_as(self.q_base),
+            cell.waterfall,
+        )
+        most = 1 + _weigh(cell.cross, torch.where(self.heard, self.highest, 0.0))
+        at_rest = self.log_direct + boxes.t_low - most.log()
+        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
+        floor = torch.where(boxes.may_rest, 0.0, -math.inf).to(low)
+        self.envelope = Envelope.of(value, low, boxes.s_high, floor)
+
+    def _q(self, power: Tensor) -> Tensor:
+        return 1 / (self.cell.amplifier_inefficiency * power + self.cell.static_power_w)
+
+    def _log_sinr(self, power: Tensor) -> Tensor:
+        """ln SINR with the correction for workers that may rest, (M, L)."""
+        return self.log_direct + _log(power) - self.cell.interference(power).log() + self.raised
+
+    def inside(self, power: Tensor) -> Tensor:
+        """The powers moved into the boxes."""
+        moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
+        return torch.where(self.heard, moved, 0.0)
+
+    def value(self, power: Tensor) -> Tensor:
+        """The relaxed Lagrangian, (M,)."""
+        draw = self.draw.at(_log(power))[0]
+        relaxed = self.envelope.at(self._log_sinr(power))[0] + self.q_factor * (draw - self.q_base)
+        return torch.where(self.heard, relaxed, 0.0).sum(-1)
+
+    def derivatives(self, power: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient and Hessian of :meth:`value` in ln p."""
+        _, slope, bend = self.envelope.at(self._log_sinr(power))
+        _, draw_slope, draw_bend = self.draw.at(_log(power))
+        mask = self.heard.to(power)
+        factor = mask * self.q_factor
+        slopes = Slopes(
+            s=mask * slope,
+            ss=mask * bend,
+            t=factor * draw_slope,
+            st=torch.zeros_like(power),
+            tt=factor * draw_bend,
+        )
+        return log_power_derivatives(self.cell, power, slopes)
+
+    def certified(self, power: Tensor) -> Bounds:
+        """The sound bound from the linearisation at ``power``, and where to split the box."""
+        s = self._log_sinr(power)
+        line, slope = self.envelope.affine_at(s)
+        draw, draw_slope, _ = self.draw.at(_log(power))
+        worker = line + self.q_factor * (draw - self.q_base)
+        slope = torch.where(self.heard, slope, 0.0)
+        draw_slope = torch.where(self.heard, self.q_factor * draw_slope, 0.0)
+        share = self.cell.cross * power[:, None, :] / self.cell.interference(power)[..., None]
+        gradient = slope - _weigh(share.mT, slope) + draw_slope
+        t = _log(power)
+        reach = torch.maximum(gradient * (self.boxes.t_high - t), gradient * (self.boxes.t_low - t))
+        linear = torch.where(self.heard, worker + reach, 0.0).sum(-1)
+        # The constants at the upper ends are a bound as well, and the better one far from the
+        # maximum, where the linearisation overshoots.
+        ends = self.envelope.end() + self.q_factor * (self._q(self.lowest) - self.q_base)
+        constant = torch.where(self.heard, ends, 0.0).sum(-1)
+        upper = torch.minimum(linear, constant) + self.slack
+        return self._with_split(upper, power, s, line, worker, slope)
+
+    def _with_split(
+        self, upper: Tensor, power: Tensor, s: Tensor, line: Tensor, worker: Tensor, slope: Tensor
+    ) -> Bounds:
+        """Add to the bound where it loses most: which worker, and which of its quantities."""
+        boxes, prices = self.boxes, self.prices
+        relaxed_value = self.envelope.value.at(s)[0]
+        rate = torch.nn.functional.softplus(s)
+        true = relaxed_value + prices.efficiency * rate * (self._q(power) - self.q_base)
+        rests = boxes.may_rest & (true <= 0)
+        # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the
+        # others while this worker may rest.
+        by_sinr = line - torch.where(rests, 0.0, relaxed_value)
+        by_power = worker - torch.where(rests, 0.0, true) - by_sinr
+        by_rest = _weigh(self.raised_by.mT, slope)
+        lost = torch.where(self.heard, by_sinr + by_power + by_rest, -math.inf)
+        chosen = lost.argmax(-1, keepdim=True)
+
+        def of(values: Tensor) -> Tensor:
+            return values.gather(-1, chosen)[:, 0]
+
+        split_power = (of(by_power) > of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < 1e-3)
+        split_rest = (of(by_rest) > 0.3 * of(lost)) & of(boxes.may_rest)
+        low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
+        high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
+        margin = 0.1 * (high - low)
+        point = torch.where(split_power, of(_log(power)), of(s))
+        point = torch.minimum(torch.maximum(point, low + margin), high - margin)
+        how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
+        return Bounds(upper, torch.where(rests, 0.0, power), chosen[:, 0], how, point)
+
+
+def split(boxes: Boxes, bounds: Bounds) -> Boxes:
+    """The two halves of every box, one after the other, (2 M,)."""
+    rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
+    where = (rows, bounds.worker)
+
+    def changed(values: Tensor, new: Tensor, apply: Tensor) -> Tensor:
+        values = values.clone()
+        values[where] = torch.where(apply, new, values[where])
+        return values
+
+    by_power, by_sinr, by_rest = (bounds.how == way for way in (POWER, SINR, REST))
+    never, always = torch.zeros_like(by_rest), torch.ones_like(by_rest)
+    lower = Boxes(
+        boxes.channel,
+        boxes.t_low,
+        changed(boxes.t_high, bounds.split_at, by_power),
+        boxes.s_low,
+        changed(boxes.s_high, bounds.split_at, by_sinr),
+        changed(boxes.may_rest, never, by_rest),
+        changed(boxes.silent, always, by_rest),
+    )
+    upper = Boxes(
+        boxes.channel,
+        changed(boxes.t_low, bounds.split_at, by_power),
+        boxes.t_high,
+        changed(boxes.s_low, bounds.split_at, by_sinr),
+        boxes.s_high,
+        changed(boxes.may_rest, never, always),
+        boxes.silent,
+    )
+    return Boxes.concat([lower, upper])
+
+
+def _log(power: Tensor) -> Tensor:
+    """ln p, and 0 for silent workers, whose log-power is never used."""
+    return torch.where(power > 0, power, 1.0).log()
+
+
+def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector[..., None])[..., 0]
