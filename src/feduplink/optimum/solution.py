@@ -133,10 +133,10 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor) -> DualPolicy:
         values = torch.where(power > 0, constraint.measure(sinr, power), math.nan)
         heard = (power > 0).sum(0).clamp_min(2)
         spread = (values - values.nanmean(0)).square().nansum(0) / (heard - 1)
-        error = (spread / heard).sqrt()
+        error = (spread / heard).sqrt().nan_to_num(nan=0.0)  # NaN: a worker never heard
         # A threshold of 0 means that there is no constraint.
         aim = torch.where(constraint.threshold > 0, constraint.threshold + _MARGIN * error, 0.0)
-        aims[field] = tuple(aim.nan_to_num(nan=0.0).tolist())
+        aims[field] = tuple(aim.tolist())
     aimed = scenario.replace(**aims)
     return DualPolicy(aimed, solve_dual(aimed, csi).multipliers)
 
