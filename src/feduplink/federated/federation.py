@@ -225,7 +225,7 @@ class Federation:
             observer.on_round(len(self._errors), self.rounds, errors)
 
     def _draw_data(self) -> list[FederatedData]:
-        on_device: dict[int, Examples] = {}  # runs may share a pool; it moves once
+        moved: list[tuple[FederatedData, Examples]] = []  # runs may share a pool; it moves once
         runs = []
         for run in range(self.settings.runs):
             data = self.task.data(numpy_generator(self.seed, "data", run))
@@ -234,7 +234,10 @@ class Federation:
                     f"workers: the task has data for {len(data.shares)} workers, the scenario "
                     f"has {self.scenario.workers}; accepted: the same number."
                 )
-            pool = on_device.setdefault(id(data.pool.inputs), data.pool.to(self.device))
+            pool = next((pool for d, pool in moved if d.pool.inputs is data.pool.inputs), None)
+            if pool is None:
+                pool = data.pool.to(self.device)
+                moved.append((data, pool))
             runs.append(FederatedData(pool, data.shares, data.test.to(self.device)))
         return runs
 
@@ -308,9 +311,10 @@ class Federation:
         repeats = start.shape[0] * self.scenario.workers // len(examples.steps)
         self._stack.module.train()
         # For dropout and the like; nothing else in a round draws from the global generator.
-        torch.manual_seed(
-            stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
-        )
+        seed = stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[self.device.index].manual_seed(seed)
         return train_locally(self._stack, self.task, start, state, examples.repeated(repeats))
 
     def _coefficients(self, number: int, lanes: slice) -> Tensor:
@@ -352,14 +356,15 @@ class Federation:
 
     def _memory_of_a_lane(self) -> int:
         """Bytes of GPU memory that training one lane takes, by a rehearsal on copies."""
-        batches = [self._draw_batches(run, 0) for run in range(self.settings.runs)]
+        number = int(self.present.sum(-1).argmax())
+        examples = self._gather(range(1), [self._draw_batches(0, number)])
         lane = slice(0, 1)
         before = torch.cuda.memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
         copies = AdamState(
             *(getattr(self._adam.lanes(lane), f.name).clone() for f in fields(AdamState))
         )
-        self._train(0, lane, self._gather(range(1), batches), copies)
+        self._train(number, lane, examples, copies)
         peak = torch.cuda.max_memory_allocated(self.device) - before
         torch.cuda.empty_cache()
         return peak

@@ -92,14 +92,14 @@ def train_locally(
     """
     lanes, workers = state.steps.shape
     weights = start.repeat_interleave(workers, dim=0)
-    rows = _AdamRows(weights, state)
+    rows = _AdamRows(weights, state, batches.steps)
     for step in range(max(batches.steps)):
         gradient = _gradient(
             stack, task, weights, batches.inputs[step], batches.targets[step], batches.weight[step]
         )
         clip_rows_(gradient, task.work.clip_norm)
-        active = [row for row, steps in enumerate(batches.steps) if step < steps]
-        rows.update(gradient, active, task.work)
+        rows.update(gradient, step, task.work)
+    rows.settle()
     return weights.view(lanes, workers, -1)
 
 
@@ -124,18 +124,24 @@ def _gradient(
 class _AdamRows:
     """PyTorch's fused Adam with every row of (R, n) as a parameter of its own.
 
-    Rows have their own step counters, and those that pause are left as they are.
+    Rows have their own step counters, and those that have no minibatch left stay as they are.
+    Rows in lockstep, which is the usual case, are one parameter: fewer and larger kernels.
     """
 
-    def __init__(self, weights: Tensor, state: AdamState) -> None:
-        self._weights = weights.unbind(0)
-        self._means = state.mean.flatten(0, 1).unbind(0)
-        self._squares = state.square.flatten(0, 1).unbind(0)
+    def __init__(self, weights: Tensor, state: AdamState, minibatches: list[int]) -> None:
+        self._state, self._minibatches = state, minibatches
+        self._lockstep = len(set(minibatches)) == 1 and bool(
+            (state.steps == state.steps[0, 0]).all()
+        )
+        self._weights = self._rows(weights)
+        self._means = self._rows(state.mean.flatten(0, 1))
+        self._squares = self._rows(state.square.flatten(0, 1))
         self._steps = state.steps.flatten().unbind(0)
 
-    def update(self, gradient: Tensor, active: list[int], work: LocalWork) -> None:
-        """One step of the active rows."""
-        gradients = gradient.unbind(0)
+    def update(self, gradient: Tensor, step: int, work: LocalWork) -> None:
+        """One step of the rows that have a minibatch number ``step``."""
+        gradients = self._rows(gradient)
+        active = [row for row in range(len(gradients)) if step < self._minibatches[row]]
         adam(
             [self._weights[row] for row in active],
             [gradients[row] for row in active],
@@ -152,3 +158,11 @@ class _AdamRows:
             eps=work.epsilon,
             maximize=False,
         )
+
+    def settle(self) -> None:
+        """Rows in lockstep counted their steps as one; give each its count."""
+        if self._lockstep:
+            self._state.steps.copy_(self._steps[0].clone().expand_as(self._state.steps))
+
+    def _rows(self, matrix: Tensor) -> tuple[Tensor, ...]:
+        return (matrix,) if self._lockstep else matrix.unbind(0)
