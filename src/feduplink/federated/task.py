@@ -122,4 +122,4 @@ class Task:
 
 def error_rate(scores: Tensor, labels: Tensor) -> Tensor:
     """Share of wrong answers: scores (N, classes) against labels (N,)."""
-    return (scores.argmax(-1) != labels).float().mean()
+    return (scores.argmax(-1) != labels).double().mean()

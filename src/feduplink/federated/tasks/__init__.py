@@ -12,9 +12,6 @@ from feduplink.federated.tasks import airquality, digits, imdb, mnist
 #: In the order of the documentation; the first needs no download.
 TASKS = ("digits", "mnist", "airquality", "imdb")
 
-#: Tasks whose data can be spread in other ways than i.i.d.
-PARTITIONED = ("digits", "mnist")
-
 
 def load_task(
     name: str, *, workers: int, partition: Partition = "iid", directory: Path | None = None
@@ -40,4 +37,4 @@ def load_task(
     )
 
 
-__all__ = ["PARTITIONED", "TASKS", "load_task"]
+__all__ = ["TASKS", "load_task"]

@@ -85,7 +85,7 @@ def task(
 
 def sign_error_rate(scores: Tensor, labels: Tensor) -> Tensor:
     """Share of wrong answers: a positive score says 1."""
-    return ((scores > 0) != (labels > 0.5)).float().mean()
+    return ((scores > 0) != (labels > 0.5)).double().mean()
 
 
 def embedding_table(vectors: Tensor, known: Tensor) -> Tensor:

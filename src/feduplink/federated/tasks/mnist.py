@@ -34,7 +34,7 @@ TEST_IMAGES = 1000
 WORK = LocalWork(batch_size=16, batches=5, learning_rate=1e-3, clip_norm=1.0)
 
 _MEAN, _STD = 0.1307, 0.3081
-_DTYPES = {8: np.uint8}
+_UNSIGNED_BYTES = 8
 
 
 def task(workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
@@ -101,10 +101,10 @@ def read_idx(path: Path) -> Tensor:
         _, kind, dimensions = struct.unpack(">HBB", content[:4])
         start = 4 + 4 * dimensions
         shape = struct.unpack(f">{dimensions}I", content[4:start])
-        values = np.frombuffer(content, _DTYPES[kind], offset=start)
-        if len(values) != math.prod(shape):
+        values = np.frombuffer(content, np.uint8, offset=start)
+        if kind != _UNSIGNED_BYTES or len(values) != math.prod(shape):
             raise ValueError(f"{len(values)} values for the shape {shape}")
-    except (OSError, EOFError, struct.error, KeyError, ValueError) as error:
+    except (OSError, EOFError, struct.error, ValueError) as error:
         raise InputError(f"data: {path} is not a complete idx file: {error}.") from None
     table = torch.from_numpy(values.reshape(shape[0], -1).copy())
     return table if dimensions > 1 else table[:, 0].long()
