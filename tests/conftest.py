@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi
 
 # Small tensors: a second thread costs more than it brings, also when tests run in parallel.
 torch.set_num_threads(1)
+
+# No deadline: how long an example takes says more about the machine than about the code.
+settings.register_profile("feduplink", deadline=None)
+settings.load_profile("feduplink")
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ MODEL_BITS = 1e6
 BANDWIDTH_HZ = 180e3
 
 positive = st.floats(1e-6, 1e6)
+powers = st.just(0.0) | st.floats(1e-10, 10)  # less than 1e-10 W is silence
 matrices = st.integers(1, 5).flatmap(
     lambda n: st.tuples(
         st.lists(st.lists(positive, min_size=n, max_size=n), min_size=n, max_size=n),
-        st.lists(st.floats(0, 10), min_size=n, max_size=n),
+        st.lists(powers, min_size=n, max_size=n),
     ).map(lambda pair: tuple(torch.tensor(x, dtype=torch.float64) for x in pair))
 )
 

@@ -46,7 +46,7 @@ def gains(draw: st.DrawFn) -> Tensor:
 
 
 @every_policy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(csi=gains(), pmax_dbw=st.sampled_from([-40.0, -20.0, 0.0]))
 def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
     scenario = Scenario(workers=len(csi), pmax_dbw=pmax_dbw)
@@ -60,7 +60,7 @@ def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
 
 
 @any_size_policy
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(csi=gains(), random=st.randoms())
 def test_renumbering_workers_renumbers_the_powers(make, csi, random):
     order = list(range(len(csi)))
