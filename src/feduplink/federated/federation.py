@@ -29,7 +29,7 @@ _CHECKPOINT = "federated checkpoint"
 
 #: Weights that train side by side on a CPU. More only push each other out of the cache: Adam
 #: reads and writes four numbers a weight.
-_CPU_WEIGHTS_AT_ONCE = 700_000
+_CPU_WEIGHTS_AT_ONCE = 1_600_000
 #: Share of a GPU's free memory that one batch of lanes may take.
 _GPU_MEMORY_SHARE = 0.6
 # Random streams are indexed by run and round; no run has this many rounds.
