@@ -12,7 +12,9 @@ from feduplink.channels import draw_channels, draw_csi, read_channels, write_cha
 from feduplink.errors import InputError
 from feduplink.evaluation import evaluate
 from feduplink.learning import Training, TrainingData, TrainingSettings
+from feduplink.optimum import Optimum, find_optimum
 from feduplink.policies import (
+    DualPolicy,
     FullPower,
     GraphPolicy,
     OpenLoop,
@@ -27,11 +29,13 @@ from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario, shipped_scenarios
 
 __all__ = [
+    "DualPolicy",
     "FullPower",
     "GraphPolicy",
     "InputError",
     "Judgement",
     "OpenLoop",
+    "Optimum",
     "Orthogonal",
     "PerceptronPolicy",
     "Policy",
@@ -44,6 +48,7 @@ __all__ = [
     "draw_channels",
     "draw_csi",
     "evaluate",
+    "find_optimum",
     "judge",
     "load_policy",
     "read_channels",

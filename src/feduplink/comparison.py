@@ -11,6 +11,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
+from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels
 from feduplink.policies import (
     POLICIES,
     FullPower,
@@ -32,10 +33,21 @@ UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
     "openloop": lambda scenario, csi, _seed: OpenLoop.tuned(scenario, csi),
 }
 
+#: Policies that exist without training but take a minute to find: name -> (scenario, tuning
+#: channels, seed, whether these channels are recorded) -> policy. From recorded channels, all
+#: that is known is these; otherwise they draw as many as they need.
+SOLVED: dict[str, Callable[[Scenario, Tensor, int, bool], Policy]] = {
+    "dual": lambda scenario, csi, seed, recorded: (
+        learn_dual_policy(scenario, csi, margin=0.0)
+        if recorded
+        else learned_on_fresh_channels(scenario, seed)
+    ),
+}
+
 #: Policies that have to be learned first.
 LEARNED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, NeuralPolicy))
 
-_ACCEPTED = f"accepted: {', '.join(UNTRAINED)}, or the directory of a training run"
+_ACCEPTED = f"accepted: {', '.join((*UNTRAINED, *SOLVED))}, or the directory of a training run"
 
 
 @dataclass(frozen=True)
@@ -58,12 +70,18 @@ def compare(
 
 
 def find_policies(
-    names: Sequence[str], scenario: Scenario, tuning_csi: Tensor, *, seed: int = 0
+    names: Sequence[str],
+    scenario: Scenario,
+    tuning_csi: Tensor,
+    *,
+    seed: int = 0,
+    recorded: bool = False,
 ) -> dict[str, Policy]:
     """Policies by name, or by the directory or file they were saved to.
 
-    What needs tuning is tuned on ``tuning_csi``. A saved policy goes by its name; where that is
-    taken, by name and path.
+    What needs tuning is tuned on ``tuning_csi``, which is ``recorded`` or a draw from the
+    scenario; in the latter case ``dual`` draws more channels from the same stream. A saved policy
+    goes by its name; where that is taken, by name and path.
     """
     if not names:
         raise InputError(f"policies: none given; {_ACCEPTED}.")
@@ -71,6 +89,8 @@ def find_policies(
     for name in dict.fromkeys(names):
         if name in UNTRAINED:
             found[name] = UNTRAINED[name](scenario, tuning_csi, seed)
+        elif name in SOLVED:
+            found[name] = SOLVED[name](scenario, tuning_csi, seed, recorded)
         else:
             policy = _saved(name, scenario)
             found[f"{policy.name}:{name}" if policy.name in found else policy.name] = policy

@@ -13,15 +13,20 @@ from .conftest import Run, metrics_of
 
 def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(demo, "_EPOCHS", 2)
+    monkeypatch.setattr(demo, "_BUDGET_S", 1.0)
     ended = run("demo", "--workers", 3, "--out", "here")
     assert ended.status == 0
     metrics = metrics_of(tmp_path / "here")
-    assert set(metrics["policies"]) == {"rand", "orth", "max", "openloop", "pdm", "pdg"}
+    assert set(metrics["policies"]) == {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual"}
     scenario = Scenario(workers=3)
     test = draw_splits(scenario).test
     for name in ("pdm", "pdg"):
         saved = load_policy(tmp_path / "here" / name)
         assert metrics["policies"][name] == evaluate(saved, test, scenario).as_metrics()
         assert (tmp_path / "here" / name / "convergence.png").stat().st_size > 1000
+    best = metrics["optimum"]
+    assert best["objective"] <= best["upper_bound"]
+    for name, figures in metrics["policies"].items():
+        assert not figures["feasible"] or figures["objective"] < best["upper_bound"] + 2e-3, name
     assert "has the highest objective" in ended.out
     assert "here/pdg" in ended.out

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from feduplink import (
+    DualPolicy,
     FullPower,
     GraphPolicy,
     InputError,
@@ -19,6 +20,7 @@ from feduplink import (
     load_policy,
     save_policy,
 )
+from feduplink.lagrangian import Multipliers
 from feduplink.policies import POLICIES
 from feduplink.tensorfile import TensorFile, write_tensors
 
@@ -32,6 +34,7 @@ SAVED = [
     OpenLoop(SCENARIO, target=0.123, fraction=0.77),
     PerceptronPolicy.initialised(SCENARIO),
     GraphPolicy.initialised(SCENARIO),
+    DualPolicy(SCENARIO, Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double())),
 ]
 
 

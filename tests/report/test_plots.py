@@ -22,7 +22,7 @@ def _is_a_picture(path: Path) -> bool:
 
 
 def test_every_policy_has_a_look_of_its_own():
-    names = {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual", "pdx", "ideal"}
+    names = {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual", "pdx", "ideal", "optimum"}
     assert set(LOOKS) == names
     assert len({look.colour for look in LOOKS.values()}) == len(names)
     assert len({look.marker for look in LOOKS.values()}) == len(names)

@@ -15,6 +15,9 @@ from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario, shipped_scenarios
 
+#: Options with a second, shorter name.
+_SHORT_NAMES = {"static_power_w": "--static-power"}
+
 
 def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
     """``--seed`` and ``--out``."""
@@ -74,7 +77,9 @@ def scenario_from(args: argparse.Namespace, **fixed: Any) -> Scenario:
 def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel]) -> None:
     """One option ``--field-name`` for every field of ``model``; lists are comma-separated."""
     for name, field in model.model_fields.items():
-        option = f"--{name.replace('_', '-')}"
+        options = [f"--{name.replace('_', '-')}"]
+        if name in _SHORT_NAMES:
+            options.append(_SHORT_NAMES[name])
         default = "none" if field.default is None else f"{field.default}"
         shared: dict[str, Any] = {
             "dest": _destination(model, name),
@@ -82,9 +87,9 @@ def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel])
             "help": f"{field.description} (default: {default})".replace("%", "%%"),
         }
         if field.annotation is bool:
-            group.add_argument(option, action=argparse.BooleanOptionalAction, **shared)
+            group.add_argument(*options, action=argparse.BooleanOptionalAction, **shared)
         else:
-            group.add_argument(option, type=_split, metavar=_metavar(field), **shared)
+            group.add_argument(*options, type=_split, metavar=_metavar(field), **shared)
 
 
 def explicit_fields(args: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:

@@ -65,6 +65,10 @@ class Multipliers:
     constraints: Tensor
     worth: Tensor
 
+    def to(self, device: torch.device) -> Multipliers:
+        """The same multipliers on a device."""
+        return Multipliers(self.constraints.to(device), self.worth.to(device))
+
     def prices(self, scenario: Scenario) -> Prices:
         """The prices of the channel-by-channel problem."""
         return Prices.of(scenario, self.constraints, self.worth)

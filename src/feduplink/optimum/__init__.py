@@ -4,6 +4,7 @@ from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
 from feduplink.optimum.reachability import Unreachable, unreachable
 from feduplink.optimum.solution import (
+    DistributionBound,
     Optimum,
     distribution_bound,
     find_optimum,
@@ -13,6 +14,7 @@ from feduplink.optimum.solution import (
 
 __all__ = [
     "Certificate",
+    "DistributionBound",
     "DualSolution",
     "DualStep",
     "Optimum",

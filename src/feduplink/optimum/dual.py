@@ -19,6 +19,8 @@ from feduplink.lagrangian import Cell, HillTops, Multipliers
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
 
+_Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
 #: Natural size of a multiplier times its threshold, relative to the objective's weight on one
 #: worker: sets the scale on which the optimiser takes its first steps.
 _SCALE = 0.025
@@ -62,11 +64,23 @@ class DualSolution:
     steps: list[DualStep]
 
 
+def conjugate(scenario: Scenario, worth: Tensor) -> float:
+    """max_y g(y) − worth·y: Σ ω (ln(ω/worth) − 1) for proportional fairness, else 0."""
+    if scenario.utility == "weighted-sum":
+        return 0.0
+    weights = scenario.worker_weights.to(worth)
+    return float((weights * ((weights / worth).log() - 1)).sum())
+
+
 class _DualFunction:
     """D and its gradient over the vector of scaled multipliers; remembers the evaluations."""
 
     def __init__(
-        self, scenario: Scenario, csi: Tensor, progress: Callable[[DualStep], None] | None
+        self,
+        scenario: Scenario,
+        csi: Tensor,
+        start: Multipliers | None,
+        progress: Callable[[DualStep], None] | None,
     ) -> None:
         self.scenario = scenario
         self.csi = csi
@@ -81,34 +95,29 @@ class _DualFunction:
         self.progress = progress
         self.steps: list[DualStep] = []
         self.best: tuple[tuple[bool, float], Tensor, Judgement] | None = None
-        self.tops = HillTops(self.cell, self.multipliers(self.start()).prices(scenario))
+        self.tops = HillTops(self.cell, self.multipliers(self.start(start)).prices(scenario))
 
-    def start(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """No constraint priced; every worker's success worth its weight."""
-        priced = np.zeros(self.active.numel())
-        return np.concatenate((priced, np.ones(len(self.weights)))) if self.fair else priced
+    def start(self, multipliers: Multipliers | None = None) -> _Vector:
+        """These multipliers, or no constraint priced and every worker's weight as given."""
+        if multipliers is None:
+            multipliers = Multipliers(torch.zeros_like(self.unit), self.weights)
+        priced = multipliers.constraints.to(self.unit) * self.unit / self.scale * self.active
+        worth = multipliers.worth.to(self.unit) / self.weights
+        vector = torch.cat((priced.flatten(), worth)) if self.fair else priced.flatten()
+        return vector.cpu().numpy()
 
     def bounds(self) -> list[tuple[float, float | None]]:
         """Multipliers are at least 0; those of absent constraints are exactly 0."""
         priced = [(0.0, None if on else 0.0) for on in self.active.flatten().tolist()]
         return priced + ([(1e-3, 1e3)] * len(self.weights) if self.fair else [])
 
-    def multipliers(self, x: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Multipliers:
-        vector = torch.from_numpy(np.asarray(x)).to(self.cell.direct)
+    def multipliers(self, x: _Vector) -> Multipliers:
+        vector = torch.tensor(x).to(self.cell.direct)
         priced = vector[: self.active.numel()].reshape(self.active.shape)
         worth = self.weights * vector[self.active.numel() :] if self.fair else self.weights
         return Multipliers(priced * self.scale / self.unit, worth)
 
-    def conjugate(self, multipliers: Multipliers) -> float:
-        """max_y g(y) − worth·y: Σ ω (ln(ω/worth) − 1) for proportional fairness, else 0."""
-        if not self.fair:
-            return 0.0
-        relative = multipliers.worth / self.weights
-        return float((self.weights * (-relative.log() - 1)).sum())
-
-    def __call__(
-        self, x: np.ndarray[tuple[int], np.dtype[np.float64]]
-    ) -> tuple[float, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    def __call__(self, x: _Vector) -> tuple[float, _Vector]:
         multipliers = self.multipliers(x)
         prices = multipliers.prices(self.scenario)
         power = self.tops.follow(prices)
@@ -123,7 +132,7 @@ class _DualFunction:
         gradient = (surplus / self.unit * self.scale * self.active).flatten()
         if self.fair:
             relative = multipliers.worth / self.weights
-            value += self.conjugate(multipliers)
+            value += conjugate(self.scenario, multipliers.worth)
             achieved = self.problem.objective(sinr, power).mean(0)
             gradient = torch.cat((gradient, self.weights * (achieved - 1 / relative)))
         self._remember(power, value)
@@ -149,6 +158,7 @@ def solve_dual(
     scenario: Scenario,
     csi: Tensor,
     *,
+    start: Multipliers | None = None,
     most_evaluations: int = 100,
     progress: Callable[[DualStep], None] | None = None,
 ) -> DualSolution:
@@ -156,10 +166,10 @@ def solve_dual(
 
     A quasi-Newton method is restarted, each time after a wider search for hill tops, until a
     primal solution that meets the constraints is within :data:`PRIMAL_GAP` of the dual value, or
-    for ``most_evaluations``.
+    for ``most_evaluations``. It begins at the multipliers ``start``, if given.
     """
-    function = _DualFunction(scenario, csi, progress)
-    x = function.start()
+    function = _DualFunction(scenario, csi, start, progress)
+    x = function.start(start)
     while len(function.steps) < most_evaluations:
         result = minimize(
             function,
@@ -185,5 +195,5 @@ def solve_dual(
     _, power, verdict = function.best
     multipliers = function.multipliers(x)
     return DualSolution(
-        multipliers, power, verdict, value, function.conjugate(multipliers), function.steps
+        multipliers, power, verdict, value, conjugate(scenario, multipliers.worth), function.steps
     )

@@ -6,16 +6,18 @@ problem always has a solution; but a worker may be shut out of it by its thresho
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from feduplink import link
 from feduplink.scenario import Scenario
 
-_POWERS = 60
-_MIXTURES = 41
+#: Powers between the most efficient one and Pmax that mixtures are made of.
+_POWERS = 2000
+_MIXTURES = 201
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ class Unreachable:
     Attributes:
         worker: counted from 1.
         constraint: ``rate``, ``energy_efficiency``, or ``both together``.
-        best: the most it reaches alone on the air in its best channel; of the rate when both are
-            meant.
-        threshold: what it would have to reach.
+        best: the most it reaches alone on the air in its best channel, nats/s/Hz or nats/s/Hz/W;
+            for both together the largest share of both thresholds that it reaches at once.
+        threshold: what it would have to reach; 1 for both together.
     """
 
     worker: int
@@ -35,44 +37,80 @@ class Unreachable:
     best: float
     threshold: float
 
+    @property
+    def shortfall(self) -> float:
+        """By which share of the threshold it falls short."""
+        return 1 - self.best / self.threshold
+
     def __str__(self) -> str:
         if self.constraint == "both together":
             return (
-                f"worker {self.worker}: each threshold can be met, but not both at once; even "
-                "alone on the air it has to stay silent"
+                f"worker {self.worker}: rate and energy_efficiency can be met each, but not both "
+                f"at once; alone on the air in its best channel it has at most {self.best:.1%} of "
+                f"both, {self.shortfall:.1%} short, and must stay silent"
             )
         return (
             f"worker {self.worker}: {self.constraint} of {self.threshold:g} is out of reach; alone "
-            f"on the air in its best channel it has {self.best:.4g}, "
-            f"{1 - self.best / self.threshold:.0%} short"
+            f"on the air in its best channel it has at most {self.best:.4g}, "
+            f"{self.shortfall:.1%} short, and must stay silent"
         )
 
 
 def unreachable(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
     """Workers that no policy can let transmit on these channels, (N, L, L).
 
-    Alone on the air a worker has its best rate and efficiency at every power. It can transmit iff
-    a mixture of (channel, power) pairs meets both constraints in the mean, that is iff no weights
-    θ, 1 − θ make the weighted relative surplus negative for all pairs.
+    Rate and efficiency at any power are largest in the channel with the largest direct gain, with
+    everyone else silent. So a worker can transmit iff it can do so alone in that channel, at a
+    mixture of powers that meets both constraints in the mean.
     """
-    direct = csi.diagonal(dim1=-2, dim2=-1).to("cpu", torch.float64)
-    powers = scenario.pmax_w * torch.logspace(-8, 0, _POWERS, dtype=torch.float64)
-    rate = link.rate(direct * powers[:, None, None])
-    efficiency = link.energy_efficiency(
-        rate, powers[:, None, None], scenario.static_power_w, scenario.amplifier_inefficiency
+    strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
+    entries = (
+        _unreachable_alone(
+            i + 1,
+            float(strongest[i]),
+            float(scenario.rate_thresholds[i]),
+            float(scenario.ee_thresholds[i]),
+            scenario,
+        )
+        for i in range(scenario.workers)
     )
-    found = []
-    for i in range(scenario.workers):
-        r0, e0 = float(scenario.rate_thresholds[i]), float(scenario.ee_thresholds[i])
-        best_rate, best_efficiency = float(rate[..., i].max()), float(efficiency[..., i].max())
-        if best_rate < r0:
-            found.append(Unreachable(i + 1, "rate", best_rate, r0))
-        elif best_efficiency < e0:
-            found.append(Unreachable(i + 1, "energy_efficiency", best_efficiency, e0))
-        elif r0 > 0 and e0 > 0:
-            surplus = torch.stack((rate[..., i] / r0 - 1, efficiency[..., i] / e0 - 1)).flatten(1)
-            theta = torch.linspace(0, 1, _MIXTURES, dtype=torch.float64)
-            mixtures = torch.stack((theta, 1 - theta), dim=1)
-            if float((mixtures @ surplus).amax(1).min()) < 0:
-                found.append(Unreachable(i + 1, "both together", best_rate, r0))
-    return found
+    return [entry for entry in entries if entry]
+
+
+def _unreachable_alone(
+    worker: int, gain: float, r0: float, e0: float, scenario: Scenario
+) -> Unreachable | None:
+    """The worker's entry if it cannot transmit alone with direct gain ``gain``."""
+
+    def efficiency(power: float) -> float:
+        drawn = scenario.amplifier_inefficiency * power + scenario.static_power_w
+        return math.log1p(gain * power) / drawn
+
+    pmax = scenario.pmax_w
+    best_rate = math.log1p(gain * pmax)
+    if best_rate < r0:
+        return Unreachable(worker, "rate", best_rate, r0)
+    # R / (μ p + P_c), concave over affine, rises to its peak and falls from there.
+    peak = minimize_scalar(
+        lambda x: -efficiency(math.exp(x)),
+        bounds=(math.log(pmax) - 40, math.log(pmax)),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    efficient = math.exp(float(peak.x)) if efficiency(pmax) < -float(peak.fun) else pmax
+    if efficiency(efficient) < e0 * (1 - 1e-9):
+        return Unreachable(worker, "energy_efficiency", efficiency(efficient), e0)
+    if r0 == 0 or e0 == 0:
+        return None
+    # Both: no mixture does iff weights θ, 1 − θ exist at which every power falls short. Under the
+    # peak both grow with the power; above it the rate of an interval's upper end and the
+    # efficiency of its lower end are no less than those of any power in it.
+    powers = torch.logspace(
+        math.log10(efficient), math.log10(pmax), _POWERS, dtype=torch.float64
+    ).clamp_max(pmax)
+    rate = torch.log1p(gain * powers)
+    drawn = scenario.amplifier_inefficiency * powers + scenario.static_power_w
+    ratios = torch.stack((rate[1:] / r0, (rate / drawn)[:-1] / e0))
+    theta = torch.linspace(0, 1, _MIXTURES, dtype=torch.float64)
+    share = float((torch.stack((theta, 1 - theta), dim=1) @ ratios).amax(1).min())
+    return Unreachable(worker, "both together", share, 1.0) if share < 1 else None

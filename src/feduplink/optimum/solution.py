@@ -15,7 +15,7 @@ from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import Cell, Multipliers
 from feduplink.optimum.certificate import Certificate, certify
-from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
+from feduplink.optimum.dual import DualSolution, DualStep, conjugate, solve_dual
 from feduplink.optimum.reachability import Unreachable, unreachable
 from feduplink.policies.dual import DualPolicy
 from feduplink.problem import Problem
@@ -27,7 +27,7 @@ CERTIFIED_GAP = 0.02
 #: Channels that the multipliers of the ``dual`` policy are learned on, and by how many standard
 #: errors of a constraint's mean over them the policy aims above the thresholds.
 LEARNING_CHANNELS = 4000
-_MARGIN = 1.0
+MARGIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,17 @@ class Optimum:
 
     No policy that meets the constraints on these channels has an objective above
     ``upper_bound``; ``power`` reaches ``objective``.
+
+    Attributes:
+        scenario: the problem.
+        csi: the channels, (N, L, L).
+        solution: multipliers, powers, and how they were found.
+        certificate: bounds on the largest Lagrangian of every channel.
+        unreachable: workers that their thresholds shut out.
     """
 
     scenario: Scenario
+    csi: Tensor
     solution: DualSolution
     certificate: Certificate
     unreachable: list[Unreachable]
@@ -68,14 +76,17 @@ class Optimum:
         verdict = self.solution.judgement.as_metrics()
         scale = max(1.0, abs(self.objective))
         return {
-            "objective": self.objective,
+            "objective": verdict["objective"],
             "upper_bound": self.upper_bound,
-            "gap": self.gap,
+            "gap": self.gap if math.isfinite(self.gap) else None,
             "certified": self.gap <= CERTIFIED_GAP * scale,
             "rate_min": verdict["rate_min"],
             "energy_efficiency_min": verdict["energy_efficiency_min"],
+            "feasible": verdict["feasible"],
             "participation": verdict["participation"],
             "weighted_per": verdict["weighted_per"],
+            "seconds": self.certificate.seconds,
+            "boxes": self.certificate.boxes,
             "dual_value": self.solution.dual_value,
             "multipliers": self.solution.multipliers.constraints.tolist(),
             "unreachable": [str(entry) for entry in self.unreachable],
@@ -113,17 +124,19 @@ def find_optimum(
         target_gap=target_gap,
         progress=on_bound,
     )
-    return Optimum(scenario, solution, certificate, shut_out)
+    return Optimum(scenario, csi, solution, certificate, shut_out)
 
 
-def learn_dual_policy(scenario: Scenario, csi: Tensor) -> DualPolicy:
+def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN) -> DualPolicy:
     """The ``dual`` policy with multipliers from training channels, (N, L, L).
 
     Solved twice: the first solution tells the standard error with which the channels estimate
-    each constraint, and the second aims above the thresholds by as much, so that the constraints
-    also hold on channels it has not seen.
+    each constraint, and the second aims above the thresholds by ``margin`` of them, so that the
+    constraints also hold on channels it has not seen. Without a margin, solved once.
     """
     first = solve_dual(scenario, csi)
+    if margin == 0:
+        return DualPolicy(scenario, first.multipliers)
     power = first.power.to(torch.float64)
     sinr = Cell.of(scenario, csi).sinr(power)
     aims = {}
@@ -135,10 +148,10 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor) -> DualPolicy:
         spread = (values - values.nanmean(0)).square().nansum(0) / (heard - 1)
         error = (spread / heard).sqrt().nan_to_num(nan=0.0)  # NaN: a worker never heard
         # A threshold of 0 means that there is no constraint.
-        aim = torch.where(constraint.threshold > 0, constraint.threshold + _MARGIN * error, 0.0)
+        aim = torch.where(constraint.threshold > 0, constraint.threshold + margin * error, 0.0)
         aims[field] = tuple(aim.tolist())
     aimed = scenario.replace(**aims)
-    return DualPolicy(aimed, solve_dual(aimed, csi).multipliers)
+    return DualPolicy(aimed, solve_dual(aimed, csi, start=first.multipliers).multipliers)
 
 
 def learned_on_fresh_channels(scenario: Scenario, seed: int) -> DualPolicy:
@@ -147,27 +160,73 @@ def learned_on_fresh_channels(scenario: Scenario, seed: int) -> DualPolicy:
     return learn_dual_policy(scenario, csi)
 
 
+@dataclass(frozen=True)
+class DistributionBound:
+    """A bound on every policy over the whole distribution that channels were drawn from.
+
+    Attributes:
+        upper_bound: what the objective of no policy that meets the constraints exceeds.
+        confidence: probability, over the draw of the channels, that this is so.
+        strongest: largest direct gain the distribution is assumed to have.
+        channels: how many channels it rests on.
+    """
+
+    upper_bound: float
+    confidence: float
+    strongest: float
+    channels: int
+
+    def as_metrics(self) -> dict[str, float]:
+        """The ``distribution`` entry of ``metrics.json``."""
+        return {
+            "upper_bound": self.upper_bound,
+            "confidence": self.confidence,
+            "strongest_direct_gain": self.strongest,
+            "channels": self.channels,
+        }
+
+    def sentence(self, *, recorded: bool = False) -> str:
+        """What it says, and under which assumptions."""
+        assumed = "the recorded channels are independent draws and " if recorded else ""
+        return (
+            f"With {self.confidence:.4g} confidence over the draw of {self.channels} channels: no "
+            "policy that meets the constraints on the whole distribution of channels has an "
+            f"objective above {self.upper_bound:.4f} there, provided that {assumed}no direct gain "
+            f"exceeds {self.strongest:.3g}, ten times the largest seen."
+        )
+
+
 def distribution_bound(
-    scenario: Scenario, multipliers: Multipliers, csi: Tensor, confidence: float, budget_s: float
-) -> tuple[float, float]:
+    scenario: Scenario,
+    multipliers: Multipliers,
+    csi: Tensor,
+    *,
+    confidence: float = 0.95,
+    budget_s: float = 60.0,
+) -> DistributionBound:
     """An upper bound for all channels of the distribution, not only those at hand.
 
-    For multipliers that were learned on other channels, the largest Lagrangians of these channels
-    are independent draws, and their expectation bounds every policy. By the empirical Bernstein
-    inequality (Maurer and Pontil 2009) it is, with the given confidence, at most their mean plus
-    √(2 V ln(2/δ) / N) + 7 M ln(2/δ) / (3 (N − 1)), V their variance and M their range.
+    For multipliers that were learned on other channels, the largest Lagrangians X of these
+    channels, (N, L, L), are independent draws, and their expectation bounds every policy. By the
+    empirical Bernstein inequality (Maurer and Pontil 2009, theorem 4) it is, with probability
+    1 − δ, at most
 
-    Returns the bound and the direct gain up to which it holds: M is computed for gains up to ten
-    times the largest one seen.
+        mean(X) + √(2 V ln(2/δ) / N) + 7 M ln(2/δ) / (3 (N − 1)),
+
+    V the sample variance of X in [0, M]. The certificate knows X up to its gaps: it takes its
+    upper ends for the mean and std(lower) + √(Σ gap² / (N − 1)) for √V, which is no less.
+    M is computed for direct gains of up to ten times the largest one seen.
     """
     cell = Cell.of(scenario, csi)
     prices = multipliers.prices(scenario)
-    upper = certify(cell, prices, budget_s=budget_s).upper
+    certificate = certify(cell, prices, budget_s=budget_s)
     strongest = 10 * float(cell.direct.max())
     rate = math.log1p(strongest * scenario.pmax_w)
     slope = prices.rate + prices.efficiency / scenario.static_power_w
     spread = float((prices.success + slope * rate).sum())
-    count, log_term = len(upper), math.log(2 / (1 - confidence))
-    slack = math.sqrt(2 * float(upper.var()) * log_term / count)
-    slack += 7 * spread * log_term / (3 * (count - 1))
-    return float(upper.mean()) + slack, strongest
+    count, log_term = len(csi), math.log(2 / (1 - confidence))
+    gaps = certificate.upper - certificate.lower
+    deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
+    slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
+    mean = float(certificate.upper.mean()) + conjugate(scenario, multipliers.worth)
+    return DistributionBound(mean + slack, confidence, strongest, count)

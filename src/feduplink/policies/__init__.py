@@ -1,6 +1,7 @@
 """Power policies: one a file, all with ``allocate(H)``."""
 
 from feduplink.policies.base import NeuralPolicy, Policy
+from feduplink.policies.dual import DualPolicy
 from feduplink.policies.full_power import FullPower
 from feduplink.policies.openloop import OpenLoop
 from feduplink.policies.orth import Orthogonal
@@ -12,6 +13,7 @@ from feduplink.policies.storage import POLICIES, POLICY_FILE, load_policy, save_
 __all__ = [
     "POLICIES",
     "POLICY_FILE",
+    "DualPolicy",
     "FullPower",
     "GraphPolicy",
     "NeuralPolicy",

@@ -32,7 +32,7 @@ class DualPolicy(Policy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Maximisers of the Lagrangian, (N, L, L) to (N, L), W."""
-        prices = self.multipliers.prices(self.scenario)
+        prices = self.multipliers.to(csi.device).prices(self.scenario)
         parts = [
             maximise(Cell.of(self.scenario, csi[start : start + _CHUNK]), prices)
             for start in range(0, len(csi), _CHUNK)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from feduplink.errors import InputError
 from feduplink.policies.base import Policy
+from feduplink.policies.dual import DualPolicy
 from feduplink.policies.full_power import FullPower
 from feduplink.policies.openloop import OpenLoop
 from feduplink.policies.orth import Orthogonal
@@ -23,7 +24,15 @@ _KIND = "policy"
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (FullPower, RandomPower, Orthogonal, OpenLoop, PerceptronPolicy, GraphPolicy)
+    for policy in (
+        FullPower,
+        RandomPower,
+        Orthogonal,
+        OpenLoop,
+        PerceptronPolicy,
+        GraphPolicy,
+        DualPolicy,
+    )
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from feduplink.optimum import Optimum
 from feduplink.problem import Judgement
 from feduplink.report.style import figure, look_of
 from feduplink.scenario import Scenario
@@ -17,8 +18,18 @@ from feduplink.scenario import Scenario
 _RATIOS = (0.5, 1.5)
 
 
-def plot_comparison(path: Path, judgements: Mapping[str, Judgement], scenario: Scenario) -> None:
-    """Objective, participation and worst constraints by policy; hollow marks: infeasible."""
+def plot_comparison(
+    path: Path,
+    judgements: Mapping[str, Judgement],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
+) -> None:
+    """Objective, participation and worst constraints by policy; hollow marks: infeasible.
+
+    With an ``optimum``, what it proves nobody can reach is shaded.
+    """
+    if optimum is not None:
+        judgements = {**judgements, "optimum": optimum.solution.judgement}
     names = list(judgements)
     rows = list(judgements.values())
     with figure(path, 9.6, 1.3 + 0.32 * len(names)) as drawing:
@@ -27,6 +38,8 @@ def plot_comparison(path: Path, judgements: Mapping[str, Judgement], scenario: S
         objective.set_yticks(range(len(names)), names)
         objective.set_ylim(len(names) - 0.4, -0.6)
         _mark(objective, names, rows, [row.objective for row in rows])
+        if optimum is not None:
+            _shade_above(objective, optimum.upper_bound)
         objective.set_xlabel("objective (higher is better)")
         _mark(participation, names, rows, [row.participation for row in rows])
         participation.set_xlabel("participation")
@@ -44,6 +57,14 @@ def plot_comparison(path: Path, judgements: Mapping[str, Judgement], scenario: S
             fontsize=8,
             color="#444444",
         )
+
+
+def _shade_above(axes: Any, bound: float) -> None:
+    """Shade what lies above the bound: proved out of reach."""
+    low, high = axes.get_xlim()
+    high = max(high, bound + 0.04 * (high - low))
+    axes.axvspan(bound, high, color="#dddddd", linewidth=0, zorder=0)
+    axes.set_xlim(low, high)
 
 
 def _worst_ratio(expected: Tensor, thresholds: Tensor) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from feduplink.comparison import Outcome
 from feduplink.files import write_json, write_text
+from feduplink.optimum import Optimum
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown
@@ -15,19 +16,24 @@ from feduplink.scenario import Scenario
 
 
 def write_comparison(
-    directory: Path, outcomes: Mapping[str, Outcome], scenario: Scenario, **further: Any
+    directory: Path,
+    outcomes: Mapping[str, Outcome],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
+    **further: Any,
 ) -> None:
     """Write the table, both plots and ``metrics.json``; ``further`` are more entries of it."""
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
-    write_text(directory / "comparison.md", comparison_markdown(judgements, scenario))
-    plot_comparison(directory / "comparison.png", judgements, scenario)
+    write_text(directory / "comparison.md", comparison_markdown(judgements, scenario, optimum))
+    plot_comparison(directory / "comparison.png", judgements, scenario, optimum)
     plot_power_histogram(directory / "power-histogram.png", powers, scenario)
     write_json(
         directory / "metrics.json",
         {
             "scenario": scenario.model_dump(mode="json"),
             "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
+            **({"optimum": optimum.as_metrics()} if optimum else {}),
             **further,
         },
     )

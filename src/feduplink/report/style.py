@@ -33,6 +33,7 @@ LOOKS = {
     "pdx": Look("#D55E00", "*"),
     "dual": Look("#009E73", "X"),
     "ideal": Look("#000000", "h"),
+    "optimum": Look("#6A3D9A", "p"),
 }
 
 _OTHER = Look("#333333", ".")

@@ -9,42 +9,69 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from feduplink.optimum import Optimum
 from feduplink.problem import Judgement
 from feduplink.scenario import Scenario
 
 _UNITS = "min rate (nats/s/Hz) and min EE (nats/s/Hz/W): the worst worker's mean while it transmits"
 
 
-def comparison_table(judgements: Mapping[str, Judgement], scenario: Scenario) -> Table:
-    """A row a policy, all figures that must be shown together."""
+def comparison_table(
+    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None = None
+) -> Table:
+    """A row a policy, all figures that must be shown together.
+
+    With an ``optimum``, a row for it and a column with how far each policy is below it.
+    """
     table = Table(
         title=_title(scenario),
         title_justify="left",
         title_style="bold",
-        caption=_UNITS,
+        caption="\n".join(_remarks(optimum)),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
     )
-    policy, *figures = _columns(scenario)
+    policy, *figures = _columns(scenario, optimum)
     table.add_column(policy, overflow="fold")
     for column in figures:
         table.add_column(column, justify="right", no_wrap=True)
-    for name, judgement in judgements.items():
-        *cells, verdict = _row(name, judgement)
+    for name, judgement in _rows(judgements, optimum).items():
+        *cells, verdict = _row(name, judgement, optimum)
         colour = "green" if judgement.feasible else "red"
         table.add_row(*cells, Text(verdict, style=colour))
     return table
 
 
-def comparison_markdown(judgements: Mapping[str, Judgement], scenario: Scenario) -> str:
+def comparison_markdown(
+    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None = None
+) -> str:
     """The same table in Markdown."""
-    columns = [column.replace("-\n", "").replace("\n", " ") for column in _columns(scenario)]
+    columns = [
+        column.replace("-\n", "").replace("\n", " ") for column in _columns(scenario, optimum)
+    ]
     lines = [_title(scenario), "", _markdown_row(columns)]
     lines.append(_markdown_row(["---", *["---:"] * (len(columns) - 1)]))
-    lines += [_markdown_row(_row(name, judgement)) for name, judgement in judgements.items()]
-    return "\n".join([*lines, "", f"{_UNITS[0].upper()}{_UNITS[1:]}."]) + "\n"
+    rows = _rows(judgements, optimum)
+    lines += [_markdown_row(_row(name, row, optimum)) for name, row in rows.items()]
+    remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(optimum)]
+    return "\n".join([*lines, "", *remarks]) + "\n"
+
+
+def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
+    return {**judgements, "optimum": optimum.solution.judgement} if optimum else judgements
+
+
+def _remarks(optimum: Optimum | None) -> list[str]:
+    """What the reader has to know, a sentence each without its capital and full stop."""
+    if optimum is None:
+        return [_UNITS]
+    return [
+        _UNITS,
+        f"no policy that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
+        f"{max(optimum.gap, 0.0):.4f} above the best one found",
+    ]
 
 
 def _title(scenario: Scenario) -> str:
@@ -54,10 +81,11 @@ def _title(scenario: Scenario) -> str:
     )
 
 
-def _columns(scenario: Scenario) -> list[str]:
+def _columns(scenario: Scenario, optimum: Optimum | None) -> list[str]:
     return [
         "policy",
         "objective",
+        *(["below\noptimum"] if optimum else []),
         "weighted\nPER",
         "partici-\npation",
         f"min rate\n>= {_threshold(scenario.rate_min)}",
@@ -66,11 +94,12 @@ def _columns(scenario: Scenario) -> list[str]:
     ]
 
 
-def _row(name: str, judgement: Judgement) -> list[str]:
+def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
     missed = f"no, {100 * judgement.violation:.1f} % short"
     return [
         name,
         _number(judgement.objective, ".4f"),
+        *([_number(optimum.objective - judgement.objective, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
         _percent(judgement.participation, 1),
         _number(judgement.rate_min, ".3f"),

@@ -1,0 +1,90 @@
+"""Where a command's channels come from: drawn from the scenario, or recorded in a file."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from feduplink.channels import draw_splits, read_channels
+from feduplink.cli.options import explicit_fields, scenario_from
+from feduplink.errors import InputError
+from feduplink.scenario import Scenario
+
+#: What describes how channels are drawn; without effect on channels that are recorded.
+_DRAWING_FIELDS = {
+    "antennas",
+    "base_stations",
+    "channel_model",
+    "cell_side_m",
+    "geometry",
+    "speed_mps",
+    "round_interval_s",
+    "coherence_time_s",
+    "carrier_hz",
+    "interference",
+    "noise_dbm_per_hz",
+    "noise_figure_db",
+}
+
+
+@dataclass(frozen=True)
+class ChannelSource:
+    """Channels of one scenario.
+
+    Attributes:
+        test: channels to judge on, (N, L, L).
+        tuning: channels to learn on, (N, L, L); recorded ones serve for both.
+        origin: where they come from, in words.
+        recorded: they come from a file.
+    """
+
+    test: Tensor
+    tuning: Tensor
+    origin: str
+    recorded: bool
+
+    def as_metrics(self) -> dict[str, str | int]:
+        """The ``channels`` entry of ``metrics.json``."""
+        return {"source": self.origin, "count": len(self.test)}
+
+
+def add_channels_option(parser: argparse.ArgumentParser, remark: str = "") -> None:
+    """``--channels``; ``remark`` is added to its help."""
+    parser.add_argument(
+        "--channels",
+        metavar="FILE",
+        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file"
+        + remark,
+    )
+
+
+def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
+    """The scenario and its channels, of ``--channels`` or drawn."""
+    if args.channels:
+        return _recorded(args)
+    scenario = scenario_from(args)
+    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
+    return scenario, ChannelSource(
+        splits.test, splits.training, "drawn from the scenario", recorded=False
+    )
+
+
+def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
+    csi = read_channels(args.channels).csi
+    workers = csi.shape[-1]
+    explicit = explicit_fields(args, Scenario)
+    if explicit.get("workers", str(workers)) != str(workers):
+        raise InputError(
+            f"workers: {args.channels} holds channels of {workers} workers; accepted: {workers}, "
+            "or no --workers."
+        )
+    for name in explicit.keys() & _DRAWING_FIELDS:
+        warnings.warn(
+            f"recorded channels are taken as they are; --{name.replace('_', '-')} has no effect",
+            stacklevel=2,
+        )
+    scenario = scenario_from(args, workers=workers)
+    return scenario, ChannelSource(csi, csi, f"from {args.channels}", recorded=True)

@@ -1,0 +1,223 @@
+"""``feduplink optimum``: the best any policy can do, with proof."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
+
+from feduplink.cli.channel_source import ChannelSource, add_channels_option, channels_from
+from feduplink.cli.console import console
+from feduplink.cli.options import (
+    add_common_options,
+    add_scenario_options,
+    add_split_option,
+    output_directory,
+)
+from feduplink.comparison import compare
+from feduplink.errors import InputError
+from feduplink.optimum import (
+    Certificate,
+    DistributionBound,
+    DualStep,
+    Optimum,
+    distribution_bound,
+    find_optimum,
+    solve_dual,
+)
+from feduplink.policies import DualPolicy
+from feduplink.report.optimum import write_optimum
+from feduplink.report.tables import comparison_table
+from feduplink.scenario import Scenario
+
+NAME = "optimum"
+HELP = "the best any policy can do on test or recorded channels, with proof"
+EXAMPLE = "feduplink optimum --scenario interference-x2 --budget 120 --out runs/optimum-x2"
+
+_BUDGET_S = 60.0
+#: The statement for the distribution needs channels to learn on, and others to bound on.
+_FEWEST_CHANNELS = 2
+
+
+def seconds(text: str) -> float:
+    """An argparse type: a finite number of seconds, at least 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not accepted; accepted: seconds from 0 on")
+    return number
+
+
+def _confidence(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not accepted; accepted: a number between 0 and 1, exclusive"
+        )
+    return number
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=_BUDGET_S,
+        metavar="SECONDS",
+        help="most seconds that go into proving that nobody does better; more of them make the "
+        f"proof tighter (default: {_BUDGET_S:g})",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=_confidence,
+        metavar="C",
+        help="also bound every policy on all channels of the distribution, with this probability, "
+        "for instance 0.95; takes another --budget (default: no such statement)",
+    )
+    add_channels_option(parser)
+    add_common_options(parser, NAME)
+    add_split_option(parser)
+    add_scenario_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Solve, certify, write everything to --out and say what was found."""
+    directory = output_directory(args)
+    scenario, channels = channels_from(args)
+    if args.confidence is not None and len(channels.test) < 2 * _FEWEST_CHANNELS:
+        raise InputError(
+            f"confidence: {len(channels.test)} channels say nothing about a distribution; "
+            f"accepted: {2 * _FEWEST_CHANNELS} channels or more."
+        )
+    out = console()
+    optimum = search_optimum(scenario, channels.test, args.budget, out)
+    beyond = None
+    if args.confidence is not None:
+        beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
+    policy = DualPolicy(scenario, optimum.solution.multipliers)
+    outcomes = compare({policy.name: policy}, channels.test, scenario, seed=args.seed)
+    write_optimum(
+        directory,
+        optimum,
+        policy,
+        outcomes,
+        beyond,
+        seed=args.seed,
+        channels=channels.as_metrics(),
+    )
+
+    out.print(f"{len(channels.test)} channels, {channels.origin}")
+    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
+    out.print(comparison_table(judgements, scenario, optimum))
+    out.print(_explanation(optimum))
+    if beyond is not None:
+        out.print(beyond.sentence(recorded=channels.recorded))
+    out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
+
+
+def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float, out: Console) -> Optimum:
+    """The optimum on channels (N, L, L), with progress on a terminal.
+
+    Warns of every worker that its thresholds shut out.
+    """
+    with _SearchProgress(out, budget_s) as progress:
+        optimum = find_optimum(
+            scenario,
+            csi,
+            budget_s=budget_s,
+            on_dual_step=progress.on_dual_step,
+            on_bound=progress.on_bound,
+        )
+    for entry in optimum.unreachable:
+        warnings.warn(f"thresholds: {entry}", stacklevel=2)
+    return optimum
+
+
+def _bound_distribution(
+    scenario: Scenario, channels: ChannelSource, confidence: float, budget_s: float
+) -> DistributionBound:
+    """Multipliers from some channels, the bound from others: halves of the recorded ones."""
+    learning, unseen = channels.tuning, channels.test
+    if channels.recorded:
+        learning, unseen = channels.test[::2], channels.test[1::2]
+    multipliers = solve_dual(scenario, learning).multipliers
+    return distribution_bound(
+        scenario, multipliers, unseen, confidence=confidence, budget_s=budget_s
+    )
+
+
+def _explanation(optimum: Optimum) -> str:
+    """What was proved, in plain words."""
+    proved = (
+        f"No policy that meets the constraints on these channels has an objective above "
+        f"{optimum.upper_bound:.5f}; the best one found is {max(optimum.gap, 0.0):.5f} below that."
+    )
+    if optimum.solution.judgement.feasible:
+        return proved
+    return (
+        f"{proved}\nIt misses a constraint by {optimum.solution.judgement.violation:.1%}: these "
+        "channels are too few to meet all of them in the mean."
+    )
+
+
+class _SearchProgress:
+    """Both phases on a terminal: the dual solution, then the bound; silent elsewhere."""
+
+    def __init__(self, out: Console, budget_s: float) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            console=out,
+            disable=not out.is_terminal,
+        )
+        self._budget_s = budget_s
+        self._dual = self._progress.add_task("dual problem", total=None, figures="")
+        self._bound = self._progress.add_task(
+            "certificate", total=budget_s, figures="", start=False
+        )
+        self._evaluations = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def on_dual_step(self, step: DualStep) -> None:
+        """Show the values of one more evaluation."""
+        self._evaluations += 1
+        figures = (
+            f"evaluation {self._evaluations}: dual {step.dual:.4f}, primal {step.primal:.4f}, "
+            f"violation {step.violation:.2%}"
+        )
+        self._progress.update(self._dual, figures=figures)
+
+    def on_bound(self, certificate: Certificate) -> None:
+        """Show how far the bound is."""
+        if not self._progress.tasks[self._bound].started:
+            self._progress.update(self._dual, total=1, completed=1)
+            self._progress.start_task(self._bound)
+        self._progress.update(
+            self._bound,
+            completed=min(certificate.seconds, self._budget_s),
+            figures=f"{certificate.boxes} boxes, gap {certificate.gap:.4f}",
+        )

@@ -1,0 +1,59 @@
+"""The zero duality gap, drawn: primal and dual value of every evaluation, and the bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from feduplink.optimum import Optimum
+from feduplink.optimum.dual import PRIMAL_TOLERANCE
+from feduplink.report.style import figure
+
+_DUAL, _PRIMAL, _MET, _BOUND = "#D55E00", "#0072B2", "#009E73", "black"
+
+
+def plot_duality(path: Path, optimum: Optimum) -> None:
+    """Left: dual and primal value against evaluations of the dual function; right: violation."""
+    steps = optimum.solution.steps
+    count = range(1, len(steps) + 1)
+    with figure(path, 9.6, 3.4) as drawing:
+        values, violation = drawing.subplots(1, 2, width_ratios=(1.6, 1))
+        values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
+        values.plot(
+            count,
+            [step.primal for step in steps],
+            color=_PRIMAL,
+            marker=".",
+            markersize=4,
+            label="primal value of the maximisers",
+        )
+        met = [(n, s.primal) for n, s in zip(count, steps, strict=True) if _meets(s.violation)]
+        if met:
+            values.scatter(*zip(*met, strict=True), s=26, color=_MET, zorder=3)
+            values.scatter([], [], s=26, color=_MET, label="constraints met")
+        _draw_bound(values, optimum)
+        values.set_ylabel("objective")
+        values.legend(loc="best")
+        violation.semilogy(
+            count, [max(100 * step.violation, 1e-3) for step in steps], color=_PRIMAL
+        )
+        violation.axhline(100 * PRIMAL_TOLERANCE, color="black", linestyle="--", linewidth=1.0)
+        violation.set_ylabel("largest violation of a constraint, %")
+        for axes in (values, violation):
+            axes.set_xlabel("evaluations of the dual function")
+
+
+def _draw_bound(axes: Any, optimum: Optimum) -> None:
+    """The certified bound as a line, and only as much of the axis as shows the meeting."""
+    axes.axhline(
+        optimum.upper_bound, color=_BOUND, linestyle="--", linewidth=1.0, label="proved bound"
+    )
+    steps = optimum.solution.steps
+    finite = [s.primal for s in steps[len(steps) // 4 :] if s.primal > -1e9]
+    around = [optimum.upper_bound, optimum.objective, *finite]
+    room = 0.15 * max(max(around) - min(around), 1e-3)
+    axes.set_ylim(min(around) - room, max(around) + room)
+
+
+def _meets(violation: float) -> bool:
+    return violation <= PRIMAL_TOLERANCE

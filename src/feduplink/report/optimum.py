@@ -1,0 +1,83 @@
+"""What the search for the optimum leaves in its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+from torch import Tensor
+
+from feduplink import link
+from feduplink.comparison import Outcome
+from feduplink.files import replaced_atomically, write_json
+from feduplink.optimum import DistributionBound, Optimum
+from feduplink.policies import DualPolicy, save_policy
+from feduplink.problem import Problem
+from feduplink.report.duality import plot_duality
+
+ALLOCATIONS_FILE = "allocations.h5"
+
+
+def write_optimum(
+    directory: Path,
+    optimum: Optimum,
+    policy: DualPolicy,
+    outcomes: Mapping[str, Outcome],
+    beyond: DistributionBound | None = None,
+    **further: Any,
+) -> None:
+    """Write the allocations, the plot, the policy and ``metrics.json``.
+
+    Args:
+        directory: where to.
+        optimum: what was found, on which channels.
+        policy: the ``dual`` policy at its multipliers.
+        outcomes: how policies do on the same channels.
+        beyond: the statement for the distribution, if one was asked for.
+        further: more entries of ``metrics.json``.
+    """
+    write_allocations(directory / ALLOCATIONS_FILE, optimum)
+    plot_duality(directory / "duality.png", optimum)
+    save_policy(policy, directory)
+    policies = {name: outcome.judgement.as_metrics() for name, outcome in outcomes.items()}
+    write_json(
+        directory / "metrics.json",
+        {
+            "scenario": optimum.scenario.model_dump(mode="json"),
+            "policies": policies,
+            "optimum": optimum.as_metrics(),
+            **({"distribution": beyond.as_metrics()} if beyond else {}),
+            **further,
+        },
+    )
+
+
+def write_allocations(path: Path, optimum: Optimum) -> None:
+    """Write the powers, the value and the bound of every channel as HDF5."""
+    scenario = optimum.scenario
+    with replaced_atomically(path) as temporary, h5py.File(temporary, "w") as file:
+        power = file.create_dataset("power", data=optimum.power.cpu().numpy())
+        power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
+        objective = file.create_dataset("objective", data=channel_objective(optimum).cpu().numpy())
+        objective.attrs["description"] = (
+            f"sum over workers of weight times {scenario.objective} at these powers, (N,)"
+        )
+        upper = file.create_dataset("upper_bound", data=optimum.certificate.upper.cpu().numpy())
+        upper.attrs["description"] = (
+            "no powers give this channel a larger Lagrangian at the multipliers of metrics.json, "
+            "(N,). Without constraints (thresholds 0) the Lagrangian is the objective, and this "
+            "bounds the objective of the channel. With constraints it is their mean, plus "
+            "'offset', that bounds the objective of every policy that meets the constraints; in "
+            "a single channel a policy may exceed it and pay in another."
+        )
+        upper.attrs["offset"] = optimum.solution.conjugate
+        file.attrs["scenario"] = scenario.to_yaml()
+
+
+def channel_objective(optimum: Optimum) -> Tensor:
+    """Σ_i ω_i f_i of the best powers in every channel, (N,)."""
+    power, csi = optimum.power, optimum.csi.to(optimum.power)
+    values = Problem.of(optimum.scenario).objective(link.sinr(csi, power), power)
+    return (optimum.scenario.worker_weights.to(values) * values).sum(-1)
