@@ -9,7 +9,9 @@ from torch import Tensor
 
 #: Longest step in log-power, and the fractions of it that are tried.
 _LONGEST_STEP = 2.0
-_FRACTIONS = (1.0, 0.5, 0.2, 0.05, 0.01)
+_FRACTIONS = (1.0, 0.3, 0.05)
+#: Sweeps of the coordinate ascent for steps that limits stop.
+_SWEEPS = 6
 
 
 def newton_ascent(
@@ -37,8 +39,17 @@ def newton_ascent(
         )
         free = on_air & ~stuck
         pair = free[..., :, None] & free[..., None, :]
-        direction = _newton_direction(torch.where(pair, -hessian, identity), gradient * free)
-        direction = direction.clamp(-_LONGEST_STEP, _LONGEST_STEP) * free
+        curvature = torch.where(pair, -hessian, identity)
+        curvature, direction = _newton_direction(curvature, gradient * free)
+        up = torch.where(free, (highest / power).log(), 0.0).clamp_max(_LONGEST_STEP)
+        down = torch.where(free, (lowest / power).log(), 0.0).clamp_min(-_LONGEST_STEP)
+        direction = torch.where(free, direction, 0.0)
+        # A limit that stops one worker changes where the others should go.
+        stopped = ((direction > up) | (direction < down)).any(-1)
+        if bool(stopped.any()):
+            direction[stopped] = _boxed_direction(
+                curvature[stopped], gradient[stopped], down[stopped], up[stopped]
+            )
         best, best_value = power, reached
         for fraction in _FRACTIONS:
             trial = torch.minimum(
@@ -56,15 +67,28 @@ def newton_ascent(
     return power
 
 
-def _newton_direction(negative_hessian: Tensor, gradient: Tensor) -> Tensor:
-    """Solve (−H + shift) d = g, the shift zero where −H is positive definite; (N, L)."""
-    factor, failed = torch.linalg.cholesky_ex(negative_hessian)
+def _newton_direction(curvature: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve C d = g; also returns C, (N, L, L), shifted to be positive definite where it is not."""
+    factor, failed = torch.linalg.cholesky_ex(curvature)
     if bool(failed.any()):
         # Gershgorin: no eigenvalue lies under the smallest diagonal entry minus its row's rest.
-        diagonal = negative_hessian.diagonal(dim1=-2, dim2=-1)
-        rest = negative_hessian.abs().sum(-1) - diagonal.abs()
+        diagonal = curvature.diagonal(dim1=-2, dim2=-1)
+        rest = curvature.abs().sum(-1) - diagonal.abs()
         lowest = (diagonal - rest).min(-1).values
         shift = torch.where(failed > 0, 1e-9 - 1.01 * lowest, 0.0)
-        shifted = negative_hessian + torch.diag_embed(shift[:, None].expand_as(diagonal))
-        factor = torch.linalg.cholesky_ex(shifted).L
-    return torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+        curvature = curvature + torch.diag_embed(shift[:, None].expand_as(diagonal))
+        factor = torch.linalg.cholesky_ex(curvature).L
+    return curvature, torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+
+
+def _boxed_direction(curvature: Tensor, gradient: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """About the largest g·d − ½ dᵀ C d with down ≤ d ≤ up, one coordinate after the other."""
+    direction = torch.zeros_like(gradient)
+    rest = gradient.clone()  # g − C d
+    for _ in range(_SWEEPS):
+        for i in range(gradient.shape[-1]):
+            best = direction[:, i] + rest[:, i] / curvature[:, i, i]
+            moved = torch.minimum(torch.maximum(best, down[:, i]), up[:, i])
+            rest = rest - curvature[:, :, i] * (moved - direction[:, i])[:, None]
+            direction[:, i] = moved
+    return direction

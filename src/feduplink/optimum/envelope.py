@@ -14,35 +14,54 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_GRID = 48
-_BISECTIONS = 12
-#: sup over s of |ψ''(s)| and |ρ''(s)|.
-_PSI_CURVATURE = 0.3099
-_RHO_CURVATURE = 0.25
+#: Steps of the searches for tangent points.
+_SEARCH_STEPS = 10
 #: Over this share of the interval, and at most this width in s, the slope falls to zero behind
 #: ``high`` and rises by the prices before ``low``: wide bends are easy to climb, narrow ones sharp.
 _BEND_SHARE = 0.2
 _WIDEST_BEND = 0.3
+_DRAW_BISECTIONS = 14
 
 
 @dataclass(frozen=True)
 class WorkerValue:
-    """f(s) = a ψ(s) + b ρ(s) − d with its first two derivatives; (M, L) parameters."""
+    """f(s) = a ψ(s) + b ρ(s) − d with its first two derivatives; parameters of one shape."""
 
     success: Tensor
     rate: Tensor
     fee: Tensor
     waterfall: float
 
+    def take(self, index: Tensor) -> WorkerValue:
+        """Some of the functions, by mask or index."""
+        return WorkerValue(self.success[index], self.rate[index], self.fee[index], self.waterfall)
+
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """f, f' and f'' at ``s``, any shape that broadcasts with (..., M, L)."""
+        """f, f' and f'' at ``s``, of the parameters' shape."""
         loss = self.waterfall * torch.exp(-s)
-        success = torch.exp(-loss)
-        logistic = torch.sigmoid(s)
-        value = self.success * success + self.rate * torch.nn.functional.softplus(s) - self.fee
-        slope = self.success * success * loss + self.rate * logistic
-        bend = self.success * success * loss * (loss - 1) + self.rate * logistic * (1 - logistic)
-        return value, slope, bend
+        success = self.success * torch.exp(-loss)
+        steep = success * loss
+        rising = self.rate * torch.sigmoid(s)
+        value = success + self.rate * torch.nn.functional.softplus(s) - self.fee
+        return value, steep + rising, steep * (loss - 1) + rising * torch.sigmoid(-s)
+
+    def is_concave(self, s: Tensor, bend: Tensor) -> Tensor:
+        """Whether f is concave around ``s``, given f'' there.
+
+        It never is under ln m, where f'' may be zero for want of digits, nor without success.
+        """
+        return (bend <= 0) & (s >= math.log(self.waterfall)) & (self.success > 0)
+
+    def most_concave(self) -> float:
+        """A point of the range on which f is concave, whatever the prices, if there is one.
+
+        f''(s) ≤ 0 iff x = e^s > m and m (x − m)(1 + x)² e^(−m/x) / x³ ≥ b/a, and the left-hand
+        side peaks at x = m (4 − m + √(8 + m²)) / (4 (1 − m)), at infinity for m ≥ 1.
+        """
+        m = self.waterfall
+        if m >= 1:
+            return math.inf
+        return math.log(m * (4 - m + math.sqrt(8 + m * m)) / (4 * (1 - m)))
 
 
 @dataclass(frozen=True)
@@ -73,37 +92,21 @@ class Envelope:
         """The envelope on [low, high], all (M, L)."""
         high = torch.maximum(high, low + 1e-9)
         width = high - low
-        f_low, f_high = value.at(low)[0], value.at(high)[0]
-        start = torch.maximum(f_low, floor)
+        end = value.at(high)[0]
+        start = torch.maximum(value.at(low)[0], floor)
+        # Where f is convex on the whole interval, its chord is the envelope.
+        slope = ((end - start) / width).clamp_min(0.0)
+        left, right = high.clone(), high.clone()
+        left_value = start + slope * width
+        right_value = left_value.clone()
+        left_slope, right_slope = slope, slope.clone()
 
-        def left_ok(s: Tensor) -> Tensor:
-            f, slope, bend = value.at(s)
-            return (bend <= 0) & (f - slope * (s - low) >= start)
-
-        def right_ok(s: Tensor) -> Tensor:
-            f, slope, bend = value.at(s)
-            return (bend <= 0) & (f + slope * (high - s) >= f_high)
-
-        grid = torch.linspace(0, 1, _GRID, dtype=low.dtype, device=low.device)
-        points = low + width * grid[:, None, None]
-        left_hits, right_hits = left_ok(points), right_ok(points)
-        first = left_hits.to(torch.int8).argmax(0)
-        last = _GRID - 1 - right_hits.flip(0).to(torch.int8).argmax(0)
-        tangent = left_hits.any(0) & right_hits.any(0) & (first <= last)
-
-        left = low + width * grid[first]
-        right = low + width * grid[last]
-        left = _bisect(left_ok, left - width / (_GRID - 1), left, tangent & (first > 0))
-        right = _bisect(right_ok, right + width / (_GRID - 1), right, tangent & (last < _GRID - 1))
-        left_value, left_slope, _ = value.at(left)
-        right_value, right_slope, _ = value.at(right)
-
-        # No tangent point found: the chord, lifted over whatever of f a fine grid may miss.
-        chord_slope = ((f_high - start) / width).clamp_min(0.0)
-        excess = (value.at(points)[0] - (start + chord_slope * (points - low))).amax(0)
-        curvature = _PSI_CURVATURE * value.success + _RHO_CURVATURE * value.rate
-        lift = excess.clamp_min(0.0) + curvature * (width / (_GRID - 1)) ** 2 / 8
-        chord_value = start + lift
+        middle = torch.clamp(high.new_tensor(value.most_concave()), low, high)
+        bent = value.is_concave(middle, value.at(middle)[2])
+        if bool(bent.any()):
+            piece = _Piece(value.take(bent), low[bent], high[bent], start[bent], end[bent])
+            left[bent], right[bent], lines = piece.solve(middle[bent])
+            left_value[bent], left_slope[bent], right_value[bent], right_slope[bent] = lines
         bend_width = (_BEND_SHARE * width).clamp(0.05, _WIDEST_BEND)
         steepening = torch.where(floor.isinf(), (value.success + value.rate) / bend_width, 0.0)
         return cls(
@@ -112,12 +115,12 @@ class Envelope:
             high,
             bend_width,
             steepening,
-            left=torch.where(tangent, left, high),
-            right=torch.where(tangent, right, high),
-            left_value=torch.where(tangent, left_value, chord_value + chord_slope * width),
-            left_slope=torch.where(tangent, left_slope, chord_slope),
-            right_value=torch.where(tangent, right_value, chord_value + chord_slope * width),
-            right_slope=torch.where(tangent, right_slope, chord_slope),
+            left=left,
+            right=right,
+            left_value=left_value,
+            left_slope=left_slope,
+            right_value=right_value,
+            right_slope=right_slope,
         )
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,7 +171,7 @@ class DrawEnvelope:
     """The smallest concave function above q(t) = 1 / (μ_a e^t + P_c) on [low, high] of t = ln p.
 
     q falls, concave up to μ_a e^t = P_c and convex beyond. The envelope is q up to ``touch``,
-    then the line through ``touch`` and ``high``.
+    then a line to the end of q or just above it.
     """
 
     static_power_w: float
@@ -189,18 +192,22 @@ class DrawEnvelope:
             return value, -drawn * value**2
 
         end = q(high)[0]
-
-        def above_the_end(t: Tensor) -> Tensor:
-            value, slope = q(t)
-            return value + slope * (high - t) >= end
-
-        bend = math.log(static_power_w / amplifier_inefficiency)
-        last = high.clamp(max=bend).maximum(low)
-        touch = torch.where(high <= bend, high, _bisect(above_the_end, last, low, high > bend))
-        value = q(touch)[0]
+        inflection = math.log(static_power_w / amplifier_inefficiency)
+        touch, beyond = low, high.clamp(max=inflection).maximum(low)
+        for _ in range(_DRAW_BISECTIONS):
+            middle = (touch + beyond) / 2
+            value, slope = q(middle)
+            above = value + slope * (high - middle) >= end
+            touch, beyond = torch.where(above, middle, touch), torch.where(above, beyond, middle)
+        touch = torch.where(high <= inflection, high, touch)
+        value, tangent = q(touch)
+        # The tangent passes above the end of q; where ``low`` is already too close for that, the
+        # chord does. The steeper one would cut q.
         run = high - touch
-        slope = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), q(touch)[1])
-        return cls(static_power_w, amplifier_inefficiency, touch, value, slope)
+        chord = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), tangent)
+        return cls(
+            static_power_w, amplifier_inefficiency, touch, value, torch.maximum(tangent, chord)
+        )
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Value, slope and second derivative at ``t``."""
@@ -216,11 +223,103 @@ class DrawEnvelope:
         )
 
 
-def _bisect(ok: Callable[[Tensor], Tensor], bad: Tensor, good: Tensor, search: Tensor) -> Tensor:
-    """Move ``good`` towards ``bad`` while the predicate holds, where ``search`` is true."""
-    for _ in range(_BISECTIONS):
-        middle = (bad + good) / 2
-        holds = ok(middle)
-        good = torch.where(search & holds, middle, good)
-        bad = torch.where(search & ~holds, middle, bad)
-    return good
+@dataclass(frozen=True)
+class _Piece:
+    """Functions f that are concave on a part of [low, high]; one-dimensional tensors.
+
+    The part is an interval, f is convex on both sides of it, so: a tangent at a point of the
+    part is above f on [low, high] left of that point if it is so at low, and right of it if it
+    is so at high.
+    """
+
+    value: WorkerValue
+    low: Tensor
+    high: Tensor
+    start: Tensor
+    end: Tensor
+
+    def solve(self, middle: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Tangent points, and value and slope of both lines there; ``middle`` is in the part."""
+        left, found_left = self._tangent(middle, self._above_start, sign=-1)
+        right, found_right = self._tangent(middle, self._above_end, sign=1)
+        left_value, left_slope, _ = self.value.at(left)
+        right_value, right_slope, _ = self.value.at(right)
+        tangent = found_left & found_right & (left <= right)
+        if not bool(tangent.all()):
+            # The chord is above f, or as good as.
+            slope = ((self.end - self.start) / (self.high - self.low)).clamp_min(0.0)
+            at_high = self.start + slope * (self.high - self.low) + self._excess(middle, slope)
+            left, right = (torch.where(tangent, point, self.high) for point in (left, right))
+            left_value = torch.where(tangent, left_value, at_high)
+            right_value = torch.where(tangent, right_value, at_high)
+            left_slope = torch.where(tangent, left_slope, slope)
+            right_slope = torch.where(tangent, right_slope, slope)
+        return left, right, (left_value, left_slope, right_value, right_slope)
+
+    def _above_start(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How far the tangent at ``s`` passes above the start, its derivative, and whether f is
+        concave there.
+        """
+        f, slope, bend = self.value.at(s)
+        run = s - self.low
+        return f - slope * run - self.start, -bend * run, self.value.is_concave(s, bend)
+
+    def _above_end(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same at the end."""
+        f, slope, bend = self.value.at(s)
+        run = self.high - s
+        return f + slope * run - self.end, bend * run, self.value.is_concave(s, bend)
+
+    def _tangent(
+        self,
+        middle: Tensor,
+        above: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+        sign: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The outermost point on the side ``sign`` with a good tangent, and whether there is one.
+
+        On the concave part good tangents follow bad ones in the direction of −``sign``. So every
+        point says on which side of it the outermost good one is; Newton's method proposes, halves
+        of the bracket safeguard.
+        """
+        outer, inner = (self.low, self.high) if sign < 0 else (self.high, self.low)
+        good, found = middle, torch.zeros_like(middle, dtype=torch.bool)
+        at = middle
+        for step in range(_SEARCH_STEPS + 1):
+            excess, rate, concave = above(at)
+            fits = concave & (excess >= 0)
+            good, found = torch.where(fits, at, good), found | fits
+            # Good: look further out. Bad: further in. Not concave: back to the middle.
+            out = torch.where(concave, fits, sign * (middle - at) > 0)
+            inner, outer = torch.where(out, at, inner), torch.where(out, outer, at)
+            # From a bad point a little beyond the zero, to land where the tangent is good.
+            proposal = at - excess / rate * torch.where(excess < 0, 1.05, 1.0)
+            inside = (proposal - inner) * (proposal - outer) < 0
+            halved = (inner + outer) / 2
+            at = torch.where(concave & inside & (step % 4 != 3), proposal, halved)
+        # The end of the interval itself, where f is concave up to it.
+        excess, _, concave = above(outer_end := self.low if sign < 0 else self.high)
+        reaches = concave & (excess >= 0)
+        return torch.where(reaches, outer_end, good), found | reaches
+
+    def _excess(self, middle: Tensor, slope: Tensor) -> Tensor:
+        """No less than max f − chord over [low, high], the chord from the start with ``slope``.
+
+        The maximum is at an end, where it is 0, or in the concave part, where f is under its
+        tangents: a bracket of the point with slope ``slope`` bounds it.
+        """
+        left, right, at = self.low, self.high, middle
+        least = torch.full_like(middle, math.inf)
+        for _ in range(_SEARCH_STEPS):
+            f, f_slope, bend = self.value.at(at)
+            concave = self.value.is_concave(at, bend)
+            excess = f - self.start - slope * (at - self.low)
+            tilt = f_slope - slope
+            bound = excess + torch.maximum(tilt * (right - at), tilt * (left - at))
+            least = torch.where(concave, torch.minimum(least, bound), least)
+            up = torch.where(concave, tilt >= 0, at < middle)
+            left, right = torch.where(up, at, left), torch.where(up, right, at)
+            proposal = at - tilt / bend
+            inside = (proposal > left) & (proposal < right)
+            at = torch.where(concave & inside, proposal, (left + right) / 2)
+        return least.clamp_min(0.0)

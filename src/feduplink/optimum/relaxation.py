@@ -21,7 +21,11 @@ from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
 _NEGLIGIBLE = 1e-8
-_NEWTON_STEPS = 14
+_NEWTON_STEPS = 8
+#: Intervals of s or t this narrow are not split any further.
+_NARROW = 1e-3
+#: Limits that cross by less are equal.
+_ROUNDING = 1e-9
 
 #: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
 SINR, POWER, REST = 0, 1, 2
@@ -83,7 +87,8 @@ class Relaxation:
         self.cell = cell
         self.prices = prices
         self.log_direct = cell.direct.log()
-        self.negligible = _NEGLIGIBLE * float(prices.success.sum() + prices.rate.sum() + 1)
+        worth = prices.success + prices.rate + prices.efficiency / cell.static_power_w
+        self.negligible = _NEGLIGIBLE * float(worth.sum() + 1)
         self.floor = self._floor()
 
     def _floor(self) -> Tensor:
@@ -136,8 +141,12 @@ class Relaxation:
             s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
             t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
             t_high = torch.minimum(t_high, s_high + most.log() - log_direct)
-            # At its floor a worker is worth as good as nothing: it may as well rest.
-            contradiction = (t_low > t_high) | (s_low > s_high) | (may_rest & (s_low >= s_high))
+            # Under its floor a worker is worth as good as nothing: it may as well rest.
+            contradiction = (
+                (t_low > t_high + _ROUNDING)
+                | (s_low > s_high + _ROUNDING)
+                | (may_rest & (s_high <= self.floor))
+            )
             silent = silent | (contradiction & may_rest)
             may_rest = may_rest & ~contradiction
         empty = (contradiction & ~may_rest & ~silent).any(-1)
@@ -277,13 +286,15 @@ class _RelaxedBoxes:
         by_sinr = line - torch.where(rests, 0.0, relaxed_value)
         by_power = worker - torch.where(rests, 0.0, true) - by_sinr
         by_rest = _weigh(self.raised_by.mT, slope)
-        lost = torch.where(self.heard, by_sinr + by_power + by_rest, -math.inf)
+        fixed = (boxes.s_high - boxes.s_low < _NARROW) & (boxes.t_high - boxes.t_low < _NARROW)
+        splittable = self.heard & (boxes.may_rest | ~fixed)
+        lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
         chosen = lost.argmax(-1, keepdim=True)
 
         def of(values: Tensor) -> Tensor:
             return values.gather(-1, chosen)[:, 0]
 
-        split_power = (of(by_power) > of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < 1e-3)
+        split_power = (of(by_power) > of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
         split_rest = (of(by_rest) > 0.3 * of(lost)) & of(boxes.may_rest)
         low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
         high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
@@ -321,6 +332,7 @@ def split(boxes: Boxes, bounds: Bounds) -> Boxes:
         boxes.t_high,
         changed(boxes.s_low, bounds.split_at, by_sinr),
         boxes.s_high,
+        # Silence is in the lower half already.
         changed(boxes.may_rest, never, always),
         boxes.silent,
     )

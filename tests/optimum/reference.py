@@ -1,0 +1,114 @@
+"""The largest Lagrangian by brute force, written from the formulas and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import Cell, Prices
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Channels that share prices: α (N, L), β (N, L, L), prices (L,) each."""
+
+    cell: Cell
+    prices: Prices
+
+
+def random_instance(seed: int, workers: int, channels: int) -> Instance:
+    """Gains over decades, prices over decades and some of them zero, Pmax up to 1 W."""
+    rng = np.random.default_rng(seed)
+
+    def decades(low: float, high: float, *shape: int) -> Tensor:
+        return torch.from_numpy(10.0 ** rng.uniform(low, high, shape))
+
+    def thinned(values: Tensor, share: float) -> Tensor:
+        return values * torch.from_numpy(rng.random(values.shape) < share)
+
+    # By turns: success, rate or efficiency as the objective, with and without constraints.
+    objective, constrained = seed % 3, seed % 2 == 0
+    weight = decades(-1, 0, workers)
+    zero = torch.zeros(workers, dtype=torch.float64)
+    mu = thinned(decades(-4, 0, workers), 0.7) if constrained else zero
+    nu = thinned(decades(-5, -1.5, workers), 0.7) if constrained else zero
+    prices = Prices(
+        success=weight if objective == 0 else zero,
+        rate=mu + weight if objective == 1 else mu,
+        efficiency=nu + weight / 30 if objective == 2 else nu,
+        fee=mu * decades(-1.5, 0.5, workers) + nu * decades(0, 2.5, workers),
+    )
+    cross = decades(-2, 5.5, channels, workers, workers)
+    cross.diagonal(dim1=-2, dim2=-1).zero_()
+    cell = Cell(
+        direct=decades(0, 7, channels, workers),
+        cross=cross,
+        pmax_w=float(10 ** rng.uniform(-4, 0)),
+        waterfall=float(rng.choice([0.023, 0.2, 2.0])),
+        static_power_w=float(10 ** rng.uniform(-3, -1)),
+        amplifier_inefficiency=float(rng.uniform(0.5, 4)),
+    )
+    return Instance(cell, prices)
+
+
+def lagrangian(instance: Instance, channel: int, power: np.ndarray) -> np.ndarray:
+    """Σ a PSR + b R + c EE − d over the workers on the air; powers (..., L) in W."""
+    cell, prices = instance.cell, instance.prices
+    a, b, c, d = (getattr(prices, n).numpy() for n in ("success", "rate", "efficiency", "fee"))
+    alpha, beta = cell.direct[channel].numpy(), cell.cross[channel].numpy()
+    sinr = alpha * power / (1 + power @ beta.T)
+    with np.errstate(divide="ignore"):
+        psr = np.exp(-cell.waterfall / sinr)
+    rate = np.log1p(sinr)
+    efficiency = rate / (cell.amplifier_inefficiency * power + cell.static_power_w)
+    return np.where(power > 0, a * psr + b * rate + c * efficiency - d, 0.0).sum(-1)
+
+
+def best_on_grid(instance: Instance, channel: int, per_worker: int) -> float:
+    """Best value of a grid over eight decades of power and silence, refined around its tops."""
+    workers = instance.cell.direct.shape[-1]
+    pmax = instance.cell.pmax_w
+    logs = np.linspace(math.log(pmax) - 8 * math.log(10), math.log(pmax), per_worker)
+    axis = np.concatenate(([0.0], np.exp(logs)))
+    axis[-1] = pmax
+    powers = np.stack(np.meshgrid(*[axis] * workers, indexing="ij"), axis=-1).reshape(-1, workers)
+    values = lagrangian(instance, channel, powers)
+    tops = powers[np.argpartition(-values, 8)[:8]]
+    best = float(values.max())
+    moves = np.array(list(itertools.product((-1.0, -0.5, 0.0, 0.5, 1.0), repeat=workers)))
+    step = logs[1] - logs[0]
+    for top in tops:
+        at, width = top, step
+        for _ in range(40):
+            around = np.minimum(at * np.exp(width * moves), pmax)
+            values = lagrangian(instance, channel, around)
+            chosen = int(values.argmax())
+            best = max(best, float(values[chosen]))
+            at, width = around[chosen], width * 0.7
+    return best
+
+
+def best_local_search(instance: Instance, channel: int, starts: int, seed: int) -> float:
+    """Best of many local searches by shrinking random moves from random powers and silences."""
+    rng = np.random.default_rng(seed)
+    workers = instance.cell.direct.shape[-1]
+    pmax = instance.cell.pmax_w
+    power = pmax * 10.0 ** rng.uniform(-7, 0, (starts, workers))
+    power[rng.random((starts, workers)) < 0.25] = 0.0
+    value = lagrangian(instance, channel, power)
+    width = 3.0
+    for _ in range(250):
+        trial = power * np.exp(
+            width * rng.normal(size=power.shape) * (rng.random(power.shape) < 0.6)
+        )
+        trial = np.where(rng.random(power.shape) < 0.02, 0.0, np.minimum(trial, pmax))
+        trial_value = lagrangian(instance, channel, trial)
+        better = trial_value > value
+        power[better], value[better] = trial[better], trial_value[better]
+        width *= 0.97
+    return float(value.max())

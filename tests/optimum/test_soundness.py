@@ -1,0 +1,51 @@
+"""The bound is never under what some allocation reaches. Each of these tests could fail."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from feduplink.optimum import certify
+
+from .reference import Instance, best_local_search, best_on_grid, random_instance
+
+#: Rounding of the brute-force value.
+_ROUNDING = 1e-12
+
+
+def _best(instance: Instance, per_worker: int) -> torch.Tensor:
+    channels = range(len(instance.cell.direct))
+    values = [best_on_grid(instance, k, per_worker) for k in channels]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _assert_sound(instance: Instance, best: torch.Tensor, budget_s: float) -> None:
+    certificate = certify(instance.cell, instance.prices, budget_s=budget_s)
+    assert (certificate.upper >= best - _ROUNDING).all(), (certificate.upper - best).min()
+    assert (certificate.upper >= certificate.lower).all()
+    assert (certificate.lower <= certificate.upper).all()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_two_workers_against_a_grid(seed: int):
+    instance = random_instance(seed, workers=2, channels=8)
+    best = _best(instance, per_worker=160)
+    for budget_s in (0.0, 0.3):
+        _assert_sound(instance, best, budget_s)
+
+
+@pytest.mark.parametrize("seed", range(100, 118))
+def test_three_workers_against_a_grid(seed: int):
+    instance = random_instance(seed, workers=3, channels=6)
+    best = _best(instance, per_worker=36)
+    for budget_s in (0.0, 0.3):
+        _assert_sound(instance, best, budget_s)
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_four_workers_against_a_thousand_local_searches(seed: int):
+    instance = random_instance(seed, workers=4, channels=3)
+    values = [best_local_search(instance, k, starts=1000, seed=k) for k in range(3)]
+    best = torch.tensor(values, dtype=torch.float64)
+    for budget_s in (0.0, 0.5):
+        _assert_sound(instance, best, budget_s)
