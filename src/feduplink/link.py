@@ -20,10 +20,11 @@ from torch import Tensor
 def sinr(csi: Tensor, power: Tensor) -> Tensor:
     """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it."""
     direct = csi.diagonal(dim1=-2, dim2=-1)
-    # The diagonal is masked, not subtracted: α_i p_i can be 10^7 times the interference, and
-    # float32 would lose the latter in the difference.
-    cross = csi.masked_fill(torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device), 0.0)
-    interference = (cross @ power[..., None])[..., 0]
+    # The diagonal is zeroed before the sum, not subtracted after it: α_i p_i can be 10^7 times
+    # the interference, and float32 would lose the latter in the difference.
+    cross = csi.clone()
+    cross.diagonal(dim1=-2, dim2=-1).zero_()
+    interference = (cross @ power.unsqueeze(-1)).squeeze(-1)
     return direct * power / (1 + interference)
 
 

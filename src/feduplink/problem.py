@@ -133,12 +133,12 @@ def scenario_measures(scenario: Scenario) -> dict[str, Measure]:
 
 
 def transmitting_mean(values: Tensor, power: Tensor) -> Tensor:
-    """E_c: mean over the batch of the worker-rounds with p > 0, (N, L) to (L,).
+    """E_c: mean over the batch of the worker-rounds with p > 0, (..., N, L) to (..., L).
 
     NaN for a worker that never transmits: its conditional expectation does not exist.
     """
     on_air = power > 0
-    return torch.where(on_air, values, 0.0).sum(0) / on_air.sum(0)
+    return torch.where(on_air, values, 0.0).sum(-2) / on_air.sum(-2)
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,8 @@ class Expectations:
     def estimate(cls, problem: Problem, csi: Tensor, power: Tensor) -> Expectations:
         """Means over a batch, ``csi`` (N, L, L) and ``power`` (N, L) in W; differentiable."""
         sinr = link.sinr(csi, power)
-        conditional = [
-            transmitting_mean(c.measure(sinr, power), power) for c in problem.constraints
-        ]
-        return cls(problem.objective(sinr, power).mean(0), torch.stack(conditional))
+        constrained = torch.stack([c.measure(sinr, power) for c in problem.constraints])
+        return cls(problem.objective(sinr, power).mean(0), transmitting_mean(constrained, power))
 
 
 def stacked_thresholds(problem: Problem) -> Tensor:
