@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
-from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels
+from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels, shipped_pdx
 from feduplink.policies import (
     POLICIES,
     FullPower,
@@ -41,6 +41,11 @@ SOLVED: dict[str, Callable[[Scenario, Tensor, int, bool], Policy]] = {
         learn_dual_policy(scenario, csi, margin=0.0)
         if recorded
         else learned_on_fresh_channels(scenario, seed)
+    ),
+    "pdx": lambda scenario, csi, seed, recorded: (
+        shipped_pdx(scenario, csi, margin=0.0, seed=seed)
+        if recorded
+        else shipped_pdx(scenario, seed=seed)
     ),
 }
 

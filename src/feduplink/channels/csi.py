@@ -72,8 +72,8 @@ def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tenso
     """H plus white Gaussian noise of the given variance, floored at :data:`CSI_FLOOR`."""
     if variance == 0:
         return csi
-    noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype) * math.sqrt(variance)
-    return (csi + noise).clamp_min(CSI_FLOOR)
+    noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype, device=generator.device)
+    return (csi + math.sqrt(variance) * noise.to(csi.device)).clamp_min(CSI_FLOOR)
 
 
 def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:

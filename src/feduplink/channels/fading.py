@@ -16,7 +16,7 @@ def rayleigh(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     Returns ``shape + (2,)``; the squared norm over the last axis has mean one. Two real numbers
     instead of a complex one, because products of small real matrices are the faster ones.
     """
-    return torch.randn(*shape, 2, generator=generator).mul_(math.sqrt(0.5))
+    return torch.randn(*shape, 2, generator=generator, device=generator.device).mul_(math.sqrt(0.5))
 
 
 def coherence_time(speed_mps: float, carrier_hz: float) -> float:

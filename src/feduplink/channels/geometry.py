@@ -27,7 +27,7 @@ def worker_positions(
     count: int, workers: int, cell_side_m: float, generator: torch.Generator
 ) -> Tensor:
     """Workers uniform in the square cell, (count, workers, 2) m."""
-    unit = torch.rand(count, workers, 2, generator=generator)
+    unit = torch.rand(count, workers, 2, generator=generator, device=generator.device)
     return (unit - 0.5) * cell_side_m
 
 
@@ -37,7 +37,7 @@ def walk(start: Tensor, steps: int, step_m: float, side_m: float, gen: torch.Gen
     Each step has length ``step_m`` and a uniform direction. Returns (steps, L, 2), the start
     first.
     """
-    angle = torch.rand(steps - 1, start.shape[0], generator=gen) * 2 * math.pi
+    angle = torch.rand(steps - 1, start.shape[0], generator=gen, device=gen.device) * 2 * math.pi
     moves = step_m * torch.stack((angle.cos(), angle.sin()), dim=-1)
     path = torch.cat((start[None], start + moves.cumsum(dim=0)))
     # A free walk folded back into the cell is the reflected walk: a triangle wave of period
@@ -48,5 +48,5 @@ def walk(start: Tensor, steps: int, step_m: float, side_m: float, gen: torch.Gen
 
 def distances(workers_at: Tensor, stations_at: Tensor) -> Tensor:
     """Distance of every worker to every base station, (..., L, K) m."""
-    offset: Tensor = workers_at[..., :, None, :] - stations_at.to(workers_at.dtype)
+    offset: Tensor = workers_at[..., :, None, :] - stations_at.to(workers_at)
     return offset.square().sum(dim=-1).sqrt()

@@ -49,4 +49,6 @@ def hata_cost231_gain(distance_m: Tensor, *, urban: bool, carrier_hz: float) -> 
 
 def shadowing_gain(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Log-normal shadowing with 8 dB standard deviation, linear."""
-    return 10 ** (SHADOWING_STD_DB / 10 * torch.randn(shape, generator=generator))
+    return 10 ** (
+        SHADOWING_STD_DB / 10 * torch.randn(shape, generator=generator, device=generator.device)
+    )

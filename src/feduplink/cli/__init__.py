@@ -26,7 +26,7 @@ from typing import NoReturn, Protocol
 
 import torch
 
-from feduplink.cli import channels, demo, evaluate, optimum, train
+from feduplink.cli import channels, data, demo, evaluate, federate, optimum, train
 from feduplink.errors import InputError
 
 ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
@@ -47,7 +47,15 @@ class Command(Protocol):
 
 
 #: In the order of ``feduplink --help``.
-COMMANDS: tuple[Command, ...] = (demo, channels, train, evaluate, optimum)
+COMMANDS: tuple[Command, ...] = (
+    demo,
+    channels,
+    train,
+    evaluate,
+    optimum,
+    federate,
+    data,
+)
 
 
 class _Parser(argparse.ArgumentParser):

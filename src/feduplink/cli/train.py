@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from feduplink.channels import draw_splits
+from feduplink.cli import train_pdx
 from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
@@ -43,7 +44,9 @@ TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": Perceptro
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--policy", choices=sorted(TRAINABLE), required=True, help="what to train")
+    parser.add_argument(
+        "--policy", choices=(*sorted(TRAINABLE), "pdx"), required=True, help="what to train"
+    )
     add_common_options(parser, NAME)
     add_split_option(parser)
     parser.add_argument(
@@ -52,8 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensorboard", action="store_true", help="also log for TensorBoard (extra: track)"
     )
+    train_pdx.add_arguments(parser)
     group = parser.add_argument_group(
-        "training", f"learning rates by policy: {LEARNING_RATES}".replace("'", "")
+        "training of pdg and pdm (batch size and learning rate also of pdx)",
+        f"learning rates by policy: {LEARNING_RATES}".replace("'", ""),
     )
     add_model_options(group, TrainingSettings)
     add_scenario_options(parser)
@@ -62,6 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, then write the best policy, plots and ``metrics.json``."""
     scenario, directory = scenario_from(args), output_directory(args)
+    if args.policy == "pdx":
+        train_pdx.run(args, scenario, directory)
+        return
     settings = TrainingSettings(
         **{
             "learning_rate": LEARNING_RATES[args.policy],

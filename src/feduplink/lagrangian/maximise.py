@@ -12,6 +12,8 @@ Several starting points, the best kept for each channel.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,16 @@ _LOWEST = 1e-7
 def maximise(cell: Cell, prices: Prices, *, rounds: int = 4) -> Tensor:
     """Powers that maximise the Lagrangian of each channel from several starts, (N, L) W."""
     return HillTops(cell, prices, rounds=rounds).best(prices)
+
+
+class Maximiser(Protocol):
+    """Finds the powers that maximise the Lagrangian of a set of channels, price after price."""
+
+    def follow(self, prices: Prices) -> Tensor:
+        """The best powers at these prices, (N, L) W."""
+
+    def restart(self, prices: Prices) -> None:
+        """Search more widely at these prices."""
 
 
 class HillTops:

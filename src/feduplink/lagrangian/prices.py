@@ -52,6 +52,10 @@ class Prices:
             fee=mu * scenario.rate_thresholds.to(mu) + nu * scenario.ee_thresholds.to(nu),
         )
 
+    def to(self, dtype: torch.dtype) -> Prices:
+        """The same prices in another precision."""
+        return Prices(*(price.to(dtype) for price in vars(self).values()))
+
 
 @dataclass(frozen=True)
 class Multipliers:

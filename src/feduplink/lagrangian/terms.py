@@ -9,7 +9,7 @@ and s_i = ln α_i + t_i − ln(1 + Σ_j β_ij e^(t_j)) is concave in t.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,16 +50,13 @@ class Cell:
             amplifier_inefficiency=scenario.amplifier_inefficiency,
         )
 
+    def to(self, dtype: torch.dtype) -> Cell:
+        """The same cell in another precision."""
+        return replace(self, direct=self.direct.to(dtype), cross=self.cross.to(dtype))
+
     def take(self, index: Tensor) -> Cell:
         """Some of the channels, by index or mask."""
-        return Cell(
-            self.direct[index],
-            self.cross[index],
-            self.pmax_w,
-            self.waterfall,
-            self.static_power_w,
-            self.amplifier_inefficiency,
-        )
+        return replace(self, direct=self.direct[index], cross=self.cross[index])
 
     def interference(self, power: Tensor) -> Tensor:
         """1 + Σ_{j≠i} β_ij p_j, (N, L)."""

@@ -1,5 +1,6 @@
 """Primal–dual training: variables, step, loop, checkpoints, callbacks."""
 
+from feduplink.learning.amortised import Curriculum, NetworkSettings, train_network
 from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import LEARNING_RATES, TrainingSettings
@@ -9,7 +10,9 @@ __all__ = [
     "LEARNING_RATES",
     "Callback",
     "CsvLog",
+    "Curriculum",
     "Epoch",
+    "NetworkSettings",
     "ProgressBar",
     "TensorBoardLog",
     "Training",
@@ -17,4 +20,5 @@ __all__ = [
     "TrainingSettings",
     "best_epoch",
     "primal_dual_step",
+    "train_network",
 ]

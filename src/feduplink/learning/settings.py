@@ -19,7 +19,8 @@ class TrainingSettings(BaseModel):
     The defaults are those of the paper's runs, but for two. The paper's step of 1e-4 makes the
     objective's multiplier an oscillator with a period of 2π/1e-4 = 63,000 steps, six times a
     run: it never gets where it should; ours is 1e-3. And the paper stops after 100 epochs
-    without improvement; the multipliers swing more slowly than that.
+    without improvement; the multipliers swing more slowly than that, and a run that looks settled
+    may still gain a lot, so that by default all epochs are run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -40,7 +41,7 @@ class TrainingSettings(BaseModel):
     weight_decay: float = Field(1e-6, ge=0, le=1, description="Adam's weight decay")
     clip_norm: float = Field(5.0, gt=0, le=1e6, description="largest norm of the gradient")
     patience: int = Field(
-        300,
+        1000,
         ge=1,
         le=10**6,
         description="epochs without improvement before stopping, counted "

@@ -1,5 +1,6 @@
 """The optimum: dual solver, the policy it gives, and a certificate of how good it is."""
 
+from feduplink.optimum.calibration import calibrated, shipped_pdx
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
 from feduplink.optimum.reachability import Unreachable, unreachable
@@ -19,11 +20,13 @@ __all__ = [
     "DualStep",
     "Optimum",
     "Unreachable",
+    "calibrated",
     "certify",
     "distribution_bound",
     "find_optimum",
     "learn_dual_policy",
     "learned_on_fresh_channels",
+    "shipped_pdx",
     "solve_dual",
     "unreachable",
 ]

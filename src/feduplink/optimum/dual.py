@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, HillTops, Multipliers
+from feduplink.lagrangian import Cell, HillTops, Maximiser, Multipliers, Prices
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
 
@@ -51,6 +51,7 @@ class DualSolution:
         multipliers: where the dual function was smallest.
         power: the best powers found that meet the constraints, (N, L) W.
         judgement: of these powers.
+        primal_multipliers: the multipliers they were found at.
         dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
         conjugate: the part max_y g(y) − worth·y of it; 0 for the weighted sum.
         steps: every evaluation on the way.
@@ -59,6 +60,7 @@ class DualSolution:
     multipliers: Multipliers
     power: Tensor
     judgement: Judgement
+    primal_multipliers: Multipliers
     dual_value: float
     conjugate: float
     steps: list[DualStep]
@@ -80,6 +82,7 @@ class _DualFunction:
         scenario: Scenario,
         csi: Tensor,
         start: Multipliers | None,
+        maximiser: Callable[[Cell, Prices], Maximiser],
         progress: Callable[[DualStep], None] | None,
     ) -> None:
         self.scenario = scenario
@@ -94,8 +97,8 @@ class _DualFunction:
         self.scale = _SCALE * float(self.weights.mean())
         self.progress = progress
         self.steps: list[DualStep] = []
-        self.best: tuple[tuple[bool, float], Tensor, Judgement] | None = None
-        self.tops = HillTops(self.cell, self.multipliers(self.start(start)).prices(scenario))
+        self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
+        self.tops = maximiser(self.cell, self.multipliers(self.start(start)).prices(scenario))
 
     def start(self, multipliers: Multipliers | None = None) -> _Vector:
         """These multipliers, or no constraint priced and every worker's weight as given."""
@@ -135,7 +138,7 @@ class _DualFunction:
             value += conjugate(self.scenario, multipliers.worth)
             achieved = self.problem.objective(sinr, power).mean(0)
             gradient = torch.cat((gradient, self.weights * (achieved - 1 / relative)))
-        self._remember(power, value)
+        self._remember(power, multipliers, value)
         return value * _MAGNIFICATION, gradient.cpu().numpy() * _MAGNIFICATION
 
     def best_primal(self) -> tuple[bool, float]:
@@ -143,12 +146,12 @@ class _DualFunction:
         assert self.best is not None
         return self.best[0][0], self.best[2].objective
 
-    def _remember(self, power: Tensor, value: float) -> None:
+    def _remember(self, power: Tensor, multipliers: Multipliers, value: float) -> None:
         verdict = judge(power, self.csi, self.scenario, self.problem)
         met = verdict.violation <= PRIMAL_TOLERANCE
         rank = (met, verdict.objective if met else -verdict.violation)
         if self.best is None or rank > self.best[0]:
-            self.best = (rank, power, verdict)
+            self.best = (rank, power, verdict, multipliers)
         self.steps.append(DualStep(value, verdict.objective, verdict.violation))
         if self.progress:
             self.progress(self.steps[-1])
@@ -159,6 +162,7 @@ def solve_dual(
     csi: Tensor,
     *,
     start: Multipliers | None = None,
+    maximiser: Callable[[Cell, Prices], Maximiser] = HillTops,
     most_evaluations: int = 100,
     progress: Callable[[DualStep], None] | None = None,
 ) -> DualSolution:
@@ -166,9 +170,10 @@ def solve_dual(
 
     A quasi-Newton method is restarted, each time after a wider search for hill tops, until a
     primal solution that meets the constraints is within :data:`PRIMAL_GAP` of the dual value, or
-    for ``most_evaluations``. It begins at the multipliers ``start``, if given.
+    for ``most_evaluations``. It begins at the multipliers ``start``, if given. ``maximiser``
+    solves the channels at given prices; a learned one may stand in for the search.
     """
-    function = _DualFunction(scenario, csi, start, progress)
+    function = _DualFunction(scenario, csi, start, maximiser, progress)
     x = function.start(start)
     while len(function.steps) < most_evaluations:
         result = minimize(
@@ -192,8 +197,14 @@ def solve_dual(
         if met and abs(value - primal) <= PRIMAL_GAP * max(1.0, abs(value)):
             break
     assert function.best is not None
-    _, power, verdict = function.best
+    _, power, verdict, primal_multipliers = function.best
     multipliers = function.multipliers(x)
     return DualSolution(
-        multipliers, power, verdict, value, conjugate(scenario, multipliers.worth), function.steps
+        multipliers,
+        power,
+        verdict,
+        primal_multipliers,
+        value,
+        conjugate(scenario, multipliers.worth),
+        function.steps,
     )

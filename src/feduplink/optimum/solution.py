@@ -137,7 +137,17 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN
     first = solve_dual(scenario, csi)
     if margin == 0:
         return DualPolicy(scenario, first.multipliers)
-    power = first.power.to(torch.float64)
+    aimed = aimed_above(scenario, csi, first.power, margin)
+    return DualPolicy(aimed, solve_dual(aimed, csi, start=first.multipliers).multipliers)
+
+
+def aimed_above(scenario: Scenario, csi: Tensor, power: Tensor, margin: float) -> Scenario:
+    """The scenario with its thresholds raised by ``margin`` standard errors.
+
+    The standard errors are those with which the channels (N, L, L) estimate the expectations in
+    the constraints under the powers (N, L).
+    """
+    power = power.to(torch.float64)
     sinr = Cell.of(scenario, csi).sinr(power)
     aims = {}
     for constraint, field in zip(
@@ -150,8 +160,7 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN
         # A threshold of 0 means that there is no constraint.
         aim = torch.where(constraint.threshold > 0, constraint.threshold + margin * error, 0.0)
         aims[field] = tuple(aim.tolist())
-    aimed = scenario.replace(**aims)
-    return DualPolicy(aimed, solve_dual(aimed, csi, start=first.multipliers).multipliers)
+    return scenario.replace(**aims)
 
 
 def learned_on_fresh_channels(scenario: Scenario, seed: int) -> DualPolicy:

@@ -7,6 +7,7 @@ from feduplink.policies.openloop import OpenLoop
 from feduplink.policies.orth import Orthogonal
 from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
+from feduplink.policies.pdx import UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.rand import RandomPower
 from feduplink.policies.storage import POLICIES, POLICY_FILE, load_policy, save_policy
 
@@ -22,6 +23,8 @@ __all__ = [
     "PerceptronPolicy",
     "Policy",
     "RandomPower",
+    "UnrolledNetwork",
+    "UnrolledPolicy",
     "load_policy",
     "save_policy",
 ]

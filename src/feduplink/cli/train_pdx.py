@@ -1,0 +1,110 @@
+"""``feduplink train --policy pdx``: train the network, then find the scenario's multipliers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from feduplink.channels import draw_csi, draw_splits
+from feduplink.cli.console import console
+from feduplink.cli.options import explicit_fields, whole_number
+from feduplink.comparison import compare
+from feduplink.errors import InputError
+from feduplink.federated.federation import usable_device
+from feduplink.files import write_json
+from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
+from feduplink.optimum import calibrated
+from feduplink.optimum.calibration import CHANNELS
+from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
+from feduplink.randomness import torch_generator
+from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.tables import comparison_table
+from feduplink.scenario import Scenario
+
+#: Options of primal-dual training that mean the same here.
+_SHARED = ("batch_size", "learning_rate")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that only ``pdx`` has."""
+    group = parser.add_argument_group("training of pdx")
+    steps = NetworkSettings.model_fields["steps"]
+    group.add_argument(
+        "--steps",
+        type=whole_number(100, 10**7),
+        default=steps.default,
+        metavar="N",
+        help=f"{steps.description} (default: {steps.default})",
+    )
+    group.add_argument(
+        "--everything",
+        action="store_true",
+        help="train for cells of all sizes, powers, interference levels and weights, as the "
+        "shipped weights were; the scenario then only sets the multipliers",
+    )
+    group.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+
+
+def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
+    """Train, calibrate, write the policy, its histogram and ``metrics.json``."""
+    settings = _settings(args)
+    if (directory / POLICY_FILE).exists():
+        raise InputError(f"out: {directory} already holds a policy; accepted: another --out.")
+    device = usable_device(args.device)
+    out = console()
+    curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
+    network = UnrolledNetwork.initialised(args.seed).to(device)
+    with Progress(
+        TextColumn("pdx"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        console=out,
+        disable=not out.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=settings.steps, figures="")
+        train_network(
+            network,
+            curriculum,
+            settings,
+            seed=args.seed,
+            progress=lambda step, value: progress.update(
+                task, completed=step, figures=f"Lagrangian {value:.4f}"
+            ),
+        )
+    out.print("network trained; finding the multipliers of the scenario ...")
+    csi = draw_csi(scenario, CHANNELS, torch_generator(args.seed, "train-channels"))
+    policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)
+    test_csi = draw_splits(scenario, args.channels_per_split, seed=args.seed).test
+    test = compare({"pdx": policy}, test_csi, scenario, seed=args.seed)["pdx"]
+    save_policy(policy, directory)
+    plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
+    write_json(
+        directory / "metrics.json",
+        {
+            "scenario": scenario.model_dump(mode="json"),
+            "policy": "pdx",
+            "seed": args.seed,
+            "channels_per_split": args.channels_per_split,
+            "settings": {**settings.model_dump(mode="json"), "everything": args.everything},
+            "test": test.judgement.as_metrics(),
+        },
+    )
+    out.print(comparison_table({"pdx": test.judgement}, scenario))
+    out.print(f"policy, histogram and metrics.json in {directory}")
+
+
+def _settings(args: argparse.Namespace) -> NetworkSettings:
+    explicit = explicit_fields(args, TrainingSettings)
+    for name in explicit.keys() - set(_SHARED):
+        raise InputError(
+            f"{name}: an option of primal-dual training; accepted for pdx: steps, "
+            f"{', '.join(_SHARED)}."
+        )
+    for name in ("resume", "tensorboard"):
+        if getattr(args, name):
+            raise InputError(f"{name}: accepted for pdg and pdm only.")
+    return NetworkSettings(steps=args.steps, **explicit)

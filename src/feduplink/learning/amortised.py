@@ -1,0 +1,149 @@
+"""Training the network of ``pdx``: maximise the Lagrangian at random channels and prices.
+
+No constraint appears here. The network learns the inner problem of the dual, max_p of the
+Lagrangian, for any channel, weights, Pmax and multipliers; the multipliers that make the
+constraints of a scenario hold are found afterwards, with the network in the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from feduplink.channels import draw_csi
+from feduplink.errors import InputError
+from feduplink.lagrangian import Cell, Prices
+from feduplink.policies.pdx import UnrolledNetwork, lagrangian_at_gates
+from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario, first_problem
+
+#: How much each iteration's output counts in the loss, the start first.
+_DEPTH_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """What the network is trained for.
+
+    Attributes:
+        scenario: the cell, and all that is not varied.
+        workers: numbers of workers, one drawn for each batch.
+        pmax_dbw: range of Pmax, dBW.
+        interference: range of the interference factor.
+        varied_weights: draw the worker weights too, instead of taking the scenario's.
+    """
+
+    scenario: Scenario
+    workers: tuple[int, ...]
+    pmax_dbw: tuple[float, float]
+    interference: tuple[float, float]
+    varied_weights: bool
+
+    @classmethod
+    def everything(cls) -> Curriculum:
+        """Cells of many sizes, powers, interference levels and weights: the shipped weights."""
+        return cls(Scenario(), (4, 6, 8, 8, 8, 10, 12, 16, 24, 32), (-45, 5), (0.7, 10), True)
+
+    @classmethod
+    def only(cls, scenario: Scenario) -> Curriculum:
+        """One scenario, at any multipliers."""
+        power, level = scenario.pmax_dbw, scenario.interference
+        return cls(scenario, (scenario.workers,), (power, power), (level, level), False)
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[Cell, Prices]:
+        """A batch of channels of one cell with prices of their own, in float32."""
+        device = generator.device
+
+        def uniform(low: float, high: float, *shape: int) -> Tensor:
+            unit = torch.rand(shape, generator=generator, device=device)
+            return low + (high - low) * unit
+
+        def log_uniform(low: float, high: float, *shape: int) -> Tensor:
+            return uniform(math.log(low), math.log(high), *shape).exp()
+
+        choice = int(torch.randint(len(self.workers), (), generator=generator, device=device))
+        workers = self.workers[choice]
+        scenario = self.scenario.replace(
+            workers=workers,
+            pmax_dbw=float(uniform(*self.pmax_dbw)),
+            interference=float(log_uniform(*self.interference)),
+            **({"rate_min": 0.7, "ee_min": 55.0, "weights": "data"} if self.varied_weights else {}),
+        )
+        cell = Cell.of(scenario, draw_csi(scenario, count, generator)).to(torch.float32)
+        if self.varied_weights:
+            weights = uniform(0.1, 1.0, count, workers)
+            weights = weights / weights.sum(-1, keepdim=True)
+            rate_min, ee_min = log_uniform(0.1, 1.5, count, 1), log_uniform(5, 120, count, 1)
+        else:
+            weights = scenario.worker_weights.to(cell.direct).expand(count, -1)
+            rate_min = scenario.rate_thresholds.to(cell.direct).clamp_min(1e-3)
+            ee_min = scenario.ee_thresholds.to(cell.direct).clamp_min(1e-1)
+        # Multipliers in units of the mean weight: none, or up to some tens of per cent, alike for
+        # the workers of a channel up to a factor.
+        rate_price, ee_price = (
+            log_uniform(0.003, 0.4, count, 1)
+            * log_uniform(0.4, 2.0, count, workers)
+            * (uniform(0, 1, count, 1) < 0.6)
+            * (uniform(0, 1, count, workers) < 0.9)
+            * weights.mean(-1, keepdim=True)
+            for _ in range(2)
+        )
+        return cell, Prices(
+            weights, rate_price / rate_min, ee_price / ee_min, rate_price + ee_price
+        )
+
+
+class NetworkSettings(BaseModel):
+    """Hyperparameters of the network's training; the defaults suit one scenario on a CPU."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    steps: int = Field(1500, ge=100, le=10**7, description="batches of fresh channels")
+    batch_size: int = Field(128, ge=1, le=10**6, description="channels in a batch")
+    learning_rate: float = Field(2e-3, gt=0, le=1, description="AdamW's largest step")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(first_problem(error, type(self))) from None
+
+
+def train_network(
+    network: UnrolledNetwork,
+    curriculum: Curriculum,
+    settings: NetworkSettings,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> None:
+    """Train in place on fresh channels at every step, the rate rising once and then falling.
+
+    ``progress`` is told the step and the Lagrangian reached, every hundred steps.
+    """
+    device = next(network.parameters()).device
+    generator = torch_generator(seed, "train-channels", device=device)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=settings.learning_rate, total_steps=settings.steps, pct_start=0.05
+    )
+    for step in range(settings.steps):
+        cell, prices = curriculum.draw(settings.batch_size, generator)
+        reached = [lagrangian_at_gates(cell, prices, out) for out in network(cell, prices)]
+        weighted = [w * r.mean() for w, r in zip(_DEPTH_WEIGHTS, reached, strict=True)]
+        optimizer.zero_grad(set_to_none=True)
+        (-torch.stack(weighted).sum()).backward()  # type: ignore[no-untyped-call]
+        clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if progress and (step + 1) % 100 == 0:
+            progress(step + 1, float(reached[-1].detach().mean()))

@@ -1,0 +1,87 @@
+"""``pdx`` for a scenario: multipliers that make its constraints hold, the network in the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from feduplink.channels import draw_csi
+from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.lagrangian import Cell, Multipliers, Prices
+from feduplink.optimum.dual import solve_dual
+from feduplink.optimum.solution import aimed_above
+from feduplink.policies.pdx import UnrolledNetwork, UnrolledPolicy
+from feduplink.policies.storage import load_policy
+from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario
+
+#: Channels that the multipliers are found on, first a few to get near, then all of them.
+CHANNELS = 5000
+_FEW = 1000
+_EVALUATIONS, _LAST_EVALUATIONS = 40, 12
+#: Standard errors by which the policy aims above the thresholds.
+MARGIN = 2.0
+
+
+@dataclass(frozen=True)
+class _NetworkMaximiser:
+    """Stands in for the search for hill tops; sees what the policy will see of the channels."""
+
+    network: UnrolledNetwork
+    seen: Cell
+
+    def follow(self, prices: Prices) -> Tensor:
+        return self.network.powers(self.seen, prices)
+
+    def restart(self, prices: Prices) -> None:
+        """The network has no memory to refresh."""
+
+
+def calibrated(
+    network: UnrolledNetwork,
+    scenario: Scenario,
+    csi: Tensor,
+    *,
+    margin: float = MARGIN,
+    seed: int = 0,
+) -> UnrolledPolicy:
+    """The policy with multipliers found on channels (N, L, L).
+
+    Found on a part of the channels, then on all of them, there for slightly higher thresholds so
+    that unseen channels meet the given ones too. With noisy CSI the network sees the noise, and
+    the constraints speak of the true channels.
+    """
+    check_csi(csi, scenario.workers)
+    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
+
+    def solve(
+        aim: Scenario, count: int, evaluations: int, start: Multipliers | None
+    ) -> Multipliers:
+        cell = Cell.of(aim, seen[:count])
+        return solve_dual(
+            aim,
+            csi[:count],
+            start=start,
+            maximiser=lambda _cell, _prices: _NetworkMaximiser(network, cell),
+            most_evaluations=evaluations,
+        ).primal_multipliers
+
+    near = solve(scenario, _FEW, _EVALUATIONS, None)
+    power = network.powers(Cell.of(scenario, seen), near.prices(scenario))
+    aim = aimed_above(scenario, csi, power, margin)
+    return UnrolledPolicy(aim, network, solve(aim, len(csi), _LAST_EVALUATIONS, near))
+
+
+def shipped_pdx(
+    scenario: Scenario, csi: Tensor | None = None, *, margin: float = MARGIN, seed: int = 0
+) -> UnrolledPolicy:
+    """The shipped network with multipliers for ``scenario``.
+
+    They are found on the channels ``csi`` (N, L, L), or on channels drawn for the scenario.
+    """
+    policy = load_policy(UnrolledPolicy.name)
+    assert isinstance(policy, UnrolledPolicy)
+    if csi is None:
+        csi = draw_csi(scenario, CHANNELS, torch_generator(seed, "train-channels"))
+    return calibrated(policy.network, scenario, csi, margin=margin, seed=seed)
