@@ -54,7 +54,7 @@ class HillTops:
     def __init__(self, cell: Cell, prices: Prices, *, rounds: int = 2) -> None:
         self._cell = cell
         self._tops = [
-            improve(cell, prices, start, rounds=rounds) for start in starting_points(cell)
+            improve(cell, prices, start, rounds=rounds) for start in starting_points(cell, prices)
         ]
         self._turn = 0
 
@@ -74,7 +74,7 @@ class HillTops:
         self._tops[0] = self.best(prices)
         self._tops[1:] = [
             improve(self._cell, prices, start, rounds=rounds)
-            for start in starting_points(self._cell)[1:]
+            for start in starting_points(self._cell, prices)[1:]
         ]
 
     def best(self, prices: Prices) -> Tensor:
@@ -89,12 +89,31 @@ class HillTops:
         return best
 
 
-def starting_points(cell: Cell) -> list[Tensor]:
-    """Where :func:`maximise` starts: everyone received alike at three levels, and full power."""
+def starting_points(cell: Cell, prices: Prices) -> list[Tensor]:
+    """Where :func:`maximise` starts, (N, L) W each.
+
+    Everyone received alike at three levels, everyone at full power, and only the worker on the
+    air that is worth most alone.
+    """
     weakest = cell.direct.min(-1, keepdim=True).values
     alike = cell.pmax_w * weakest / cell.direct
-    full = torch.full_like(cell.direct, cell.pmax_w)
-    return [(alike * level).clamp_max(cell.pmax_w) for level in (1.0, 10.0, 0.1)] + [full]
+    levels = [(alike * level).clamp_max(cell.pmax_w) for level in (1.0, 10.0, 0.1)]
+    return [*levels, torch.full_like(cell.direct, cell.pmax_w), _best_alone(cell, prices)]
+
+
+def _best_alone(cell: Cell, prices: Prices) -> Tensor:
+    """Only the worker on the air that is worth most without the others, at its best power."""
+    grid = cell.pmax_w * _relative_grid(cell.direct)
+    power = grid[:, None, None].expand(-1, *cell.direct.shape)
+    worth, best = cell.worker_values(cell.direct * power, power, prices).max(0)
+    worker = worth.argmax(-1, keepdim=True)
+    return torch.zeros_like(cell.direct).scatter(1, worker, grid[best.gather(1, worker)])
+
+
+def _relative_grid(like: Tensor) -> Tensor:
+    """Powers of a sweep relative to Pmax, silence first."""
+    exponents = -torch.arange(_DECADES * _PER_DECADE + 1).to(like) / _PER_DECADE
+    return torch.cat((like.new_zeros(1), 10**exponents))
 
 
 def improve(cell: Cell, prices: Prices, power: Tensor, *, rounds: int = 1) -> Tensor:
@@ -107,10 +126,7 @@ def improve(cell: Cell, prices: Prices, power: Tensor, *, rounds: int = 1) -> Te
 
 def sweep(cell: Cell, prices: Prices, power: Tensor) -> Tensor:
     """Give each worker in turn its best power on a grid, the others fixed; silence included."""
-    grid = power.new_tensor(
-        [0.0] + [10 ** (-k / _PER_DECADE) for k in range(_DECADES * _PER_DECADE + 1)]
-    )
-    grid = (grid * cell.pmax_w).expand(len(power), -1)
+    grid = (cell.pmax_w * _relative_grid(power)).expand(len(power), -1)
     power = power.clone()
     interference = cell.interference(power)
     for i in range(power.shape[-1]):

@@ -215,7 +215,8 @@ class DrawEnvelope:
         q = 1 / (drawn + self.static_power_w)
         slope = -drawn * q**2
         bend = slope + 2 * drawn**2 * q**3
-        on_line = t > self.touch
+        # From the touching point on, that of the line: where the line is a chord, q falls faster.
+        on_line = t >= self.touch
         return (
             torch.where(on_line, self.touch_value + self.slope * (t - self.touch), q),
             torch.where(on_line, self.slope, slope),

@@ -1,0 +1,95 @@
+"""The optimum at the shipped scenarios: dual and primal value, certificate, and the dual policy.
+
+For every scenario, on 1000 test channels: the dual value, the best primal value, the largest
+violation of a constraint and the seconds both took; then the certified gap. And for the dual
+policy with multipliers from training channels: its objective, feasibility and distance to the
+optimum on unseen channels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+
+import torch
+
+from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
+from feduplink.channels import draw_splits
+from feduplink.lagrangian import Cell
+from feduplink.optimum import certify, learned_on_fresh_channels, solve_dual
+from feduplink.randomness import torch_generator
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="(default: all shipped)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--channels", type=int, default=1000)
+    parser.add_argument("--unseen", type=int, default=10_000, help="0: skip the dual policy")
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds; 0: skip the bound")
+    parser.add_argument("--target-gap", type=float, default=1e-3)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for name in options.scenarios or shipped_scenarios():
+        scenario = Scenario.from_yaml(name)
+        row: dict[str, object] = {"scenario": name, **_solve(scenario, options)}
+        if options.unseen:
+            row |= _policy(scenario, options)
+        print(json.dumps(row | {"load": round(os.getloadavg()[0], 1)}), flush=True)
+
+
+def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
+    csi = draw_splits(scenario, options.channels, seed=options.seed).test
+    start = time.perf_counter()
+    solution = solve_dual(scenario, csi)
+    row: dict[str, object] = {
+        "dual": round(solution.dual_value, 5),
+        "primal": round(solution.judgement.objective, 5),
+        "violation": round(solution.judgement.violation, 5),
+        "evaluations": len(solution.steps),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    if options.budget:
+        prices = solution.multipliers.prices(scenario)
+        certificate = certify(
+            Cell.of(scenario, csi),
+            prices,
+            budget_s=options.budget,
+            target_gap=options.target_gap,
+        )
+        upper = float(certificate.upper.mean()) + solution.conjugate
+        row |= {
+            "upper_bound": round(upper, 5),
+            "gap": round(upper - solution.judgement.objective, 5),
+            "boxes": certificate.boxes,
+            "bound_seconds": round(certificate.seconds, 1),
+        }
+    return row
+
+
+def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
+    """The dual policy on channels that nothing was learned on."""
+    start = time.perf_counter()
+    policy = learned_on_fresh_channels(scenario, options.seed)
+    learned = time.perf_counter() - start
+    unseen = draw_csi(scenario, options.unseen, torch_generator(options.seed, "round-channels"))
+    start = time.perf_counter()
+    verdict = evaluate(policy, unseen, scenario)
+    seconds = time.perf_counter() - start
+    own = solve_dual(scenario, unseen)
+    return {
+        "unseen": len(unseen),
+        "unseen_objective": round(verdict.objective, 5),
+        "unseen_optimum": round(own.dual_value, 5),
+        "unseen_violation": round(verdict.violation, 5),
+        "feasible": verdict.feasible,
+        "learning_seconds": round(learned, 1),
+        "milliseconds_per_channel": round(1000 * seconds / len(unseen), 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from feduplink import Scenario, draw_csi, evaluate, judge, load_policy, write_channels
+from feduplink.channels import Channels, draw_splits
+
+from .conftest import TINY, Run, metrics_of, refused
+
+_SHORT = (*TINY, "--budget", 1)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Forty channels of five workers at two base stations."""
+    scenario = Scenario(workers=5, base_stations=2)
+    csi = draw_csi(scenario, 40, torch.Generator().manual_seed(2))
+    path = tmp_path / "recorded.h5"
+    write_channels(path, Channels(csi))
+    return path
+
+
+def test_what_it_writes(run: Run, tmp_path: Path):
+    ended = run("optimum", *_SHORT, "--seed", 3)
+    assert ended.status == 0
+    directory = tmp_path / "runs/optimum"
+    assert {path.name for path in directory.iterdir()} == {
+        "metrics.json",
+        "allocations.h5",
+        "duality.png",
+        "policy.safetensors",
+    }
+    metrics = metrics_of(directory)
+    best = metrics["optimum"]
+    assert best["objective"] <= best["upper_bound"]
+    assert {"gap", "certified", "rate_min", "energy_efficiency_min"} <= set(best)
+    scenario = Scenario(workers=3)
+    csi = draw_splits(scenario, 40, seed=3).test
+    with h5py.File(directory / "allocations.h5") as file:
+        power = torch.from_numpy(file["power"][()])
+        verdict = judge(power, csi, scenario)
+        assert verdict.objective == pytest.approx(best["objective"])
+        assert file["objective"][()].mean() == pytest.approx(best["objective"])
+        assert file["upper_bound"][()].mean() == pytest.approx(best["upper_bound"])
+        assert "Lagrangian" in file["upper_bound"].attrs["description"]
+    policy = load_policy(directory)
+    assert policy.name == "dual"
+    assert metrics["policies"]["dual"] == evaluate(policy, csi, scenario).as_metrics()
+    assert f"{best['upper_bound']:.5f}" in ended.out
+
+
+@pytest.mark.parametrize("objective", ["psr", "rate", "energy_efficiency"])
+def test_recorded_channels_without_constraints(
+    run: Run, tmp_path: Path, recorded: Path, objective: str
+):
+    ended = run(
+        "optimum", "--channels", recorded, "--budget", 1, "--objective", objective,
+        "--weights", "1,2,3,4,5", "--rate-min", 0, "--ee-min", 0,
+        "--static-power", 0.02, "--amplifier-inefficiency", 1.5,
+    )  # fmt: skip
+    assert ended.status == 0
+    metrics = metrics_of(tmp_path / "runs/optimum")
+    assert metrics["scenario"]["static_power_w"] == 0.02
+    assert metrics["scenario"]["amplifier_inefficiency"] == 1.5
+    assert metrics["channels"]["count"] == 40
+    assert np.allclose(metrics["optimum"]["multipliers"], 0)
+    with h5py.File(tmp_path / "runs/optimum/allocations.h5") as file:
+        assert file["power"].shape == (40, 5)
+        assert (file["objective"][()] <= file["upper_bound"][()] + 1e-9).all()
+
+
+def test_a_statement_for_the_distribution(run: Run, tmp_path: Path, recorded: Path):
+    ended = run("optimum", *_SHORT, "--confidence", 0.9)
+    assert ended.status == 0
+    assert "With 0.9 confidence" in ended.out
+    metrics = metrics_of(tmp_path / "runs/optimum")
+    assert metrics["distribution"]["upper_bound"] > metrics["optimum"]["upper_bound"]
+    ended = run("optimum", "--channels", recorded, "--budget", 1, "--confidence", 0.9)
+    assert "independent draws" in ended.out
+
+
+def test_thresholds_that_shut_some_workers_out_are_said(run: Run):
+    ended = run("optimum", *_SHORT, "--rate-min", "30,0.5,0.5")
+    assert ended.status == 0
+    assert "worker 1: rate of 30 is out of reach" in ended.err
+    assert "short" in ended.err
+
+
+def test_thresholds_that_shut_everyone_out_are_refused(run: Run, tmp_path: Path):
+    sentence = refused(run("optimum", *_SHORT, "--ee-min", 900_000))
+    assert "no worker can ever transmit" in sentence
+    assert "energy_efficiency of 900000" in sentence
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--budget", "-1"), ("--budget", "seconds from 0")),
+        (("--budget", "nan"), ("--budget",)),
+        (("--confidence", "1"), ("--confidence", "between 0 and 1")),
+        (("--channels", "nowhere.h5"), ("nowhere.h5",)),
+        (("--weights", "1,2"), ("weights", "2 entries")),
+    ],
+)
+def test_bad_options(run: Run, tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]):
+    sentence = refused(run("optimum", *TINY, *options))
+    for word in words:
+        assert word in sentence
+    assert not (tmp_path / "runs").exists()
+
+
+def test_evaluate_shows_the_distance_to_the_optimum(run: Run, tmp_path: Path):
+    ended = run("evaluate", *TINY, "--policies", "max,openloop", "--optimum", 1)
+    assert ended.status == 0
+    assert "below" in ended.out
+    assert "optimum" in ended.out
+    metrics = metrics_of(tmp_path / "runs/evaluate")
+    assert set(metrics["policies"]) == {"max", "openloop"}
+    assert metrics["optimum"]["upper_bound"] >= metrics["optimum"]["objective"]
+    text = (tmp_path / "runs/evaluate/comparison.md").read_text()
+    assert "| optimum |" in text
+    assert "below optimum" in text
+
+
+def test_evaluate_dual_on_recorded_channels_is_learned_on_them(
+    run: Run, tmp_path: Path, recorded: Path
+):
+    ended = run("evaluate", "--channels", recorded, "--policies", "dual", "--ee-min", 20)
+    assert ended.status == 0
+    assert "dual was tuned on these very channels" in ended.out
+    assert metrics_of(tmp_path / "runs/evaluate")["policies"]["dual"]["objective"] > 0.5

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from feduplink import InputError, Scenario, find_optimum
+from feduplink.optimum import unreachable
+
+
+def _csi(*gains: float) -> torch.Tensor:
+    """One channel with these direct gains."""
+    csi = torch.full((1, len(gains), len(gains)), 5.0)
+    csi[0].fill_diagonal_(0)
+    return csi + torch.diag(torch.tensor(gains))
+
+
+def test_a_rate_out_of_reach():
+    # Alone at 0.01 W with gain 100: ln(1 + 1) = 0.693.
+    scenario = Scenario(workers=2, rate_min=(0.7, 0.6), ee_min=0)
+    (entry,) = unreachable(scenario, _csi(100.0, 100.0))
+    assert (entry.worker, entry.constraint, entry.threshold) == (1, "rate", 0.7)
+    assert entry.best == pytest.approx(math.log(2))
+    assert entry.shortfall == pytest.approx(1 - math.log(2) / 0.7)
+    assert "worker 1: rate of 0.7 is out of reach" in str(entry)
+    assert "1.0% short" in str(entry)
+
+
+def test_an_efficiency_out_of_reach():
+    # With tiny powers EE tends to α p / P_c, with large ones it falls: a peak in between.
+    scenario = Scenario(workers=1, rate_min=0, ee_min=60, pmax_dbw=0)
+    powers = torch.logspace(-8, 0, 200_001, dtype=torch.float64)
+    peak = float((torch.log1p(200 * powers) / (powers + 0.01)).max())
+    assert not unreachable(scenario.replace(ee_min=peak * (1 - 1e-6)), _csi(200.0))
+    (entry,) = unreachable(scenario.replace(ee_min=peak * 1.1), _csi(200.0))
+    assert entry.constraint == "energy_efficiency"
+    assert entry.best == pytest.approx(peak, rel=1e-6)
+    assert entry.shortfall == pytest.approx(1 - 1 / 1.1, rel=1e-5)
+
+
+def test_both_each_but_not_together():
+    # The rate needs all the power, the efficiency little of it.
+    gain, pmax = 200.0, 1.0
+    scenario = Scenario(workers=1, pmax_dbw=0)
+    powers = torch.logspace(-5, 0, 100_001, dtype=torch.float64)
+    rate = torch.log1p(gain * powers)
+    efficiency = rate / (powers + 0.01)
+    r0, e0 = 0.95 * float(rate.max()), 0.95 * float(efficiency.max())
+    (entry,) = unreachable(scenario.replace(rate_min=r0, ee_min=e0), _csi(gain))
+    assert entry.constraint == "both together"
+    # The best mixture of two powers, by brute force on a coarser grid.
+    x, y = rate[::200] / r0, efficiency[::200] / e0
+    theta = torch.linspace(0, 1, 201, dtype=torch.float64)[:, None, None]
+    mixed = torch.minimum(
+        theta * x[:, None] + (1 - theta) * x, theta * y[:, None] + (1 - theta) * y
+    )
+    assert entry.best == pytest.approx(float(mixed.max()), abs=0.01)
+    assert entry.best >= float(mixed.max())
+    assert "not both at once" in str(entry)
+    # A mixture of powers reaches what no single power does: then nothing is said.
+    share = float(mixed.max()) * 0.999
+    reachable = scenario.replace(rate_min=r0 * share, ee_min=e0 * share)
+    assert not unreachable(reachable, _csi(gain))
+    assert pmax == scenario.pmax_w
+
+
+def test_the_best_channel_decides():
+    scenario = Scenario(workers=2, rate_min=0.7, ee_min=0)
+    csi = torch.cat((_csi(1.0, 1.0), _csi(200.0, 1.0)))
+    assert [entry.worker for entry in unreachable(scenario, csi)] == [2]
+
+
+def test_some_shut_out_are_listed_and_silent_all_shut_out_are_refused():
+    scenario = Scenario(workers=2, rate_min=(0.7, 0.5), ee_min=0)
+    optimum = find_optimum(scenario, _csi(100.0, 1000.0).repeat(4, 1, 1), budget_s=1)
+    assert [entry.worker for entry in optimum.unreachable] == [1]
+    assert float(optimum.power[:, 0].max()) == 0
+    with pytest.raises(InputError, match=r"no worker can ever transmit; worker 1: rate of 30"):
+        find_optimum(scenario.replace(rate_min=30), _csi(100.0, 100.0))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from feduplink import DualPolicy, InputError, Scenario, draw_csi, evaluate
+from feduplink.lagrangian import Cell, Multipliers, maximise
+from feduplink.optimum import learn_dual_policy, solve_dual
+
+
+def _policy(scenario: Scenario) -> DualPolicy:
+    constraints = torch.full((2, scenario.workers), 1e-4, dtype=torch.float64)
+    return DualPolicy(scenario, Multipliers(constraints, scenario.worker_weights))
+
+
+def test_maximises_the_lagrangian(default_scenario: Scenario, default_csi: torch.Tensor):
+    policy = _policy(default_scenario)
+    prices = policy.multipliers.prices(default_scenario)
+    cell = Cell.of(default_scenario, default_csi)
+    expected = cell.value(maximise(cell, prices), prices)
+    value = cell.value(policy.allocate(default_csi.double()), prices)
+    torch.testing.assert_close(value, expected)
+
+
+def test_a_channel_does_not_care_for_its_batch(
+    default_scenario: Scenario, default_csi: torch.Tensor
+):
+    policy = _policy(default_scenario)
+    prices = policy.multipliers.prices(default_scenario)
+    csi = default_csi.double()
+    together = Cell.of(default_scenario, csi[:8]).value(policy.allocate(csi)[:8], prices)
+    alone = torch.cat([policy.allocate(csi[k : k + 1]) for k in range(8)])
+    value = Cell.of(default_scenario, csi[:8]).value(alone, prices)
+    torch.testing.assert_close(value, together, atol=1e-5, rtol=1e-5)
+
+
+def test_takes_only_its_own_workers(default_csi: torch.Tensor):
+    with pytest.raises(InputError, match="8 workers; accepted here: exactly 4"):
+        _policy(Scenario(workers=4)).allocate(default_csi)
+
+
+def test_learned_multipliers_hold_on_unseen_channels():
+    scenario = Scenario(workers=4)
+    training = draw_csi(scenario, 1500, torch.Generator().manual_seed(5))
+    unseen = draw_csi(scenario, 1500, torch.Generator().manual_seed(6))
+    policy = learn_dual_policy(scenario, training)
+    verdict = evaluate(policy, unseen, scenario)
+    assert verdict.violation < 0.03  # two standard errors of 1500 channels
+    own = solve_dual(scenario, unseen)
+    assert abs(own.dual_value - verdict.objective) < 0.005
