@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feduplink import (
+    DualPolicy,
     FullPower,
     GraphPolicy,
     InputError,
@@ -20,7 +21,20 @@ from feduplink import (
     Policy,
     RandomPower,
     Scenario,
+    load_policy,
 )
+from feduplink.lagrangian import Multipliers
+from feduplink.policies import UnrolledPolicy
+
+SHIPPED = load_policy("pdx")
+assert isinstance(SHIPPED, UnrolledPolicy)
+
+
+def _multipliers(scenario: Scenario) -> Multipliers:
+    """Multipliers like those of the default setting, and equal worths."""
+    constraints = torch.tensor([[2e-3], [5e-5]]).double().expand(2, scenario.workers)
+    return Multipliers(constraints, torch.full((scenario.workers,), 0.125).double())
+
 
 POLICIES: dict[str, Callable[[Scenario], Policy]] = {
     "rand": RandomPower,
@@ -29,10 +43,12 @@ POLICIES: dict[str, Callable[[Scenario], Policy]] = {
     "openloop": lambda scenario: OpenLoop(scenario, target=3.0, fraction=0.8),
     "pdm": PerceptronPolicy.initialised,
     "pdg": GraphPolicy.initialised,
+    "dual": lambda scenario: DualPolicy(scenario, _multipliers(scenario)),
+    "pdx": lambda scenario: UnrolledPolicy(scenario, SHIPPED.network, _multipliers(scenario)),
 }
 every_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 any_size_policy = pytest.mark.parametrize(
-    "make", [POLICIES[name] for name in ("orth", "max", "openloop", "pdg")]
+    "make", [POLICIES[name] for name in ("orth", "max", "openloop", "pdg", "pdx")]
 )
 
 

@@ -21,7 +21,7 @@ from feduplink import (
     save_policy,
 )
 from feduplink.lagrangian import Multipliers
-from feduplink.policies import POLICIES
+from feduplink.policies import POLICIES, UnrolledNetwork, UnrolledPolicy
 from feduplink.tensorfile import TensorFile, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
@@ -35,6 +35,11 @@ SAVED = [
     PerceptronPolicy.initialised(SCENARIO),
     GraphPolicy.initialised(SCENARIO),
     DualPolicy(SCENARIO, Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double())),
+    UnrolledPolicy(
+        SCENARIO,
+        UnrolledNetwork.initialised(),
+        Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double()),
+    ),
 ]
 
 
