@@ -6,7 +6,7 @@ import torch
 
 from feduplink import InputError
 from feduplink.channels import check_csi, noisy_csi, scale_interference
-from feduplink.channels.csi import matched_filter_csi
+from feduplink.channels.csi import denoised_csi, matched_filter_csi
 from feduplink.channels.fading import rayleigh
 
 
@@ -78,3 +78,17 @@ def test_no_noise_is_no_change(default_csi, generator):
 def test_bad_csi_is_refused(csi, sentence):
     with pytest.raises(InputError, match=sentence):
         check_csi(csi)
+
+
+def test_denoising_is_the_mean_of_the_gains_that_explain_the_observation():
+    gains = torch.linspace(0, 100, 200_001, dtype=torch.float64)
+    for observed in (-2.0, 0.001, 1.0, 5.0, 40.0):
+        likelihood = torch.exp(-((gains - observed) ** 2) / (2 * 4.0))
+        expected = (gains * likelihood).sum() / likelihood.sum()
+        estimate = denoised_csi(torch.tensor(observed, dtype=torch.float64), 4.0)
+        torch.testing.assert_close(estimate, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_denoising_without_noise_changes_nothing():
+    csi = torch.rand(2, 3, 3) + 1
+    assert torch.equal(denoised_csi(csi, 0.0), csi)

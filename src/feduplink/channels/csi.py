@@ -76,6 +76,20 @@ def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tenso
     return (csi + math.sqrt(variance) * noise.to(csi.device)).clamp_min(CSI_FLOOR)
 
 
+def denoised_csi(observed: Tensor, variance: float) -> Tensor:
+    """E[H | observed] for H plus Gaussian noise of known variance, all gains ≥ 0 equally likely.
+
+    The mean of a normal distribution cut off at 0: observed + σ φ(z) / Φ(z), z = observed / σ. A
+    gain far above the noise stays as it is; one lost in the noise becomes about as large as it.
+    """
+    if variance == 0:
+        return observed
+    deviation = math.sqrt(variance)
+    z = observed / deviation
+    density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
+    return observed + deviation * density / torch.special.ndtr(z)
+
+
 def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
     """Return ``csi`` if it is (..., L, L), floating, finite and positive; raise otherwise."""
     if not isinstance(csi, Tensor) or not csi.is_floating_point():

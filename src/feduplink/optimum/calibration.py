@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from feduplink.channels import draw_csi
-from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi
 from feduplink.lagrangian import Cell, Multipliers, Prices
 from feduplink.optimum.dual import solve_dual
 from feduplink.optimum.solution import aimed_above
@@ -19,9 +19,9 @@ from feduplink.scenario import Scenario
 #: Channels that the multipliers are found on, first a few to get near, then all of them.
 CHANNELS = 5000
 _FEW = 1000
-_EVALUATIONS, _LAST_EVALUATIONS = 40, 12
+_EVALUATIONS, _LAST_EVALUATIONS = 40, 25
 #: Standard errors by which the policy aims above the thresholds.
-MARGIN = 2.0
+MARGIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def calibrated(
     the constraints speak of the true channels.
     """
     check_csi(csi, scenario.workers)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
+    noisy = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
+    seen = denoised_csi(noisy, scenario.csi_noise)
 
     def solve(
         aim: Scenario, count: int, evaluations: int, start: Multipliers | None
@@ -64,6 +65,7 @@ def calibrated(
             csi[:count],
             start=start,
             maximiser=lambda _cell, _prices: _NetworkMaximiser(network, cell),
+            repair=False,
             most_evaluations=evaluations,
         ).primal_multipliers
 

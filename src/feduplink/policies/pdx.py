@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from feduplink.channels.csi import denoised_csi
 from feduplink.lagrangian import Cell, Multipliers, Prices
 from feduplink.policies.base import Policy
 from feduplink.randomness import stream_seed
@@ -35,8 +36,12 @@ class UnrolledPolicy(Policy):
         self.multipliers = multipliers
 
     def powers(self, csi: Tensor) -> Tensor:
-        """What the network says, (N, L, L) to (N, L), W."""
-        cell = Cell.of(self.scenario, csi)
+        """What the network says, (N, L, L) to (N, L), W.
+
+        Where the scenario says that CSI is noisy, the network sees its expectation: logarithms
+        of gains that are lost in the noise would lead it astray.
+        """
+        cell = Cell.of(self.scenario, denoised_csi(csi, self.scenario.csi_noise))
         return self.network.powers(cell, self._prices(csi.shape[-1])).to(csi.dtype)
 
     def _prices(self, workers: int) -> Prices:
