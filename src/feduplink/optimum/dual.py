@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from feduplink.lagrangian import Cell, HillTops, Maximiser, Multipliers, Prices
@@ -30,8 +30,14 @@ _MAGNIFICATION = 1000.0
 PRIMAL_TOLERANCE = 2e-3
 #: Primal and dual value that differ by no more than this are taken as equal.
 PRIMAL_GAP = 5e-4
-#: Most evaluations in one run of the quasi-Newton method.
+#: A run of the quasi-Newton method ends early when they differ by no more than this.
+_EARLY_GAP = 1e-4
+#: Maximisers that miss a constraint by more than this share of its threshold are not repaired.
+_REPAIRABLE = 0.1
+#: Most evaluations in one run of the quasi-Newton method, and the relative progress of one
+#: iteration under which it ends.
 _RUN = 40
+_PROGRESS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class DualSolution:
         multipliers: where the dual function was smallest.
         power: the best powers found that meet the constraints, (N, L) W.
         judgement: of these powers.
-        primal_multipliers: the multipliers they were found at.
+        primal_multipliers: where the maximisers themselves were best.
         dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
         conjugate: the part max_y g(y) − worth·y of it; 0 for the weighted sum.
         steps: every evaluation on the way.
@@ -83,6 +89,7 @@ class _DualFunction:
         csi: Tensor,
         start: Multipliers | None,
         maximiser: Callable[[Cell, Prices], Maximiser],
+        repair: bool,
         progress: Callable[[DualStep], None] | None,
     ) -> None:
         self.scenario = scenario
@@ -97,7 +104,9 @@ class _DualFunction:
         self.scale = _SCALE * float(self.weights.mean())
         self.progress = progress
         self.steps: list[DualStep] = []
+        self.repair = repair
         self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
+        self.repaired: tuple[Tensor, Judgement] | None = None
         self.tops = maximiser(self.cell, self.multipliers(self.start(start)).prices(scenario))
 
     def start(self, multipliers: Multipliers | None = None) -> _Vector:
@@ -141,10 +150,19 @@ class _DualFunction:
         self._remember(power, multipliers, value)
         return value * _MAGNIFICATION, gradient.cpu().numpy() * _MAGNIFICATION
 
-    def best_primal(self) -> tuple[bool, float]:
-        """Whether the best policy so far meets the constraints, and its objective."""
+    def primal(self) -> tuple[Tensor, Judgement]:
+        """The best powers so far that meet the constraints, or the least violation."""
         assert self.best is not None
-        return self.best[0][0], self.best[2].objective
+        (met, _), power, verdict, _ = self.best
+        if self.repaired and not (met and verdict.objective >= self.repaired[1].objective):
+            return self.repaired
+        return power, verdict
+
+    def solved(self, value: float, tolerance: float) -> bool:
+        """Whether a primal solution that meets the constraints is this close to ``value``."""
+        verdict = self.primal()[1]
+        close = abs(value - verdict.objective) <= tolerance * max(1.0, abs(value))
+        return close and verdict.violation <= PRIMAL_TOLERANCE
 
     def _remember(self, power: Tensor, multipliers: Multipliers, value: float) -> None:
         verdict = judge(power, self.csi, self.scenario, self.problem)
@@ -152,9 +170,42 @@ class _DualFunction:
         rank = (met, verdict.objective if met else -verdict.violation)
         if self.best is None or rank > self.best[0]:
             self.best = (rank, power, verdict, multipliers)
+        if self.repair and not met and verdict.violation <= _REPAIRABLE:
+            self._consider(repaired(power, self.cell, self.scenario, self.problem))
         self.steps.append(DualStep(value, verdict.objective, verdict.violation))
         if self.progress:
             self.progress(self.steps[-1])
+
+    def _consider(self, power: Tensor) -> None:
+        verdict = judge(power, self.csi, self.scenario, self.problem)
+        better = self.repaired is None or verdict.objective > self.repaired[1].objective
+        if verdict.violation <= PRIMAL_TOLERANCE and better:
+            self.repaired = (power, verdict)
+
+
+def repaired(power: Tensor, cell: Cell, scenario: Scenario, problem: Problem) -> Tensor:
+    """The powers (N, L) with workers silenced in some rounds, so that every constraint is met.
+
+    Where a worker's mean misses a threshold, it is silenced first in the rounds that miss it most
+    for what they are worth. That never harms another worker, so one after the other will do.
+    """
+    power = power.clone()
+    weights = scenario.worker_weights.to(power)
+    for constraint in problem.constraints:
+        for i in range(power.shape[-1]):
+            sinr = cell.sinr(power)
+            threshold = (1 - PRIMAL_TOLERANCE / 2) * float(constraint.threshold[i])
+            surplus = constraint.measure(sinr, power)[:, i] - threshold
+            surplus = torch.where(power[:, i] > 0, surplus, 0.0)
+            missing = float(-surplus.sum())
+            if missing <= 0:
+                continue
+            worth = weights[i] * problem.objective(sinr, power)[:, i]
+            order = (surplus / worth.clamp_min(1e-12)).argsort()
+            regained = (-surplus[order]).clamp_min(0.0).cumsum(0)
+            enough = int((regained < missing).sum()) + 1
+            power[order[:enough], i] = 0.0
+    return power
 
 
 def solve_dual(
@@ -163,6 +214,7 @@ def solve_dual(
     *,
     start: Multipliers | None = None,
     maximiser: Callable[[Cell, Prices], Maximiser] = HillTops,
+    repair: bool = True,
     most_evaluations: int = 100,
     progress: Callable[[DualStep], None] | None = None,
 ) -> DualSolution:
@@ -172,9 +224,18 @@ def solve_dual(
     primal solution that meets the constraints is within :data:`PRIMAL_GAP` of the dual value, or
     for ``most_evaluations``. It begins at the multipliers ``start``, if given. ``maximiser``
     solves the channels at given prices; a learned one may stand in for the search.
+
+    Where prices make a worker indifferent, no maximiser need meet the constraints, and one that
+    nearly does is repaired by silencing a few rounds; without ``repair`` the search goes on until
+    one does by itself, which is what a policy needs.
     """
-    function = _DualFunction(scenario, csi, start, maximiser, progress)
+    function = _DualFunction(scenario, csi, start, maximiser, repair, progress)
     x = function.start(start)
+
+    def stop_when_solved(intermediate_result: OptimizeResult) -> None:
+        if function.solved(intermediate_result.fun / _MAGNIFICATION, _EARLY_GAP):
+            raise StopIteration
+
     while len(function.steps) < most_evaluations:
         result = minimize(
             function,
@@ -182,9 +243,10 @@ def solve_dual(
             jac=True,
             method="L-BFGS-B",
             bounds=function.bounds(),
+            callback=stop_when_solved,
             options={
                 "maxcor": 20,
-                "ftol": 1e-12,
+                "ftol": _PROGRESS,
                 "gtol": 1e-5,
                 "maxfun": min(_RUN, most_evaluations - len(function.steps)),
             },
@@ -193,12 +255,11 @@ def solve_dual(
         # A wider search at the new prices may find better tops; then D is not yet minimal.
         function.tops.restart(function.multipliers(x).prices(scenario))
         value = function(x)[0] / _MAGNIFICATION
-        met, primal = function.best_primal()
-        if met and abs(value - primal) <= PRIMAL_GAP * max(1.0, abs(value)):
+        if function.solved(value, PRIMAL_GAP):
             break
     assert function.best is not None
-    _, power, verdict, primal_multipliers = function.best
-    multipliers = function.multipliers(x)
+    power, verdict = function.primal()
+    multipliers, primal_multipliers = function.multipliers(x), function.best[3]
     return DualSolution(
         multipliers,
         power,

@@ -294,11 +294,12 @@ class _RelaxedBoxes:
         def of(values: Tensor) -> Tensor:
             return values.gather(-1, chosen)[:, 0]
 
-        split_power = (of(by_power) > of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
-        split_rest = (of(by_rest) > 0.3 * of(lost)) & of(boxes.may_rest)
+        # Whether it sends at all matters most; then its SINR, unless its power clearly does more.
+        split_rest = of(boxes.may_rest)
+        split_power = (of(by_power) > 2 * of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
         low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
         high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
-        margin = 0.1 * (high - low)
+        margin = 0.3 * (high - low)
         point = torch.where(split_power, of(_log(power)), of(s))
         point = torch.minimum(torch.maximum(point, low + margin), high - margin)
         how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
