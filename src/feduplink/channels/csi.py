@@ -87,7 +87,8 @@ def denoised_csi(observed: Tensor, variance: float) -> Tensor:
     deviation = math.sqrt(variance)
     z = observed / deviation
     density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
-    return observed + deviation * density / torch.special.ndtr(z)
+    explained: Tensor = torch.special.ndtr(z)
+    return observed + deviation * density / explained
 
 
 def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
