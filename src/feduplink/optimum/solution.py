@@ -134,11 +134,11 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN
     each constraint, and the second aims above the thresholds by ``margin`` of them, so that the
     constraints also hold on channels it has not seen. Without a margin, solved once.
     """
-    first = solve_dual(scenario, csi)
-    if margin == 0:
-        return DualPolicy(scenario, first.multipliers)
-    aimed = aimed_above(scenario, csi, first.power, margin)
-    return DualPolicy(aimed, solve_dual(aimed, csi, start=first.multipliers).multipliers)
+    start, aimed = None, scenario
+    if margin > 0:
+        first = solve_dual(scenario, csi)
+        start, aimed = first.multipliers, aimed_above(scenario, csi, first.power, margin)
+    return DualPolicy(aimed, solve_dual(aimed, csi, start=start, repair=False).primal_multipliers)
 
 
 def aimed_above(scenario: Scenario, csi: Tensor, power: Tensor, margin: float) -> Scenario:
