@@ -120,7 +120,9 @@ def run(args: argparse.Namespace) -> None:
     out.print(f"{len(channels.test)} channels, {channels.origin}")
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum))
-    out.print(_explanation(optimum))
+    if not optimum.solution.judgement.feasible:
+        missed = f"{optimum.solution.judgement.violation:.1%}"
+        out.print(f"No policy was found that meets the constraints; the best one misses {missed}.")
     if beyond is not None:
         out.print(beyond.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
@@ -157,27 +159,13 @@ def _bound_distribution(
     )
 
 
-def _explanation(optimum: Optimum) -> str:
-    """What was proved, in plain words."""
-    proved = (
-        f"No policy that meets the constraints on these channels has an objective above "
-        f"{optimum.upper_bound:.5f}; the best one found is {max(optimum.gap, 0.0):.5f} below that."
-    )
-    if optimum.solution.judgement.feasible:
-        return proved
-    return (
-        f"{proved}\nIt misses a constraint by {optimum.solution.judgement.violation:.1%}: these "
-        "channels are too few to meet all of them in the mean."
-    )
-
-
 class _SearchProgress:
     """Both phases on a terminal: the dual solution, then the bound; silent elsewhere."""
 
     def __init__(self, out: Console, budget_s: float) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(),
             console=out,
@@ -206,8 +194,8 @@ class _SearchProgress:
         """Show the values of one more evaluation."""
         self._evaluations += 1
         figures = (
-            f"evaluation {self._evaluations}: dual {step.dual:.4f}, primal {step.primal:.4f}, "
-            f"violation {step.violation:.2%}"
+            f"{self._evaluations}: {step.dual:.4f} dual, {step.primal:.4f} primal, "
+            f"{step.violation:.1%} missed"
         )
         self._progress.update(self._dual, figures=figures)
 
