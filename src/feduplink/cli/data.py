@@ -10,6 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from feduplink.cli.console import console
+from feduplink.cli.options import add_common_options, output_directory
 from feduplink.errors import InputError
 from feduplink.federated.data import (
     DATA_SETS,
@@ -20,6 +21,7 @@ from feduplink.federated.data import (
     fetch,
     file_state,
 )
+from feduplink.files import write_json
 
 NAME = "data"
 HELP = "list the data sets, their licences and sources; fetch and verify them"
@@ -42,10 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="compare every file that is there with its checksum"
     )
+    add_common_options(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Fetch if asked to, then list the sets."""
+    """Fetch if asked to, then list the sets, also in ``metrics.json``."""
+    directory = output_directory(args)
     root = data_directory(args.data)
     if args.fetch:
         entry = data_set(args.fetch)
@@ -66,6 +70,11 @@ def run(args: argparse.Namespace) -> None:
     for name, entry in DATA_SETS.items():
         table.add_row(name, states[name], entry.title, entry.licence, entry.source)
     out.print(table)
+    sets = {
+        name: {"state": states[name], "licence": entry.licence, "source": entry.source}
+        for name, entry in DATA_SETS.items()
+    }
+    write_json(directory / "metrics.json", {"data": str(root) if root else None, "sets": sets})
     if damaged := [name for name, state in states.items() if state == FileState.DAMAGED]:
         raise InputError(
             f"data: the checksum of {damaged[0]} in {root} differs; delete its files and fetch it "
