@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feduplink import OpenLoop, Scenario, draw_csi, evaluate, load_policy, shipped_scenarios
 from feduplink.optimum import shipped_pdx, solve_dual
-from feduplink.policies import Policy
+from feduplink.policies import Policy, UnrolledPolicy
 from feduplink.problem import Judgement
 from feduplink.randomness import torch_generator
 
@@ -116,7 +116,8 @@ def noise(pdg: Policy, pdm: Policy) -> None:
     header("variance", "pdm", "pdg", "pdx, unaware", "pdx, told the variance")
     for variance in (0.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6):
         scenario = clean.replace(csi_noise=variance)
-        aware = shipped_pdx(scenario, seed=SEED)
+        told = pdx.scenario.replace(csi_noise=variance)
+        aware = UnrolledPolicy(told, pdx.network, pdx.multipliers)
         verdicts = [evaluate(p, csi, scenario, seed=SEED) for p in (pdm, pdg, pdx, aware)]
         row(f"{variance:g}", *(figures(verdict) for verdict in verdicts))
 
