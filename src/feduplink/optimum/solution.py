@@ -28,6 +28,9 @@ CERTIFIED_GAP = 0.02
 #: errors of a constraint's mean over them the policy aims above the thresholds.
 LEARNING_CHANNELS = 4000
 MARGIN = 1.0
+#: The first of these channels, to get near, and the evaluations on all of them from there.
+_FEW_CHANNELS = 1000
+_LAST_EVALUATIONS = 25
 
 
 @dataclass(frozen=True)
@@ -130,15 +133,15 @@ def find_optimum(
 def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN) -> DualPolicy:
     """The ``dual`` policy with multipliers from training channels, (N, L, L).
 
-    Solved twice: the first solution tells the standard error with which the channels estimate
-    each constraint, and the second aims above the thresholds by ``margin`` of them, so that the
-    constraints also hold on channels it has not seen. Without a margin, solved once.
+    A solution on a part of the channels tells the standard errors with which all of them estimate
+    the constraints. A second one, from there and on all channels, aims above the thresholds by
+    ``margin`` of these, so that the constraints also hold on channels it has not seen.
     """
-    start, aimed = None, scenario
-    if margin > 0:
-        first = solve_dual(scenario, csi)
-        start, aimed = first.multipliers, aimed_above(scenario, csi, first.power, margin)
-    return DualPolicy(aimed, solve_dual(aimed, csi, start=start, repair=False).primal_multipliers)
+    near = solve_dual(scenario, csi[:_FEW_CHANNELS]).multipliers
+    power = DualPolicy(scenario, near).powers(csi)
+    aimed = aimed_above(scenario, csi, power, margin)
+    solution = solve_dual(aimed, csi, start=near, repair=False, most_evaluations=_LAST_EVALUATIONS)
+    return DualPolicy(aimed, solution.primal_multipliers)
 
 
 def aimed_above(scenario: Scenario, csi: Tensor, power: Tensor, margin: float) -> Scenario:
