@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     beyond = None
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
-    policy = DualPolicy(scenario, optimum.solution.multipliers)
+    policy = DualPolicy(scenario, optimum.solution.primal_multipliers)
     outcomes = compare({policy.name: policy}, channels.test, scenario, seed=args.seed)
     write_optimum(
         directory,

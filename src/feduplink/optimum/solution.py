@@ -26,11 +26,11 @@ from feduplink.scenario import Scenario
 CERTIFIED_GAP = 0.02
 #: Channels that the multipliers of the ``dual`` policy are learned on, and by how many standard
 #: errors of a constraint's mean over them the policy aims above the thresholds.
-LEARNING_CHANNELS = 4000
-MARGIN = 1.0
+LEARNING_CHANNELS = 8000
+MARGIN = 2.0
 #: The first of these channels, to get near, and the evaluations on all of them from there.
 _FEW_CHANNELS = 1000
-_LAST_EVALUATIONS = 25
+_LAST_EVALUATIONS = 15
 
 
 @dataclass(frozen=True)
