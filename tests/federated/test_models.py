@@ -49,18 +49,23 @@ def test_the_review_classifier_has_the_papers_weights():
     assert [sum(p.numel() for p in part.parameters()) for part in parts] == [250_100, 579_584, 257]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int):
+def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int, device: str):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
     torch.manual_seed(layers)
     copies, batch, length = 3, 4, 9
     network = ReviewClassifier(torch.randn(30, 6), hidden=5, layers=layers).double().eval()
+    network.to(device)
     stack = ModelStack(network)
-    weights = stack.initial() + 0.3 * torch.randn(copies, stack.weights_per_model).double()
+    weights = stack.initial()
+    weights = weights + 0.3 * torch.randn(copies, stack.weights_per_model).to(weights)
     weights.requires_grad_()
-    tokens = torch.randint(2, 30, (copies, batch, length))
+    tokens = torch.randint(2, 30, (copies, batch, length), device=device)
     for row in tokens.flatten(0, 1):
         row[int(torch.randint(1, length + 1, (1,))) :] = PADDING
-    direction = torch.randn(copies, batch).double()
+    direction = torch.randn(copies, batch).to(weights)
 
     scores = stack(weights, tokens)
     (gradient,) = torch.autograd.grad((scores * direction).sum(), weights)

@@ -13,10 +13,11 @@ from torch import Tensor
 from feduplink.channels import draw_csi
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.lagrangian import Cell, Multipliers
+from feduplink.lagrangian import Cell, HillTops, Multipliers
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, conjugate, solve_dual
 from feduplink.optimum.reachability import Unreachable, unreachable
+from feduplink.optimum.settling import settled
 from feduplink.policies.dual import DualPolicy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
@@ -26,11 +27,10 @@ from feduplink.scenario import Scenario
 CERTIFIED_GAP = 0.02
 #: Channels that the multipliers of the ``dual`` policy are learned on, and by how many standard
 #: errors of a constraint's mean over them the policy aims above the thresholds.
-LEARNING_CHANNELS = 8000
+LEARNING_CHANNELS = 20_000
 MARGIN = 2.0
-#: The first of these channels, to get near, and the evaluations on all of them from there.
+#: The first of these channels, to get near.
 _FEW_CHANNELS = 1000
-_LAST_EVALUATIONS = 15
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,13 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN
     """The ``dual`` policy with multipliers from training channels, (N, L, L).
 
     A solution on a part of the channels tells the standard errors with which all of them estimate
-    the constraints. A second one, from there and on all channels, aims above the thresholds by
-    ``margin`` of these, so that the constraints also hold on channels it has not seen.
+    the constraints. From there the multipliers settle on all channels, for thresholds raised by
+    ``margin`` of these, so that the constraints also hold on channels the policy has not seen.
     """
     near = solve_dual(scenario, csi[:_FEW_CHANNELS]).multipliers
-    power = DualPolicy(scenario, near).powers(csi)
-    aimed = aimed_above(scenario, csi, power, margin)
-    solution = solve_dual(aimed, csi, start=near, repair=False, most_evaluations=_LAST_EVALUATIONS)
-    return DualPolicy(aimed, solution.primal_multipliers)
+    tops = HillTops(Cell.of(scenario, csi), near.prices(scenario))
+    aimed = aimed_above(scenario, csi, tops.best(near.prices(scenario)), margin)
+    return DualPolicy(aimed, settled(aimed, csi, near, tops))
 
 
 def aimed_above(scenario: Scenario, csi: Tensor, power: Tensor, margin: float) -> Scenario:

@@ -2,21 +2,18 @@
 
 An LSTM is bound by latency: hundreds of small products in a row, whatever their number. So the
 copies of all workers and lanes, and both directions, share one recurrence: a batched product a
-token. Its derivative is written out, which leaves one product a token on the way back as well,
-and the gradients of the weights as one large product at the end.
+token.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from feduplink.federated.data.reviews import PADDING
+from feduplink.federated.models.recurrence import recur
 
 
 class ReviewClassifier(nn.Module):
@@ -97,10 +94,7 @@ def _layer_weights(weights: dict[str, Tensor], layer: int) -> tuple[Tensor, Tens
 
     def both(name: str) -> Tensor:
         forward = weights[f"lstm.{name}_l{layer}"]
-        stacked = torch.stack((forward, weights[f"lstm.{name}_l{layer}_reverse"]), dim=1)
-        # PyTorch orders the gates i, f, g, o; with i, f, o, g one call squashes three of them.
-        i, f, g, o = stacked.chunk(4, dim=2)
-        return torch.cat((i, f, o, g), dim=2)
+        return torch.stack((forward, weights[f"lstm.{name}_l{layer}_reverse"]), dim=1)
 
     return both("weight_ih"), both("weight_hh"), both("bias_ih") + both("bias_hh")
 
@@ -118,71 +112,5 @@ def _lstm_layer(inputs: Tensor, from_input: Tensor, from_state: Tensor, bias: Te
         from_input.reshape(rows, *from_input.shape[2:]).mT,
     )
     recurrent = from_state.reshape(rows, *from_state.shape[2:]).mT
-    states: Tensor = _Recurrence.apply(projected.view(rows, length, batch, -1), recurrent)  # type: ignore[no-untyped-call]
+    states = recur(projected.view(rows, length, batch, -1), recurrent)
     return states.view(copies, directions, length, batch, -1)
-
-
-class _Recurrence(torch.autograd.Function):
-    """The recurrence of M independent LSTMs from a zero state.
-
-    Gates a_t = x_t + h_{t−1} U with parts i, f, o (squashed by σ) and g (by tanh);
-    c_t = f c_{t−1} + i g and h_t = o tanh(c_t). ``projected`` x is (M, T, B, 4H), ``recurrent`` U
-    is (M, H, 4H), the result h (M, T, B, H).
-    """
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, projected: Tensor, recurrent: Tensor) -> Tensor:
-        rows, length, batch, width = projected.shape
-        size = width // 4
-        gates = torch.empty_like(projected)
-        cells = projected.new_empty(rows, length, batch, size)
-        hidden = torch.empty_like(cells)
-        for t in range(length):
-            gate, cell = gates[:, t], cells[:, t]
-            if t == 0:
-                gate.copy_(projected[:, 0])
-            else:
-                torch.baddbmm(projected[:, t], hidden[:, t - 1], recurrent, out=gate)
-            gate[..., : 3 * size].sigmoid_()
-            gate[..., 3 * size :].tanh_()
-            i, f, o, g = gate.chunk(4, dim=-1)
-            torch.mul(i, g, out=cell)
-            if t > 0:
-                cell.addcmul_(f, cells[:, t - 1])
-            torch.mul(o, cell.tanh(), out=hidden[:, t])
-        ctx.save_for_backward(gates, cells, hidden, recurrent)
-        return hidden
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, Tensor]:
-        gates, cells, hidden, recurrent = ctx.saved_tensors
-        rows, length, batch, size = hidden.shape
-        grad_gates = torch.empty_like(gates)
-        back = recurrent.mT.contiguous()
-        grad_cell = torch.zeros_like(cells[:, 0])
-        for t in reversed(range(length)):
-            i, f, o, g = gates[:, t].chunk(4, dim=-1)
-            grad_i, grad_f, grad_o, grad_g = grad_gates[:, t].chunk(4, dim=-1)
-            grad_state = grad_hidden[:, t]
-            if t + 1 < length:
-                grad_state = torch.baddbmm(grad_state, grad_gates[:, t + 1], back)
-            squashed = cells[:, t].tanh()
-            torch.mul(grad_state, squashed, out=grad_o)
-            # d tanh(c)/dc = 1 − tanh²(c)
-            grad_cell += grad_state * o * (1 - squashed.square_())
-            torch.mul(grad_cell, g, out=grad_i)
-            torch.mul(grad_cell, i * (1 - g.square()), out=grad_g)
-            if t > 0:
-                torch.mul(grad_cell, cells[:, t - 1], out=grad_f)
-                grad_cell *= f
-            else:
-                grad_f.zero_()
-            squashing = gates[:, t, :, : 3 * size]
-            grad_gates[:, t, :, : 3 * size] *= squashing * (1 - squashing)
-        before = functional.pad(hidden[:, :-1], (0, 0, 0, 0, 1, 0))
-        grad_recurrent = torch.bmm(
-            before.reshape(rows, length * batch, size).mT,
-            grad_gates.view(rows, length * batch, 4 * size),
-        )
-        return grad_gates, grad_recurrent
