@@ -69,6 +69,29 @@ def test_bad_file_is_refused_in_one_sentence(tmp_path, write, sentence):
     assert str(path) in str(refusal.value)
 
 
+def antennas(*shape: int, value: complex = 1.0) -> np.ndarray:
+    return np.full(shape, value, np.complex64)
+
+
+@pytest.mark.parametrize(
+    ("antenna", "sentence"),
+    [
+        (antennas(3, 2, 1, 5), r"has shape \(3, 2, 1, 5\); accepted .*: \(4, 2, K, n_R\)\.$"),
+        (antennas(4, 3, 1, 5), r"has shape \(4, 3, 1, 5\)"),
+        (antennas(4, 2, 5), r"has shape \(4, 2, 5\)"),
+        (antennas(4, 2, 1, 0), r"has shape \(4, 2, 1, 0\)"),
+        (antennas(4, 2, 1, 5, value=complex(0, np.nan)), r"holds NaN or infinity"),
+    ],
+)
+def test_antenna_coefficients_that_do_not_fit_are_refused(tmp_path, antenna, sentence):
+    path = tmp_path / "c.h5"
+    with h5py.File(path, "w") as file:
+        file[CSI] = np.ones((4, 2, 2), np.float32)
+        file["input/channel"] = antenna
+    with pytest.raises(InputError, match=rf"^channels: input/channel of .*{sentence}"):
+        read_channels(path)
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_truncated_file_is_refused(tmp_path, default_csi, share):
     path = tmp_path / "c.h5"

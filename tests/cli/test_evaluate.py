@@ -68,6 +68,12 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
     }
 
 
+def test_every_policy_tuned_on_the_recorded_channels_is_named(run: Run, recorded: Path):
+    ended = run("evaluate", "--channels", recorded, "--policies", "max,pdx,dual,openloop")
+    assert ended.status == 0
+    assert "openloop, dual and pdx were tuned on these very channels" in ended.out
+
+
 def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, recorded: Path):
     thresholds = (0.1, 0.2, 0.3, 0.4)
     options = ("--policies", "max,openloop", "--rate-min", ",".join(map(str, thresholds)))

@@ -90,6 +90,13 @@ def test_interrupt_before_the_first_checkpoint_promises_nothing(
     assert "no checkpoint yet" in ended.err
 
 
+def test_thresholds_that_shut_some_workers_out_are_said(run: Run):
+    ended = run("train", "--policy", "pdg", *QUICK, "--rate-min", "30,0.5,0.5")
+    assert ended.status == 0
+    assert ended.err.startswith("feduplink: warning: thresholds: worker 1: rate of 30 is out of")
+    assert ended.err.count("\n") == 1
+
+
 def test_an_existing_run_is_not_overwritten(run: Run, tmp_path: Path):
     assert run("train", "--policy", "pdg", *QUICK).status == 0
     before = {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()}

@@ -121,6 +121,18 @@ def test_open_loop_by_hand():
     assert powers.tolist() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("target", [0.0, -1.0, math.inf, math.nan])
+def test_open_loop_refuses_a_target_that_is_no_power(target):
+    with pytest.raises(InputError, match=r"^target: .*; accepted: a finite P0 above 0\.$"):
+        OpenLoop(Scenario(), target=target, fraction=0.8)
+
+
+@pytest.mark.parametrize("fraction", [-1.1, 2.1, math.inf, math.nan])
+def test_open_loop_refuses_a_fraction_out_of_range(fraction):
+    with pytest.raises(InputError, match=r"^fraction: .*; accepted: from -1 to 2\.$"):
+        OpenLoop(Scenario(), target=3.0, fraction=fraction)
+
+
 def test_tuned_open_loop_is_feasible_and_good_on_unseen_channels():
     scenario = Scenario()
     training = draw_csi(scenario, 1000, torch_generator(0, "train-channels"))

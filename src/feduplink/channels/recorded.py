@@ -1,7 +1,7 @@
 """Recorded channels in HDF5, in the layout of the field's public data.
 
 ``input/channel_to_noise_matched`` (N, L, L) float32 holds H; ``input/channel``, if present, the
-complex antenna coefficients behind it.
+complex antenna coefficients behind it, (N, L, K, n_R) for K base stations with n_R antennas.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.channels.model import Channels
@@ -64,4 +65,20 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
         check_csi(csi)
     except InputError as error:
         raise InputError(f"channels: {path}: {error}") from None
+    if antenna is not None:
+        _check_antenna(antenna, csi, path)
     return Channels(csi, antenna)
+
+
+def _check_antenna(antenna: Tensor, csi: Tensor, path: str | os.PathLike[str]) -> None:
+    count, workers, _ = csi.shape
+    if antenna.ndim != 4 or antenna.shape[:2] != (count, workers) or antenna.numel() == 0:
+        raise InputError(
+            f"channels: {ANTENNA_DATASET} of {path} has shape {tuple(antenna.shape)}; accepted "
+            f"with {CSI_DATASET} {tuple(csi.shape)}: ({count}, {workers}, K, n_R)."
+        )
+    if not bool(torch.isfinite(torch.view_as_real(antenna)).all()):
+        raise InputError(
+            f"channels: {ANTENNA_DATASET} of {path} holds NaN or infinity; accepted: finite "
+            "coefficients."
+        )

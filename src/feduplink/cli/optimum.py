@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,7 @@ from feduplink.optimum import (
     DistributionBound,
     DualStep,
     Optimum,
+    Unreachable,
     distribution_bound,
     find_optimum,
     solve_dual,
@@ -141,9 +143,14 @@ def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float, out: Consol
             on_dual_step=progress.on_dual_step,
             on_bound=progress.on_bound,
         )
-    for entry in optimum.unreachable:
-        warnings.warn(f"thresholds: {entry}", stacklevel=2)
+    warn_of(optimum.unreachable)
     return optimum
+
+
+def warn_of(unreachable: Iterable[Unreachable]) -> None:
+    """A warning for every worker that its thresholds shut out."""
+    for entry in unreachable:
+        warnings.warn(f"thresholds: {entry}", stacklevel=2)
 
 
 def _bound_distribution(

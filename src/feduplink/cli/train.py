@@ -8,6 +8,7 @@ from pathlib import Path
 from feduplink.channels import draw_splits
 from feduplink.cli import train_pdx
 from feduplink.cli.console import console
+from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import (
     add_common_options,
     add_model_options,
@@ -29,6 +30,7 @@ from feduplink.learning import (
     TrainingSettings,
     best_epoch,
 )
+from feduplink.optimum import unreachable
 from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
@@ -91,6 +93,7 @@ def run(args: argparse.Namespace) -> None:
     )
     if args.resume:
         training.resume(checkpoint)
+    warn_of(unreachable(scenario, splits.training))
     try:
         training.run(_callbacks(args, directory), checkpoint)
     except KeyboardInterrupt:

@@ -9,13 +9,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from feduplink.channels import draw_csi, draw_splits
 from feduplink.cli.console import console
+from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.comparison import compare
 from feduplink.errors import InputError
 from feduplink.federated.federation import usable_device
 from feduplink.files import write_json
 from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
-from feduplink.optimum import calibrated
+from feduplink.optimum import calibrated, unreachable
 from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
 from feduplink.randomness import torch_generator
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
     if (directory / POLICY_FILE).exists():
         raise InputError(f"out: {directory} already holds a policy; accepted: another --out.")
     device = usable_device(args.device)
+    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
+    warn_of(unreachable(scenario, splits.training))
     out = console()
     curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
     network = UnrolledNetwork.initialised(args.seed).to(device)
@@ -78,8 +81,7 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_csi(scenario, CHANNELS, torch_generator(args.seed, "train-channels"))
     policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)
-    test_csi = draw_splits(scenario, args.channels_per_split, seed=args.seed).test
-    test = compare({"pdx": policy}, test_csi, scenario, seed=args.seed)["pdx"]
+    test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
     plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
     write_json(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from feduplink import link
 from feduplink.channels.csi import check_csi
+from feduplink.errors import InputError
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem, relative_shortfall
 from feduplink.scenario import Scenario
@@ -14,6 +17,8 @@ from feduplink.scenario import Scenario
 #: Fractions a of the path loss that are tried; 3GPP allows steps of 0.1, we refine.
 _FRACTIONS = torch.linspace(0.0, 1.2, 25).tolist()
 _TARGETS = 33
+#: Fractions that are accepted. Below 0 the strong links get more power; tuning may get there.
+_LOWEST_FRACTION, _HIGHEST_FRACTION = -1.0, 2.0
 
 
 class OpenLoop(Policy):
@@ -28,6 +33,13 @@ class OpenLoop(Policy):
 
     def __init__(self, scenario: Scenario, *, target: float, fraction: float) -> None:
         super().__init__(scenario)
+        if not 0 < target < math.inf:
+            raise InputError(f"target: {target} is not accepted; accepted: a finite P0 above 0.")
+        if not _LOWEST_FRACTION <= fraction <= _HIGHEST_FRACTION:
+            raise InputError(
+                f"fraction: {fraction} is not accepted; accepted: from {_LOWEST_FRACTION:g} to "
+                f"{_HIGHEST_FRACTION:g}."
+            )
         self.target = target
         self.fraction = fraction
 

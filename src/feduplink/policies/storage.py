@@ -70,7 +70,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     try:
         return kind.from_tensors(scenario, content.tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
 
 
