@@ -16,10 +16,10 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
-from feduplink.cli.train import TRAINABLE
 from feduplink.comparison import UNTRAINED, Outcome, compare, find_policies
 from feduplink.learning import (
     LEARNING_RATES,
+    TRAINABLE,
     Callback,
     CsvLog,
     ProgressBar,

@@ -32,10 +32,10 @@ from feduplink.federated import (
     presence,
 )
 from feduplink.federated.federation import usable_device
-from feduplink.federated.partition import importance_of_noise, noise_levels
+from feduplink.federated.partition import weighed_by_noise
 from feduplink.policies import Orthogonal, Policy, RandomPower
 from feduplink.report.federated import federated_table, write_federated
-from feduplink.scenario import Scenario, data_sizes
+from feduplink.scenario import Scenario
 
 NAME = "federate"
 HELP = "train a federated model over the uplink and compare policies by error, time and energy"
@@ -180,9 +180,7 @@ def run(args: argparse.Namespace) -> None:
 def _scenario(args: argparse.Namespace) -> Scenario:
     scenario = scenario_from(args)
     if args.partition == "gaussian" and scenario.weights == "data":
-        # The paper's weights for noisy data: by its quality, not its amount.
-        importance = importance_of_noise(noise_levels(data_sizes(scenario.workers)))
-        return scenario.replace(weights=tuple(importance.tolist()))
+        return weighed_by_noise(scenario)
     return scenario
 
 

@@ -21,6 +21,7 @@ from feduplink.cli.options import (
 from feduplink.errors import InputError
 from feduplink.learning import (
     LEARNING_RATES,
+    TRAINABLE,
     Callback,
     CsvLog,
     ProgressBar,
@@ -31,7 +32,6 @@ from feduplink.learning import (
     best_epoch,
 )
 from feduplink.optimum import unreachable
-from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
@@ -40,8 +40,6 @@ HELP = "train a policy on channels of a scenario"
 EXAMPLE = "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2"
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
-
-TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

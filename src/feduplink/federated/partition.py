@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
+from feduplink.scenario import Scenario, data_sizes
 
 Partition = Literal["iid", "gaussian", "dirichlet"]
 
@@ -83,6 +84,12 @@ def importance_of_noise(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """ω_i = exp(2 − (η_i − min η) / 30), (L,): how much a worker of noise η_i should count."""
     return np.asarray(np.exp(2 - (levels - levels.min()) / 30))
+
+
+def weighed_by_noise(scenario: Scenario) -> Scenario:
+    """The scenario with the paper's weights for noisy data: by its quality, not its amount."""
+    importance = importance_of_noise(noise_levels(data_sizes(scenario.workers)))
+    return scenario.replace(weights=tuple(importance.tolist()))
 
 
 def with_pixel_noise(

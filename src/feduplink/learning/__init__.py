@@ -4,10 +4,11 @@ from feduplink.learning.amortised import Curriculum, NetworkSettings, train_netw
 from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import LEARNING_RATES, TrainingSettings
-from feduplink.learning.training import Training, TrainingData, primal_dual_step
+from feduplink.learning.training import TRAINABLE, Training, TrainingData, primal_dual_step
 
 __all__ = [
     "LEARNING_RATES",
+    "TRAINABLE",
     "Callback",
     "CsvLog",
     "Curriculum",

@@ -19,11 +19,17 @@ from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.policies.base import NeuralPolicy
+from feduplink.policies.pdg import GraphPolicy
+from feduplink.policies.pdm import PerceptronPolicy
 from feduplink.problem import Problem, judge
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 _CHECKPOINT = "training checkpoint"
+
+
+#: Policies that primal–dual training learns.
+TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
 @dataclass(frozen=True)

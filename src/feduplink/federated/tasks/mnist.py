@@ -94,6 +94,11 @@ def standardised(images: Tensor) -> Tensor:
     return images.float().div_(255).sub_(_MEAN).div_(_STD)
 
 
+def grey_levels(inputs: Tensor) -> Tensor:
+    """Inverse of :func:`standardised`: grey levels 0 to 255, uint8."""
+    return (inputs * _STD + _MEAN).mul(255).round().clamp(0, 255).to(torch.uint8)
+
+
 def read_idx(path: Path) -> Tensor:
     """An idx file of bytes: images (N, pixels) uint8, or labels (N,) int64."""
     try:

@@ -1,0 +1,70 @@
+"""The paper's figures, one module each, and those that it lacks.
+
+A module has ``TITLE`` and ``CAPTION``; ``RESULT``, the class of its result, which knows JSON (it is
+a pydantic model) and CSV (``to_csv()``); ``run(bench)``, which makes the result; and
+``claims(result)``, which judges what the paper says by it. How results are drawn is the business of
+:mod:`feduplink.report`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from feduplink.experiments import (
+    aggregation,
+    airquality,
+    arrivals,
+    convergence,
+    csi_noise,
+    imdb,
+    interference,
+    mnist,
+    network_size,
+    noniid,
+    noniid_data,
+    optimality_gap,
+    pmax,
+    power_histogram,
+    time_energy,
+)
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.scale import FULL, QUICK, Scale
+
+
+class Experiment(Protocol):
+    """What a module of a figure has."""
+
+    TITLE: str
+    CAPTION: str
+    RESULT: type[BaseModel]
+
+    def run(self, bench: Bench) -> Any:
+        """Make the result."""
+
+    def claims(self, result: Any, /) -> list[Claim]:
+        """Judge what the paper says by the result."""
+
+
+#: In the order of the paper, then ours.
+EXPERIMENTS: dict[str, Experiment] = {
+    "convergence": convergence,
+    "interference": interference,
+    "pmax": pmax,
+    "network-size": network_size,
+    "csi-noise": csi_noise,
+    "power-histogram": power_histogram,
+    "arrivals": arrivals,
+    "airquality": airquality,
+    "imdb": imdb,
+    "mnist": mnist,
+    "noniid-data": noniid_data,
+    "noniid": noniid,
+    "optimality-gap": optimality_gap,
+    "time-energy": time_energy,
+    "aggregation": aggregation,
+}
+
+__all__ = ["EXPERIMENTS", "FULL", "QUICK", "Bench", "Claim", "Experiment", "Scale"]

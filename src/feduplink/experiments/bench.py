@@ -1,0 +1,82 @@
+"""What all experiments share: where results are kept, how much is done, and how many at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+
+from feduplink.experiments.scale import Scale
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _silent(_what: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and at which scale experiments run.
+
+    Attributes:
+        directory: for what is kept between runs: policies, judged settings, federations.
+        scale: how much is done.
+        seed: of everything; the n-th of several seeds is ``seed + n``.
+        device: for local training.
+        data: directory of the data sets; None is that of ``FEDUPLINK_DATA``.
+        processes: how many settings are worked on at once.
+        tell: told what is being worked on; not by other processes.
+    """
+
+    directory: Path
+    scale: Scale
+    seed: int = 0
+    device: str = "cpu"
+    data: Path | None = None
+    processes: int = 1
+    tell: Callable[[str], None] = field(default=_silent, compare=False)
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of experiments that compare powers."""
+        return range(self.seed, self.seed + self.scale.seeds)
+
+    def kept(self, kind: str, *identity: Any) -> Path:
+        """A path, without suffix, for something that ``identity`` and the scale determine."""
+        text = json.dumps([self.scale.name, *identity], sort_keys=True)
+        return self.directory / kind / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def map(
+        self,
+        work: Callable[Concatenate[Bench, _P], _T],
+        arguments: Sequence[tuple[Any, ...]],
+        what: str,
+    ) -> list[_T]:
+        """``work(bench, *arguments[i])`` for every i, in order, several at once.
+
+        ``work`` is a function of a module: other processes have to find it.
+        """
+        done: list[_T] = []
+        if self.processes == 1 or len(arguments) == 1:
+            for number, given in enumerate(arguments):
+                self.tell(f"{what} {number + 1} of {len(arguments)}")
+                done.append(work(self, *given))
+            return done
+        alone = Bench(self.directory, self.scale, self.seed, self.device, self.data)
+        with ProcessPoolExecutor(
+            self.processes, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            started = [pool.submit(work, alone, *given) for given in arguments]
+            for number, future in enumerate(started):
+                self.tell(f"{what} {number + 1} of {len(arguments)}")
+                done.append(future.result())
+        return done

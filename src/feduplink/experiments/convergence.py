@@ -1,0 +1,82 @@
+"""Primal–dual learning, epoch by epoch: constraints by worker, and the objective."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from pydantic import BaseModel, ConfigDict
+
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.policies import training_history
+from feduplink.experiments.settings import Figures, judged_setting
+from feduplink.learning import Epoch, best_epoch
+from feduplink.scenario import Scenario
+
+TITLE = "Convergence"
+CAPTION = (
+    "pdg on its validation channels: mean rate and energy efficiency of each worker against the "
+    "threshold, for the first seed; and the objective of pdg and pdm for all seeds, dots where "
+    "every worker meets both constraints. Lines at the right: the other policies and the optimum "
+    "on the test channels."
+)
+
+
+class Convergence(BaseModel):
+    """The validation figures of all epochs, by seed."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    histories: dict[str, list[list[Epoch]]]
+    others: dict[str, Figures]
+
+    def to_csv(self) -> str:
+        """A row for every policy, seed and epoch."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(["policy", "seed", "epoch", "objective", "participation", "violation"])
+        for name, seeds in self.histories.items():
+            for seed, history in enumerate(seeds):
+                for e in history:
+                    figures = (e.objective, e.participation, e.violation)
+                    rows.writerow([name, seed, e.number + 1, *(f"{f:.5f}" for f in figures)])
+        return out.getvalue()
+
+
+RESULT = Convergence
+
+
+def run(bench: Bench) -> Convergence:
+    """Train both learned policies of the default setting."""
+    scenario = Scenario()
+    grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in bench.seeds]
+    histories = bench.map(_history, grid, "training")
+    count = len(bench.seeds)
+    setting = judged_setting(bench, scenario, bench.seed)
+    shown = ("rand", "orth", "openloop", "dual", "pdx", "optimum")
+    return Convergence(
+        histories={"pdg": histories[:count], "pdm": histories[count:]},
+        others={name: setting.policies[name] for name in shown},
+    )
+
+
+def _history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
+    return training_history(bench, name, scenario, seed)
+
+
+def claims(result: Convergence) -> list[Claim]:
+    """PDG raises the objective and ends with both constraints met."""
+    bests = [best_epoch(history) for history in result.histories["pdg"]]
+    starts = [history[0].objective for history in result.histories["pdg"]]
+    return [
+        judged(
+            "PDG learns to raise the objective while both constraints hold for all workers",
+            [b.met and b.objective > start for b, start in zip(bests, starts, strict=True)],
+            "; ".join(
+                f"{start:.3f} to {b.objective:.3f} at epoch {b.number + 1}, "
+                + ("met" if b.met else f"{b.violation:.1%} short")
+                for b, start in zip(bests, starts, strict=True)
+            ),
+        )
+    ]

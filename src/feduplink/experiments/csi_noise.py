@@ -1,0 +1,86 @@
+"""Policies that see noisy estimates of the channels."""
+
+from __future__ import annotations
+
+from feduplink.channels import draw_splits
+from feduplink.evaluation import evaluate
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.policies import policies_for
+from feduplink.experiments.settings import Figures, Setting, judged_setting
+from feduplink.experiments.sweep import Sweep
+from feduplink.policies import Policy, UnrolledPolicy
+from feduplink.scenario import Scenario
+
+TITLE = "Noisy channel estimates"
+CAPTION = (
+    "Policies made for exact channels see estimates with white Gaussian noise; the true channels "
+    "decide. pdx is told the variance; pdx:unaware is not. The optimum knows the channels."
+)
+RESULT = Sweep
+
+_VARIANCES = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
+
+
+def run(bench: Bench) -> Sweep:
+    """Judge the policies of the default setting at each variance."""
+    by_seed = bench.map(_judged, [(seed,) for seed in bench.seeds], "seed")
+    rows = [[settings[place] for settings in by_seed] for place in range(len(_VARIANCES))]
+    return Sweep.of("variance of the noise", _VARIANCES, rows, logarithmic=True)
+
+
+def _judged(bench: Bench, seed: int) -> list[Setting]:
+    clean = Scenario()
+    optimum = judged_setting(bench, clean, seed).policies["optimum"]
+    csi = draw_splits(clean, bench.scale.channels, seed=seed).test
+    policies = policies_for(bench, clean, seed)
+    settings = []
+    for variance in _VARIANCES:
+        scenario = clean.replace(csi_noise=variance)
+        shown: dict[str, Policy] = {
+            **policies,
+            "pdx": _told(policies["pdx"], variance),
+            "pdx:unaware": policies["pdx"],
+        }
+        found = {
+            name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
+            for name, policy in shown.items()
+        }
+        settings.append(Setting(policies={**found, "optimum": optimum}))
+    return settings
+
+
+def _told(policy: Policy, variance: float) -> UnrolledPolicy:
+    assert isinstance(policy, UnrolledPolicy)
+    scenario = policy.scenario.replace(csi_noise=variance)
+    return UnrolledPolicy(scenario, policy.network, policy.multipliers)
+
+
+def claims(sweep: Sweep) -> list[Claim]:
+    """PDG better than PDM at every variance; Rand and Orth do not feel the noise."""
+    spans = {
+        name: max(means) - min(means)
+        for name in ("rand", "orth")
+        for means in [sweep.means(name, "objective")]
+    }
+    return [
+        judged(
+            "PDG has a lower weighted PER than PDM at every variance",
+            sweep.below("pdg", "pdm", "weighted_per"),
+            sweep.told(("pdm", "pdg"), "weighted_per"),
+        ),
+        judged(
+            "Both learned policies get worse with the noise",
+            [
+                sweep.mean(name, 0, "weighted_per")
+                < sweep.mean(name, len(_VARIANCES) - 1, "weighted_per")
+                for name in ("pdm", "pdg")
+            ],
+            sweep.told(("pdm", "pdg", "pdx"), "objective"),
+        ),
+        judged(
+            "Rand and Orth do not feel the noise",
+            [span < 0.02 for span in spans.values()],
+            "their objective changes by " + ", ".join(f"{s:.3f} ({n})" for n, s in spans.items()),
+        ),
+    ]

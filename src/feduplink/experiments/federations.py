@@ -1,0 +1,166 @@
+"""Federated comparisons that figures share, run once and kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from feduplink.errors import InputError
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.policies import COMPARED, policy_for
+from feduplink.federated import (
+    Aggregation,
+    FederatedHistory,
+    FederationSettings,
+    Ideal,
+    Partition,
+    Task,
+    federate,
+    load_task,
+)
+from feduplink.federated.partition import weighed_by_noise
+from feduplink.federated.tasks import imdb
+from feduplink.files import write_text
+from feduplink.policies import FullPower, Orthogonal, Policy, RandomPower
+from feduplink.scenario import Scenario
+
+Kind = Literal["images", "airquality", "reviews"]
+
+#: What the paper compares; what is compared here.
+PAPERS = ("ideal", "rand", "orth", "pdm", "pdg")
+ALL = ("ideal", *COMPARED)
+
+# A diverged model has an infinite or undefined error, which JSON proper does not know.
+_HISTORY = TypeAdapter(FederatedHistory, config=ConfigDict(ser_json_inf_nan="constants"))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One federated comparison.
+
+    Attributes:
+        kind: of data.
+        runs: independent repetitions.
+        policies: their names.
+        partition: of the images.
+        aggregation: the server's average.
+        selection: whether ``rand`` and ``orth`` silence workers as the paper's text says; its
+            code never does.
+    """
+
+    kind: Kind
+    runs: int
+    policies: tuple[str, ...] = ALL
+    partition: Partition = "iid"
+    aggregation: Aggregation = "exact"
+    selection: bool = True
+
+    @classmethod
+    def published(cls, kind: Kind, runs: int, partition: Partition = "iid") -> Comparison:
+        """As in the paper's code."""
+        return cls(kind, runs, PAPERS, partition, aggregation="published", selection=False)
+
+
+class Federations(BaseModel):
+    """Federated comparisons side by side, by what sets them apart."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    comparisons: dict[str, FederatedHistory]
+
+    def to_csv(self) -> str:
+        """A row for every comparison, policy, run and round."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        figures = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
+        rows.writerow(["comparison", "task", "policy", "run", "round", *figures])
+        for label, history in self.comparisons.items():
+            for policy, runs in history.policies.items():
+                for number, run in enumerate(runs):
+                    columns = zip(*(getattr(run, name) for name in figures), strict=True)
+                    for place, values in enumerate(columns):
+                        shown = ["" if v is None else f"{v:.6g}" for v in values]
+                        rows.writerow([label, history.task, policy, number, place + 1, *shown])
+        return out.getvalue()
+
+    def final(self, label: str, policy: str) -> float:
+        """Mean error of the last ten rounds over all runs."""
+        return self.comparisons[label].final_error(policy)
+
+    def told(self, label: str, policies: Sequence[str]) -> str:
+        """The final errors in words."""
+        return ", ".join(f"{name} {self.final(label, name):.3g}" for name in policies)
+
+
+def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
+    """Run a comparison, or read it if it was run before."""
+    task = _task(bench, comparison)
+    rounds = bench.scale.text_rounds if comparison.kind == "reviews" else bench.scale.rounds
+    identity = (task.name, rounds, bench.seed, *vars(comparison).values())
+    kept = bench.kept("federations", *identity)
+    file, checkpoint = kept.with_suffix(".json"), kept.with_suffix(".safetensors")
+    if file.exists():
+        return _HISTORY.validate_json(file.read_bytes())
+    scenario = Scenario()
+    if comparison.partition == "gaussian":
+        scenario = weighed_by_noise(scenario)
+    history = federate(
+        task,
+        {name: _policy(bench, name, scenario, comparison) for name in comparison.policies},
+        scenario,
+        FederationSettings(runs=comparison.runs, rounds=rounds, aggregation=comparison.aggregation),
+        seed=bench.seed,
+        device=bench.device,
+        observers=[_Teller(bench, f"{task.name}, {comparison.aggregation} average")],
+        checkpoint=checkpoint,
+        resume=checkpoint.exists(),
+    )
+    write_text(file, _HISTORY.dump_json(history).decode())
+    checkpoint.unlink()
+    return history
+
+
+def image_task(bench: Bench, partition: Partition) -> Task:
+    """MNIST where it is at hand, else the digits that come with the installation."""
+    workers = Scenario().workers
+    try:
+        return load_task("mnist", workers=workers, partition=partition, directory=bench.data)
+    except InputError:
+        return load_task("digits", workers=workers, partition=partition)
+
+
+def _task(bench: Bench, comparison: Comparison) -> Task:
+    workers = Scenario().workers
+    if comparison.kind == "images":
+        return image_task(bench, comparison.partition)
+    if comparison.kind == "reviews":
+        return imdb.task(workers, bench.data, bench.scale.text_size, bench.scale.text_work)
+    return load_task("airquality", workers=workers, directory=bench.data)
+
+
+def _policy(bench: Bench, name: str, scenario: Scenario, comparison: Comparison) -> Policy | Ideal:
+    if name == "ideal":
+        return Ideal()
+    if name == "max":
+        return FullPower(scenario)
+    if not comparison.selection and name == "rand":
+        return RandomPower(scenario, seed=bench.seed, selection=False)
+    if not comparison.selection and name == "orth":
+        return Orthogonal(scenario, selection=False)
+    return policy_for(bench, name, scenario, bench.seed)
+
+
+@dataclass(frozen=True)
+class _Teller:
+    """Tells the bench of every round."""
+
+    bench: Bench
+    what: str
+
+    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
+        self.bench.tell(f"{self.what}: round {done} of {rounds}")

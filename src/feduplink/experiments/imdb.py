@@ -1,0 +1,25 @@
+"""Federated classification of movie reviews."""
+
+from __future__ import annotations
+
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.iid import CAPTION as CAPTION
+from feduplink.experiments.iid import both_averages, iid_claims
+
+TITLE = "Movie reviews"
+RESULT = Federations
+
+#: Error rates in the authors' notebooks after 50 rounds.
+_PAPERS = {"ideal": 0.14, "pdg": 0.18, "pdm": 0.27, "rand": 0.48, "orth": 0.48}
+
+
+def run(bench: Bench) -> Federations:
+    """Both averages."""
+    return both_averages(bench, "reviews", bench.scale.text_runs)
+
+
+def claims(result: Federations) -> list[Claim]:
+    """The paper's order and values."""
+    return iid_claims(result, _PAPERS)

@@ -1,0 +1,25 @@
+"""Federated classification of handwritten digits."""
+
+from __future__ import annotations
+
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.iid import CAPTION as CAPTION
+from feduplink.experiments.iid import both_averages, iid_claims
+
+TITLE = "Handwritten digits"
+RESULT = Federations
+
+#: Final errors that the authors' code gives (100 rounds, three runs).
+_PAPERS = {"ideal": 0.135, "rand": 0.290, "orth": 0.295}
+
+
+def run(bench: Bench) -> Federations:
+    """Both averages."""
+    return both_averages(bench, "images", bench.scale.runs)
+
+
+def claims(result: Federations) -> list[Claim]:
+    """The paper's order and values."""
+    return iid_claims(result, _PAPERS)

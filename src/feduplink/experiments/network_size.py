@@ -1,0 +1,75 @@
+"""Policies learned with 8 workers in cells of other sizes."""
+
+from __future__ import annotations
+
+from feduplink.channels import draw_splits
+from feduplink.evaluation import evaluate
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.policies import policy_for
+from feduplink.experiments.settings import OPTIMUM, Figures, Setting, in_rows
+from feduplink.experiments.sweep import Sweep
+from feduplink.files import write_text
+from feduplink.optimum import solve_dual
+from feduplink.scenario import Scenario
+
+TITLE = "Network size"
+CAPTION = (
+    "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other number. "
+    "There are no thresholds for other sizes, so nobody is constrained and rand and orth silence "
+    "nobody. Shaded: from the worst to the best seed."
+)
+RESULT = Sweep
+
+_WORKERS = (6, 8, 16, 24, 32)
+
+
+def run(bench: Bench) -> Sweep:
+    """Judge the policies at each size."""
+    grid = [(workers, seed) for workers in _WORKERS for seed in bench.seeds]
+    settings = bench.map(_judged, grid, "network")
+    return Sweep.of("workers", _WORKERS, in_rows(settings, len(bench.seeds)))
+
+
+def _judged(bench: Bench, workers: int, seed: int) -> Setting:
+    file = bench.kept("sizes", workers, seed).with_suffix(".json")
+    if file.exists():
+        return Setting.model_validate_json(file.read_bytes())
+    scenario = Scenario(workers=workers, rate_min=0.0, ee_min=0.0)
+    csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
+    names = ("rand", "orth", "openloop", "dual", "pdx")
+    policies = {name: policy_for(bench, name, scenario, seed) for name in names}
+    learned = Scenario()
+    policies["pdg"] = policy_for(bench, "pdg", learned, seed)
+    if workers == learned.workers:
+        policies["pdm"] = policy_for(bench, "pdm", learned, seed)
+    found = {
+        name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
+        for name, policy in policies.items()
+    }
+    found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
+    setting = Setting(policies=found)
+    write_text(file, setting.model_dump_json(indent=1))
+    return setting
+
+
+def claims(sweep: Sweep) -> list[Claim]:
+    """PDG better than Rand and Orth at every size, and losing less."""
+    shown = ("rand", "orth", "pdg", "openloop", "pdx", OPTIMUM)
+
+    def lost(name: str) -> float:
+        means = sweep.means(name, "objective")
+        return means[_WORKERS.index(8)] - means[-1]
+
+    return [
+        judged(
+            "Trained with 8 workers, PDG has a lower weighted PER than Rand and Orth at every size",
+            [b for two in ("rand", "orth") for b in sweep.below("pdg", two, "weighted_per")],
+            sweep.told(shown, "weighted_per"),
+        ),
+        judged(
+            "From 8 to 32 workers PDG loses less than Rand and Orth",
+            [lost("pdg") < lost(name) for name in ("rand", "orth")],
+            ", ".join(f"{name} −{lost(name):.3f}" for name in shown),
+        ),
+    ]

@@ -1,0 +1,71 @@
+"""What the non-i.i.d. data look like."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.federations import image_task
+from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
+from feduplink.federated.tasks.mnist import grey_levels
+from feduplink.randomness import numpy_generator
+from feduplink.scenario import Scenario, data_sizes
+
+TITLE = "Data that differ between workers"
+CAPTION = (
+    "Above: one digit with the pixel noise of each worker, and the weight that its quality gives "
+    "it. Below: labels of each worker's images for one draw of the Dirichlet partition (κ = 1)."
+)
+
+
+class NoniidData(BaseModel):
+    """One noisy digit a worker, the workers' weights, and their label counts."""
+
+    noise: list[float]
+    weights: list[float]
+    digits: list[list[int]]
+    labels: list[list[int]]
+
+    def to_csv(self) -> str:
+        """A row a worker."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        names = [f"label_{digit}" for digit in range(10)]
+        rows.writerow(["worker", "noise_std", "weight", *names])
+        for worker, counts in enumerate(self.labels):
+            figures = (self.noise[worker], self.weights[worker])
+            rows.writerow([worker + 1, *(f"{figure:.4f}" for figure in figures), *counts])
+        return out.getvalue()
+
+
+RESULT = NoniidData
+
+
+def run(bench: Bench) -> NoniidData:
+    """Draw the first run's data."""
+    workers = Scenario().workers
+    levels = noise_levels(data_sizes(workers))
+    clean = image_task(bench, "iid").data(numpy_generator(bench.seed, "data"))
+    digit = grey_levels(clean.pool.inputs[clean.shares[0][0]])
+    one_each = tuple(torch.tensor([worker]) for worker in range(workers))
+    rng = numpy_generator(bench.seed, "data")
+    noisy = with_pixel_noise(digit.expand(workers, -1), one_each, levels, rng)
+    skewed = image_task(bench, "dirichlet").data(numpy_generator(bench.seed, "data"))
+    labels = [np.bincount(skewed.pool.targets[share], minlength=10) for share in skewed.shares]
+    return NoniidData(
+        noise=levels.tolist(),
+        weights=importance_of_noise(levels).tolist(),
+        digits=noisy.tolist(),
+        labels=[counts.tolist() for counts in labels],
+    )
+
+
+def claims(_result: NoniidData) -> list[Claim]:
+    """An illustration claims nothing."""
+    return []

@@ -1,0 +1,52 @@
+"""Powers against the largest transmit power, trained and judged at each."""
+
+from __future__ import annotations
+
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.interference import power_claims
+from feduplink.experiments.settings import judged_settings
+from feduplink.experiments.sweep import Sweep
+from feduplink.scenario import Scenario
+
+TITLE = "Maximum power"
+CAPTION = (
+    "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and shading as for "
+    "interference."
+)
+RESULT = Sweep
+
+_SCENARIOS = {
+    -40.0: "pmax-minus-40dbw",
+    -30.0: "pmax-minus-30dbw",
+    -20.0: "default",
+    -10.0: "pmax-minus-10dbw",
+    0.0: "pmax-0dbw",
+}
+#: Policies whose objectives differ by less than this count as alike.
+_ALIKE = 0.02
+
+
+def run(bench: Bench) -> Sweep:
+    """Judge all policies at each power."""
+    scenarios = {dbw: Scenario.from_yaml(name) for dbw, name in _SCENARIOS.items()}
+    return Sweep.of("Pmax (dBW)", list(scenarios), judged_settings(bench, scenarios))
+
+
+def claims(sweep: Sweep) -> list[Claim]:
+    """PDG best at every power, PDM and PDG alike at the smallest."""
+    smallest = {name: sweep.mean(name, 0, "objective") for name in ("pdm", "pdg", "optimum")}
+    return [
+        *power_claims(sweep, "at every Pmax"),
+        judged(
+            "At the smallest Pmax everyone should transmit at full power, and the learned policies "
+            "have found that",
+            [
+                abs(smallest["pdm"] - smallest["pdg"]) < _ALIKE,
+                smallest["optimum"] - smallest["pdg"] < _ALIKE,
+            ],
+            f"at −40 dBW pdm {smallest['pdm']:.3f} and pdg {smallest['pdg']:.3f}; but the optimum, "
+            f"which silences {1 - sweep.mean('optimum', 0, 'participation'):.0%}, has "
+            f"{smallest['optimum']:.3f}",
+        ),
+    ]

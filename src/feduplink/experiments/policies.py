@@ -1,0 +1,84 @@
+"""The policies of a comparison, made once for a scenario and a seed, and kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter
+
+from feduplink.channels import draw_csi, draw_splits
+from feduplink.comparison import UNTRAINED
+from feduplink.experiments.bench import Bench
+from feduplink.files import write_text
+from feduplink.learning import (
+    LEARNING_RATES,
+    TRAINABLE,
+    Epoch,
+    Training,
+    TrainingData,
+    TrainingSettings,
+)
+from feduplink.optimum import learn_dual_policy, shipped_pdx
+from feduplink.policies import NeuralPolicy, Policy, load_policy, save_policy
+from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario
+
+#: The paper's four, then what it leaves out; the order of all figures.
+COMPARED = ("rand", "orth", "pdm", "pdg", "openloop", "dual", "pdx")
+
+#: A worker that never sends has no mean rate: NaN, which JSON proper does not know.
+_HISTORY = TypeAdapter(list[Epoch], config=ConfigDict(ser_json_inf_nan="constants"))
+
+
+def policies_for(bench: Bench, scenario: Scenario, seed: int) -> dict[str, Policy]:
+    """All compared policies for a scenario, tuned and learned on channels of ``seed``."""
+    return {name: policy_for(bench, name, scenario, seed) for name in COMPARED}
+
+
+def policy_for(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
+    """One of them; what takes time to find is kept."""
+    if name in UNTRAINED:
+        tuning = draw_splits(scenario, bench.scale.channels, seed=seed).training
+        return UNTRAINED[name](scenario, tuning, seed)
+    file = _file(bench, name, scenario, seed)
+    if not file.exists():
+        policy = (
+            _learned(bench, name, scenario, seed)
+            if name in TRAINABLE
+            else _solved(bench, name, scenario, seed)
+        )
+        save_policy(policy, file)
+    return load_policy(file)
+
+
+def training_history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
+    """How ``pdm`` or ``pdg`` got there, epoch by epoch."""
+    policy_for(bench, name, scenario, seed)
+    return _HISTORY.validate_json(_file(bench, name, scenario, seed, ".json").read_bytes())
+
+
+def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPolicy:
+    splits = draw_splits(scenario, bench.scale.channels, seed=seed)
+    settings = TrainingSettings(epochs=bench.scale.epochs, learning_rate=LEARNING_RATES[name])
+    policy = TRAINABLE[name].initialised(scenario, seed)
+    data = TrainingData(splits.training, splits.validation)
+    training = Training(policy, data, settings, seed=seed)
+    training.run()
+    text = _HISTORY.dump_json(training.history).decode()
+    write_text(_file(bench, name, scenario, seed, ".json"), text)
+    return policy
+
+
+def _solved(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
+    generator = torch_generator(seed, "train-channels")
+    csi = draw_csi(scenario, bench.scale.solved_channels, generator)
+    if name == "dual":
+        return learn_dual_policy(scenario, csi)
+    return shipped_pdx(scenario, csi, seed=seed)
+
+
+def _file(
+    bench: Bench, name: str, scenario: Scenario, seed: int, suffix: str = ".safetensors"
+) -> Path:
+    identity = (name, scenario.model_dump(mode="json"), seed)
+    return bench.kept("policies", *identity).with_suffix(suffix)

@@ -1,0 +1,79 @@
+"""One setting of the paper: every policy judged on its test channels, and the optimum of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from feduplink.channels import draw_splits
+from feduplink.evaluation import evaluate
+from feduplink.experiments.bench import Bench
+from feduplink.experiments.policies import policies_for
+from feduplink.files import write_text
+from feduplink.optimum import solve_dual
+from feduplink.problem import Judgement
+from feduplink.scenario import Scenario
+
+#: The row of a comparison that no policy can exceed by more than the certificate's gap.
+OPTIMUM = "optimum"
+
+
+class Figures(BaseModel):
+    """A :class:`Judgement` without its figures by worker; ``weighted_per`` None: all silent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    objective: float
+    weighted_per: float | None
+    participation: float
+    violation: float
+
+    @classmethod
+    def of(cls, verdict: Judgement) -> Figures:
+        """The figures that are compared."""
+        per = verdict.as_metrics()["weighted_per"]
+        return cls(
+            objective=verdict.objective,
+            weighted_per=per,
+            participation=verdict.participation,
+            violation=verdict.violation,
+        )
+
+
+class Setting(BaseModel):
+    """All policies and the optimum on the test channels of one scenario and seed."""
+
+    policies: dict[str, Figures]
+
+
+def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
+    """Make the policies, judge them and find the optimum; kept."""
+    identity = (scenario.model_dump(mode="json"), seed)
+    file = bench.kept("settings", *identity).with_suffix(".json")
+    if file.exists():
+        return Setting.model_validate_json(file.read_bytes())
+    policies = policies_for(bench, scenario, seed)
+    csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
+    found = {
+        name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
+        for name, policy in policies.items()
+    }
+    found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
+    setting = Setting(policies=found)
+    write_text(file, setting.model_dump_json(indent=1))
+    return setting
+
+
+def judged_settings(
+    bench: Bench, scenarios: Mapping[float, Scenario] | Mapping[str, Scenario]
+) -> list[list[Setting]]:
+    """For every scenario, the settings of all seeds."""
+    grid = [(scenario, seed) for scenario in scenarios.values() for seed in bench.seeds]
+    settings = bench.map(judged_setting, grid, "setting")
+    return in_rows(settings, len(bench.seeds))
+
+
+def in_rows(settings: Sequence[Setting], seeds: int) -> list[list[Setting]]:
+    """A list for every scenario from one over all scenarios and seeds."""
+    return [list(settings[start : start + seeds]) for start in range(0, len(settings), seeds)]

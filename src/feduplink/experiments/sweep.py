@@ -1,0 +1,94 @@
+"""Policies against one parameter of the cell: the shape of four of the paper's figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel
+
+from feduplink.experiments.settings import Figures, Setting
+
+Measure = Literal["objective", "weighted_per", "participation", "violation"]
+
+
+class Sweep(BaseModel):
+    """Figures by policy, by value of the parameter, by seed.
+
+    A policy that does not exist at a value (``pdm`` with another number of workers) has an empty
+    list there.
+    """
+
+    parameter: str
+    values: list[float]
+    logarithmic: bool
+    policies: dict[str, list[list[Figures]]]
+
+    @classmethod
+    def of(
+        cls,
+        parameter: str,
+        values: Sequence[float],
+        settings: Sequence[Sequence[Setting]],
+        *,
+        logarithmic: bool = False,
+    ) -> Sweep:
+        """From the settings of all seeds at every value."""
+        names = dict.fromkeys(name for row in settings for one in row for name in one.policies)
+        return cls(
+            parameter=parameter,
+            values=list(values),
+            logarithmic=logarithmic,
+            policies={
+                name: [
+                    [one.policies[name] for one in row if name in one.policies] for row in settings
+                ]
+                for name in names
+            },
+        )
+
+    def seeds(self, policy: str, place: int, measure: Measure) -> list[float]:
+        """The measure of every seed at the ``place``-th value; NaN where it does not exist."""
+        values = [getattr(figures, measure) for figures in self.policies[policy][place]]
+        return [np.nan if value is None else float(value) for value in values]
+
+    def mean(self, policy: str, place: int, measure: Measure) -> float:
+        """Mean over the seeds; NaN without any."""
+        values = self.seeds(policy, place, measure)
+        return float(np.mean(values)) if values else np.nan
+
+    def means(self, policy: str, measure: Measure) -> list[float]:
+        """Mean over the seeds at every value."""
+        return [self.mean(policy, place, measure) for place in range(len(self.values))]
+
+    def below(self, better: str, worse: str, measure: Measure) -> list[bool]:
+        """At every value where both exist, whether ``better`` is under ``worse``."""
+        pairs = zip(self.means(better, measure), self.means(worse, measure), strict=True)
+        return [one < other for one, other in pairs if not np.isnan(one + other)]
+
+    def told(self, policies: Sequence[str], measure: Measure) -> str:
+        """The means in words, ``pdg 0.940, 0.880; pdm ...``; shares of errors in percent."""
+
+        def shown(value: float) -> str:
+            if np.isnan(value):
+                return "–"
+            return f"{100 * value:.1f} %" if measure == "weighted_per" else f"{value:.3f}"
+
+        return "; ".join(
+            f"{name} {', '.join(shown(value) for value in self.means(name, measure))}"
+            for name in policies
+        )
+
+    def to_csv(self) -> str:
+        """A row for every policy, value and seed."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(["policy", self.parameter, "seed", *Figures.model_fields])
+        for name, by_value in self.policies.items():
+            for value, seeds in zip(self.values, by_value, strict=True):
+                for seed, figures in enumerate(seeds):
+                    rows.writerow([name, f"{value:g}", seed, *figures.model_dump().values()])
+        return out.getvalue()
