@@ -23,7 +23,8 @@ _THRESHOLD_STYLE: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
 def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
     """Three panels: rate and energy efficiency by worker with thresholds, objective."""
     epochs = [epoch.number + 1 for epoch in history]
-    with figure(path, 11, 3.8) as drawing:
+    caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
+    with figure(path, 11, 3.8, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
         _plot_constraint(rate, epochs, [e.worker_rate for e in history], scenario.rate_thresholds)
         rate.set_ylabel("mean rate on the air (nats/s/Hz)")
