@@ -86,4 +86,4 @@ def _own_version() -> str:
     try:
         return metadata.version("feduplink")
     except metadata.PackageNotFoundError:
-        return "not installed"  # runs from its source
+        return "from source"

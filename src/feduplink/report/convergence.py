@@ -47,7 +47,8 @@ def _plot_constraint(
 ) -> None:
     values = np.asarray(by_worker, dtype=float)
     workers = values.shape[1]
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, workers))
+    # The middle of the map: its ends vanish on dark and on white paper.
+    colours = matplotlib.colormaps["plasma"](np.linspace(0.25, 0.85, workers))
     common = bool((thresholds == thresholds[0]).all())
     for worker in range(workers):
         label = f"worker {worker + 1}" if workers <= _NAMED_WORKERS else None

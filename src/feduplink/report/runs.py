@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from feduplink.errors import InputError
 from feduplink.metrics import METRICS_FILE, RunMetrics, read_metrics
@@ -16,6 +17,11 @@ class FinishedRun:
 
     directory: Path
     metrics: RunMetrics
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The run in ``directory``."""
+        return cls(directory, read_metrics(directory))
 
     @property
     def title(self) -> str:
@@ -47,11 +53,11 @@ def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
 def _walk(directory: Path) -> Iterator[FinishedRun]:
     listed: list[str] = []
     if (directory / METRICS_FILE).is_file():
-        metrics = read_metrics(directory)
-        if metrics.report is not None:
+        run = FinishedRun.read(directory)
+        if run.metrics.report is not None:
             return
-        yield FinishedRun(directory, metrics)
-        listed = list(metrics.figures)
+        yield run
+        listed = list(run.metrics.figures)
 
     def place(path: Path) -> tuple[int, str]:
         return listed.index(path.name) if path.name in listed else len(listed), path.name
