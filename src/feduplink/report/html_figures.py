@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from PIL import Image
 
 from feduplink.errors import InputError
-from feduplink.report.style import NEUTRAL
+from feduplink.report.style import DOTS_PER_INCH, NEUTRAL
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -21,11 +21,12 @@ _DRAWN_WITH = {"svg", "g", "defs", "clipPath", "pattern", "path", "rect", "use",
 #: Not needed inside a page: the page has the caption, and the style applies to all of it.
 _LEFT_OUT = {"title", "metadata", "style"}
 
+#: A reference to anything but a part of the same drawing.
 _FOREIGN = re.compile(r"url\((?!#)")
 
-_PIXELS_PER_POINT = 4 / 3
-#: Of the PNG files, dots per CSS pixel: :func:`feduplink.report.style.figure` saves at 150 dpi.
-_DOTS_PER_PIXEL = 150 / 96
+#: CSS pixels.
+_PIXELS_PER_INCH = 96
+_PIXELS_PER_POINT = _PIXELS_PER_INCH / 72
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,10 @@ def _picture(path: Path) -> HtmlFigure:
             width, height = image.size
             caption = str(image.info.get("Title", path.stem))
             image.load()
-    except OSError:
+    except (OSError, SyntaxError):  # the latter for a broken part inside
         raise InputError(f"{path}: is damaged; accepted: a whole PNG file.") from None
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     html = Markup('<img src="data:image/png;base64,{}" alt="{}" width="{}" height="{}">').format(
-        data, escape(caption), width, height
+        data, caption, width, height
     )
-    return HtmlFigure(path.stem, caption, round(width / _DOTS_PER_PIXEL), html)
+    return HtmlFigure(path.stem, caption, round(width / DOTS_PER_INCH * _PIXELS_PER_INCH), html)

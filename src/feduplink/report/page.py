@@ -87,7 +87,7 @@ def _duration(seconds: float) -> str:
     """In words, as exact as anybody asks for.
 
     >>> _duration(7.31), _duration(83), _duration(7500)
-    ('7.3 s', '1 min 23 s', '2 h 5 min')
+    ('7.31 s', '1 min 23 s', '2 h 5 min')
     """
     if seconds < 60:
         return f"{seconds:.3g} s"

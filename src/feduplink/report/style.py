@@ -51,6 +51,9 @@ NEUTRAL = {
     SHADE: "shade",
 }
 
+#: Of the PNG files.
+DOTS_PER_INCH = 150
+
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -66,7 +69,7 @@ _RC: dict[Any, Any] = {
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.2,
     "figure.constrained_layout.w_pad": 0.08,
-    "savefig.dpi": 150,
+    "savefig.dpi": DOTS_PER_INCH,
     # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
     "svg.fonttype": "path",
     "svg.hashsalt": "feduplink",
