@@ -46,5 +46,12 @@ def refused(ended: Ended) -> str:
     return ended.err.strip()
 
 
+def results_of(directory: Path) -> dict[str, Any]:
+    """What two runs with the same seed agree in."""
+    metrics = metrics_of(directory)
+    del metrics["provenance"]
+    return metrics
+
+
 def metrics_of(directory: Path) -> dict[str, Any]:
     return json.loads((directory / "metrics.json").read_text())

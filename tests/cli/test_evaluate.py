@@ -64,7 +64,9 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         "metrics.json",
         "comparison.md",
         "comparison.png",
+        "comparison.svg",
         "power-histogram.png",
+        "power-histogram.svg",
     }
 
 

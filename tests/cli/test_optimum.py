@@ -32,7 +32,9 @@ def test_what_it_writes(run: Run, tmp_path: Path):
     assert {path.name for path in directory.iterdir()} == {
         "metrics.json",
         "allocations.h5",
+        "comparison.md",
         "duality.png",
+        "duality.svg",
         "policy.safetensors",
     }
     metrics = metrics_of(directory)

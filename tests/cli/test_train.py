@@ -12,7 +12,7 @@ from feduplink.learning import LEARNING_RATES
 from feduplink.learning.callbacks import CsvLog
 from feduplink.policies import POLICIES
 
-from .conftest import TINY, Run, metrics_of, refused
+from .conftest import TINY, Run, metrics_of, refused, results_of
 
 QUICK = (*TINY, "--epochs", 4, "--batch-size", 20, "--checkpoint-every", 2)
 
@@ -26,8 +26,11 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
         "policy.safetensors",
         "checkpoint.safetensors",
         "history.csv",
+        "comparison.md",
         "convergence.png",
+        "convergence.svg",
         "power-histogram.png",
+        "power-histogram.svg",
         "metrics.json",
     }
 
@@ -73,7 +76,7 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
     assert not (tmp_path / "parts/metrics.json").exists()
 
     assert run("train", "--policy", "pdg", *QUICK, "--out", "parts", "--resume").status == 0
-    assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
+    assert results_of(tmp_path / "parts") == results_of(tmp_path / "whole")
     for name in ("policy.safetensors", "history.csv"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

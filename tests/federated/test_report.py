@@ -43,7 +43,9 @@ def test_everything_is_written(tmp_path: Path):
     write_federated(tmp_path, HISTORY, 0.3, seed=4)
     assert {path.name for path in tmp_path.iterdir()} == {
         "arrivals.png",
+        "arrivals.svg",
         "error.png",
+        "error.svg",
         "federated.md",
         "metrics.json",
     }

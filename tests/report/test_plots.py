@@ -74,3 +74,27 @@ def test_a_failed_drawing_leaves_no_file(tmp_path: Path):
     with pytest.raises(RuntimeError), figure(tmp_path / "a.png", 4, 3):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def _draw(path: Path) -> None:
+    with figure(path, 4, 3, "A line") as drawing:
+        drawing.subplots().plot([0, 1], [0, 1])
+
+
+def test_equal_figures_are_equal_files(tmp_path: Path):
+    _draw(tmp_path / "a.png")
+    _draw(tmp_path / "b.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "a.svg", "b.png", "b.svg"}
+    for suffix in (".png", ".svg"):
+        first, second = (tmp_path / "a").with_suffix(suffix), (tmp_path / "b").with_suffix(suffix)
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_figures_carry_their_caption_and_no_date(tmp_path: Path):
+    _draw(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.info["Title"] == "A line"
+    text = (tmp_path / "a.svg").read_text()
+    assert "<title>A line</title>" in text
+    assert "<dc:date>" not in text
+    assert "<text" not in text

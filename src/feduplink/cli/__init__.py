@@ -9,7 +9,8 @@ A command is a module of this package that is listed in :data:`COMMANDS` and has
   ``options.add_common_options(parser, NAME)`` (``--seed``, ``--out``) and
   ``options.add_scenario_options(parser)``;
 - ``run(args)``: do the work. ``options.scenario_from(args)`` and ``options.output_directory(args)``
-  give the scenario and the directory, ``console.console()`` where to print.
+  give the scenario and the directory, ``console.console()`` where to print. What came out
+  goes to ``metrics.json`` by :func:`feduplink.metrics.write_metrics`.
 
 ``run`` checks all its input before it writes anything, and raises
 :class:`~feduplink.errors.InputError` with one sentence for what it cannot accept. :func:`main`
@@ -26,7 +27,8 @@ from typing import NoReturn, Protocol
 
 import torch
 
-from feduplink.cli import channels, data, demo, evaluate, federate, optimum, train
+from feduplink import provenance
+from feduplink.cli import channels, data, demo, evaluate, federate, optimum, report, train
 from feduplink.errors import InputError
 
 ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
@@ -54,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     evaluate,
     optimum,
     federate,
+    report,
     data,
 )
 
@@ -92,10 +95,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The matrices are small: a second thread gains nothing on an idle machine, and on a busy
     # one its waiting makes everything ten times slower.
     torch.set_num_threads(1)
-    with warnings.catch_warnings():
+    words = sys.argv[1:] if argv is None else argv
+    with warnings.catch_warnings(), provenance.command(words):
         warnings.showwarning = _show_warning
         try:
-            args = build_parser().parse_args(argv)
+            args = build_parser().parse_args(words)
             args.run(args)
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)

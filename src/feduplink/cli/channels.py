@@ -15,7 +15,7 @@ from feduplink.cli.options import (
     scenario_from,
     whole_number,
 )
-from feduplink.files import write_json
+from feduplink.metrics import write_metrics
 from feduplink.randomness import torch_generator
 
 NAME = "channels"
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     gain = channels.csi.diagonal(dim1=-2, dim2=-1).numpy()
     quantiles = (10 * np.log10(np.quantile(gain, _QUANTILES))).tolist()
     metrics = {
+        "title": f"{args.count} channels of {scenario.workers} workers",
         "scenario": scenario.model_dump(mode="json"),
         "seed": args.seed,
         "count": args.count,
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     }
     path = directory / "channels.h5"
     write_channels(path, channels, scenario=scenario.to_yaml())
-    write_json(directory / "metrics.json", metrics)
+    write_metrics(directory, metrics)
 
     out = console()
     out.print(f"{args.count} channels of {scenario.workers} workers in {path}")

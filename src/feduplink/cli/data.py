@@ -21,7 +21,7 @@ from feduplink.federated.data import (
     fetch,
     file_state,
 )
-from feduplink.files import write_json
+from feduplink.metrics import write_metrics
 
 NAME = "data"
 HELP = "list the data sets, their licences and sources; fetch and verify them"
@@ -74,7 +74,15 @@ def run(args: argparse.Namespace) -> None:
         name: {"state": states[name], "licence": entry.licence, "source": entry.source}
         for name, entry in DATA_SETS.items()
     }
-    write_json(directory / "metrics.json", {"data": str(root) if root else None, "sets": sets})
+    write_metrics(
+        directory,
+        {
+            "title": "Data sets",
+            "seed": args.seed,
+            "data": str(root) if root else None,
+            "sets": sets,
+        },
+    )
     if damaged := [name for name, state in states.items() if state == FileState.DAMAGED]:
         raise InputError(
             f"data: the checksum of {damaged[0]} in {root} differs; delete its files and fetch it "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
+from feduplink import provenance
 from feduplink.channels import ChannelSplits, draw_splits
 from feduplink.cli.console import console
+from feduplink.cli.federate import RoundsProgress, default_target
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import (
     add_common_options,
@@ -17,6 +20,7 @@ from feduplink.cli.options import (
     scenario_from,
 )
 from feduplink.comparison import UNTRAINED, Outcome, compare, find_policies
+from feduplink.federated import FederationSettings, Ideal, Task, federate, load_task
 from feduplink.learning import (
     LEARNING_RATES,
     TRAINABLE,
@@ -29,13 +33,16 @@ from feduplink.learning import (
 )
 from feduplink.optimum import Optimum, learn_dual_policy
 from feduplink.policies import Policy
+from feduplink.report.federated import federated_table, write_federated
+from feduplink.report.page import read_sections, write_page
 from feduplink.report.policies import write_comparison
+from feduplink.report.runs import FinishedRun
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 from feduplink.scenario import Scenario
 
 NAME = "demo"
-HELP = "the main job at small scale: train, and compare all policies with the optimum"
+HELP = "the main job at small scale: train, compare with the optimum, federate; ends as a page"
 EXAMPLE = "feduplink demo --out runs/demo"
 
 _LEARNED = ("pdm", "pdg")
@@ -46,6 +53,10 @@ _EPOCHS = 100
 #: Seconds for the proof that nobody does better.
 _BUDGET_S = 20.0
 
+#: Who takes part in federated learning beside ``ideal``, where every upload arrives.
+_FEDERATED = ("max", "openloop", "pdg")
+_ROUNDS, _RUNS = 20, 2
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -54,8 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train, compare, write everything to --out, and say what there is to see."""
+    """Train, compare, federate, write everything to --out, and say what there is to see."""
     scenario, directory = scenario_from(args), output_directory(args)
+    task = load_task("digits", workers=scenario.workers)
     out = console()
     splits = draw_splits(scenario, seed=args.seed)
     out.print(
@@ -66,7 +78,8 @@ def run(args: argparse.Namespace) -> None:
     policies = find_policies(tuple(UNTRAINED), scenario, splits.training, seed=args.seed)
     for name in _LEARNED:
         out.print(f"Training {name} for {_EPOCHS} epochs ...")
-        policies[name] = _train(name, scenario, splits, directory / name, args.seed, out)
+        with provenance.part():
+            policies[name] = _train(name, scenario, splits, directory / name, args.seed, out)
     out.print(
         "Learning the multipliers of dual, then searching the optimum of the test channels ..."
     )
@@ -77,12 +90,19 @@ def run(args: argparse.Namespace) -> None:
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum))
     out.print(_explanation(outcomes, scenario, optimum))
+    chosen = {name: policies[name] for name in _FEDERATED}
+    with provenance.part():
+        _federate(task, chosen, scenario, directory / "federated", args.seed, out)
+    own = [directory, *(directory / name for name in (*_LEARNED, "federated"))]
+    page = write_page(directory, read_sections([FinishedRun.read(path) for path in own]))
     out.print(
         f"\n{directory}: metrics.json, comparison.md, comparison.png, power-histogram.png\n"
         + "\n".join(
             f"{directory / name}: the trained policy, history.csv, convergence.png"
             for name in _LEARNED
         )
+        + f"\n{directory / 'federated'}: metrics.json, federated.md, error.png, arrivals.png"
+        + f"\nAll of it on one page: open {page} in a browser."
     )
 
 
@@ -104,6 +124,32 @@ def _train(
     training.run(callbacks)
     write_training(directory, training, splits, seed=seed)
     return policy
+
+
+def _federate(
+    task: Task,
+    policies: Mapping[str, Policy],
+    scenario: Scenario,
+    directory: Path,
+    seed: int,
+    out: Console,
+) -> None:
+    """What the policies do to a model that the workers train together."""
+    out.print(f"\nTraining a model together, on handwritten digits, for {_ROUNDS} rounds ...")
+    with RoundsProgress(f"digits, {_RUNS} runs", _ROUNDS) as progress:
+        history = federate(
+            task,
+            {"ideal": Ideal(), **policies},
+            scenario,
+            FederationSettings(runs=_RUNS, rounds=_ROUNDS),
+            seed=seed,
+            observers=[progress],
+        )
+    target = default_target(history)
+    write_federated(
+        directory, history, target, scenario=scenario.model_dump(mode="json"), seed=seed
+    )
+    out.print(federated_table(history, target))
 
 
 def _explanation(outcomes: dict[str, Outcome], scenario: Scenario, optimum: Optimum) -> str:

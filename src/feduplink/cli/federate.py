@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
-    with _ProgressBar(f"{args.task}, {args.runs} runs", rounds) as progress:
+    with RoundsProgress(f"{args.task}, {args.runs} runs", rounds) as progress:
         try:
             history = federate(
                 task,
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace) -> None:
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
-    target = args.target or _default_target(history)
+    target = args.target or default_target(history)
     write_federated(
         directory,
         history,
@@ -217,12 +217,13 @@ def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:
     return presence(rounds, workers, changes)
 
 
-def _default_target(history: FederatedHistory) -> float:
+def default_target(history: FederatedHistory) -> float:
+    """The error that costs are counted to, if none is given."""
     return _TARGET_SLACK * min(history.final_error(name) for name in history.policies)
 
 
-class _ProgressBar:
-    """Rounds done and the policies' errors, on a terminal."""
+class RoundsProgress:
+    """Rounds done and the policies' errors, on a terminal; silent elsewhere."""
 
     def __init__(self, title: str, rounds: int) -> None:
         out = console()
@@ -237,7 +238,7 @@ class _ProgressBar:
         )
         self._task = self._progress.add_task(title, total=rounds, errors="")
 
-    def __enter__(self) -> _ProgressBar:
+    def __enter__(self) -> RoundsProgress:
         self._progress.start()
         return self
 

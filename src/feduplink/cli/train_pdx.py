@@ -14,14 +14,15 @@ from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.comparison import compare
 from feduplink.errors import InputError
 from feduplink.federated.federation import usable_device
-from feduplink.files import write_json
+from feduplink.files import write_text
 from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
+from feduplink.metrics import write_metrics
 from feduplink.optimum import calibrated, unreachable
 from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
 from feduplink.randomness import torch_generator
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.tables import comparison_table
+from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
 
 #: Options of primal-dual training that mean the same here.
@@ -84,9 +85,11 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
     test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
     plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
-    write_json(
-        directory / "metrics.json",
+    write_text(directory / "comparison.md", comparison_markdown({"pdx": test.judgement}, scenario))
+    write_metrics(
+        directory,
         {
+            "title": "Training of pdx",
             "scenario": scenario.model_dump(mode="json"),
             "policy": "pdx",
             "seed": args.seed,

@@ -8,9 +8,7 @@ a pydantic model) and CSV (``to_csv()``); ``run(bench)``, which makes the result
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from pydantic import BaseModel
+from typing import Any, Protocol, Self
 
 from feduplink.experiments import (
     aggregation,
@@ -34,12 +32,34 @@ from feduplink.experiments.claims import Claim
 from feduplink.experiments.scale import FULL, QUICK, Scale
 
 
+class Result(Protocol):
+    """What an experiment leaves: a pydantic model that also knows CSV."""
+
+    @classmethod
+    def model_validate_json(cls, json_data: bytes, /) -> Self:
+        """Read a result that was kept."""
+
+    def model_dump_json(self) -> str:
+        """For keeping."""
+
+    def to_csv(self) -> str:
+        """The figures behind the drawing."""
+
+
 class Experiment(Protocol):
     """What a module of a figure has."""
 
-    TITLE: str
-    CAPTION: str
-    RESULT: type[BaseModel]
+    @property
+    def TITLE(self) -> str:
+        """What the figure is called."""
+
+    @property
+    def CAPTION(self) -> str:
+        """What it shows."""
+
+    @property
+    def RESULT(self) -> type[Result]:
+        """The class of its result."""
 
     def run(self, bench: Bench) -> Any:
         """Make the result."""

@@ -9,8 +9,9 @@ from feduplink.experiments.iid import EXACT, PUBLISHED
 
 TITLE = "The server's average"
 CAPTION = (
-    "Digits with the same arrivals under both averages; rand and orth silence nobody. The published "
-    "code drops the last arriving worker and multiplies a single arrival by its number of samples."
+    "Digits with the same arrivals under both averages; rand and orth silence nobody. The "
+    "published code drops the last arriving worker and multiplies a single arrival by its "
+    "number of samples."
 )
 RESULT = Federations
 

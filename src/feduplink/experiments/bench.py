@@ -9,13 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from feduplink.experiments.scale import Scale
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -57,7 +56,7 @@ class Bench:
 
     def map(
         self,
-        work: Callable[Concatenate[Bench, _P], _T],
+        work: Callable[..., _T],
         arguments: Sequence[tuple[Any, ...]],
         what: str,
     ) -> list[_T]:

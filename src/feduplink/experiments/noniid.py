@@ -12,9 +12,9 @@ from feduplink.federated import Partition
 
 TITLE = "Digits that differ between workers"
 CAPTION = (
-    "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, weights "
-    "by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over the runs, dots "
-    "the runs."
+    "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, "
+    "weights by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over the "
+    "runs, dots the runs."
 )
 RESULT = Federations
 

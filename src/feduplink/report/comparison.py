@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.optimum import Optimum
 from feduplink.problem import Judgement
-from feduplink.report.style import figure, look_of
+from feduplink.report.style import MUTED, SHADE, figure, look_of
 from feduplink.scenario import Scenario
 
 #: The axes of the constraints end here: what matters happens at 1.
@@ -32,7 +32,8 @@ def plot_comparison(
         judgements = {**judgements, "optimum": optimum.solution.judgement}
     names = list(judgements)
     rows = list(judgements.values())
-    with figure(path, 9.6, 1.3 + 0.32 * len(names)) as drawing:
+    caption = "Objective, participation and worst constraints of every policy"
+    with figure(path, 9.6, 1.3 + 0.32 * len(names), caption) as drawing:
         panels = drawing.subplots(1, 4, sharey=True, width_ratios=(1.5, 1, 1, 1))
         objective, participation, rate, efficiency = panels
         objective.set_yticks(range(len(names)), names)
@@ -55,7 +56,7 @@ def plot_comparison(
         drawing.suptitle(
             "filled marks: every worker meets both constraints (within 1 %); hollow marks: not",
             fontsize=8,
-            color="#444444",
+            color=MUTED,
         )
 
 
@@ -63,7 +64,7 @@ def _shade_above(axes: Any, bound: float) -> None:
     """Shade what lies above the bound: proved out of reach."""
     low, high = axes.get_xlim()
     high = max(high, bound + 0.04 * (high - low))
-    axes.axvspan(bound, high, color="#dddddd", linewidth=0, zorder=0)
+    axes.axvspan(bound, high, color=SHADE, linewidth=0, zorder=0)
     axes.set_xlim(low, high)
 
 

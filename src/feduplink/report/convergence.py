@@ -23,7 +23,8 @@ _THRESHOLD_STYLE: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
 def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
     """Three panels: rate and energy efficiency by worker with thresholds, objective."""
     epochs = [epoch.number + 1 for epoch in history]
-    with figure(path, 11, 3.8) as drawing:
+    caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
+    with figure(path, 11, 3.8, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
         _plot_constraint(rate, epochs, [e.worker_rate for e in history], scenario.rate_thresholds)
         rate.set_ylabel("mean rate on the air (nats/s/Hz)")
@@ -46,7 +47,8 @@ def _plot_constraint(
 ) -> None:
     values = np.asarray(by_worker, dtype=float)
     workers = values.shape[1]
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, workers))
+    # The middle of the map: its ends vanish on dark and on white paper.
+    colours = matplotlib.colormaps["plasma"](np.linspace(0.25, 0.85, workers))
     common = bool((thresholds == thresholds[0]).all())
     for worker in range(workers):
         label = f"worker {worker + 1}" if workers <= _NAMED_WORKERS else None

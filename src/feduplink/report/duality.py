@@ -16,7 +16,8 @@ def plot_duality(path: Path, optimum: Optimum) -> None:
     """Left: dual and primal value against evaluations of the dual function; right: violation."""
     steps = optimum.solution.steps
     count = range(1, len(steps) + 1)
-    with figure(path, 9.6, 3.4) as drawing:
+    caption = "Primal and dual value meet; the violation of the constraints vanishes"
+    with figure(path, 9.6, 3.4, caption) as drawing:
         values, violation = drawing.subplots(1, 2, width_ratios=(1.6, 1))
         values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
         values.plot(

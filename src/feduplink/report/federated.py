@@ -11,7 +11,8 @@ from rich import box
 from rich.table import Table
 
 from feduplink.federated.history import Cost, FederatedHistory, RunHistory
-from feduplink.files import write_json, write_text
+from feduplink.files import write_text
+from feduplink.metrics import write_metrics
 from feduplink.report.style import figure, look_of
 
 _COST_LABELS: dict[Cost, str] = {
@@ -42,9 +43,10 @@ def write_federated(
     plot_arrivals(directory / "arrivals.png", history)
     plot_error(directory / "error.png", history)
     write_text(directory / "federated.md", federated_markdown(history, target))
-    write_json(
-        directory / "metrics.json",
+    write_metrics(
+        directory,
         {
+            "title": f"Federated learning of {history.task}",
             **further,
             "task": history.task,
             "metric": history.metric_name,
@@ -94,7 +96,8 @@ def plot_arrivals(path: Path, history: FederatedHistory) -> None:
     """A box a policy: uploads that arrived in a round, over all rounds and runs."""
     names = list(history.policies)
     values = [[count for run in history.policies[name] for count in run.arrivals] for name in names]
-    with figure(path, 1.2 + 0.7 * len(names), 3.0) as drawing:
+    caption = "Uploads that arrive in a round"
+    with figure(path, 1.2 + 0.7 * len(names), 3.0, caption) as drawing:
         axes = drawing.subplots()
         boxes = axes.boxplot(
             values,
@@ -113,8 +116,10 @@ def plot_arrivals(path: Path, history: FederatedHistory) -> None:
 
 def plot_error(path: Path, history: FederatedHistory) -> None:
     """Error against rounds, seconds and joules: mean over the runs, shaded from best to worst."""
-    with figure(path, 10.5, 3.4) as drawing:
-        for axes, cost in zip(drawing.subplots(1, 3, sharey=True), _COST_LABELS, strict=True):
+    caption = f"{history.metric_name.capitalize()} against rounds, seconds and joules"
+    with figure(path, 10.5, 3.6, caption) as drawing:
+        panels = drawing.subplots(1, 3, sharey=True)
+        for axes, cost in zip(panels, _COST_LABELS, strict=True):
             for name, runs in history.policies.items():
                 if (curves := _curves(runs, cost)) is None:
                     continue
@@ -131,9 +136,11 @@ def plot_error(path: Path, history: FederatedHistory) -> None:
             axes.yaxis.set_minor_formatter("{x:g}")
             if cost == "rounds":
                 axes.set_ylabel(history.metric_name)
-                axes.legend()
             else:
                 axes.set_xscale("log")
+        # Below the panels, where no curve runs; the first one has every policy.
+        handles, labels = panels[0].get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] | None:

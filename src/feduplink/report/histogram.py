@@ -32,7 +32,8 @@ def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Sce
     """
     levels = {name: _transmitting_dbw(power) for name, power in powers.items()}
     edges = _bin_edges(levels.values(), scenario.pmax_dbw)
-    with figure(path, 6.4, 0.9 + 1.05 * len(powers)) as drawing:
+    caption = "How often each transmit power is used"
+    with figure(path, 6.4, 0.9 + 1.05 * len(powers), caption) as drawing:
         panels = drawing.subplots(len(powers), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (name, dbw) in zip(panels, levels.items(), strict=True):
             _plot_panel(axes, name, dbw, powers[name].numel(), edges)

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.comparison import Outcome
-from feduplink.files import replaced_atomically, write_json
+from feduplink.files import replaced_atomically, write_text
+from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
 from feduplink.problem import Problem
 from feduplink.report.duality import plot_duality
+from feduplink.report.tables import comparison_markdown
 
 ALLOCATIONS_FILE = "allocations.h5"
 
@@ -28,7 +30,7 @@ def write_optimum(
     beyond: DistributionBound | None = None,
     **further: Any,
 ) -> None:
-    """Write the allocations, the plot, the policy and ``metrics.json``.
+    """Write the allocations, the plot, the table, the policy and ``metrics.json``.
 
     Args:
         directory: where to.
@@ -41,12 +43,15 @@ def write_optimum(
     write_allocations(directory / ALLOCATIONS_FILE, optimum)
     plot_duality(directory / "duality.png", optimum)
     save_policy(policy, directory)
-    policies = {name: outcome.judgement.as_metrics() for name, outcome in outcomes.items()}
-    write_json(
-        directory / "metrics.json",
+    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
+    table = comparison_markdown(judgements, optimum.scenario, optimum)
+    write_text(directory / "comparison.md", table)
+    write_metrics(
+        directory,
         {
+            "title": "The optimum, with proof",
             "scenario": optimum.scenario.model_dump(mode="json"),
-            "policies": policies,
+            "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
             "optimum": optimum.as_metrics(),
             **({"distribution": beyond.as_metrics()} if beyond else {}),
             **further,

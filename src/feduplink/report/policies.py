@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from feduplink.comparison import Outcome
-from feduplink.files import write_json, write_text
+from feduplink.files import write_text
+from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
@@ -28,9 +29,10 @@ def write_comparison(
     write_text(directory / "comparison.md", comparison_markdown(judgements, scenario, optimum))
     plot_comparison(directory / "comparison.png", judgements, scenario, optimum)
     plot_power_histogram(directory / "power-histogram.png", powers, scenario)
-    write_json(
-        directory / "metrics.json",
+    write_metrics(
+        directory,
         {
+            "title": "Policies compared",
             "scenario": scenario.model_dump(mode="json"),
             "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
             **({"optimum": optimum.as_metrics()} if optimum else {}),

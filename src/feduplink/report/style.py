@@ -38,6 +38,22 @@ LOOKS = {
 
 _OTHER = Look("#333333", ".")
 
+#: Colours of figures that are no policy's.
+MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
+
+#: The neutral colours: on a dark page they turn, while the policies' colours stay.
+NEUTRAL = {
+    "#000000": "ink",
+    _OTHER.colour: "ink",
+    MUTED: "muted",
+    "#ffffff": "paper",
+    GRID: "grid",
+    SHADE: "shade",
+}
+
+#: Of the PNG files.
+DOTS_PER_INCH = 150
+
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -49,11 +65,14 @@ _RC: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#e5e5e5",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.2,
     "figure.constrained_layout.w_pad": 0.08,
-    "savefig.dpi": 150,
+    "savefig.dpi": DOTS_PER_INCH,
+    # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
+    "svg.fonttype": "path",
+    "svg.hashsalt": "feduplink",
 }
 
 
@@ -63,13 +82,19 @@ def look_of(name: str) -> Look:
 
 
 @contextlib.contextmanager
-def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of the given size in inches that ends as the PNG file ``path``.
+def figure(path: Path, width: float, height: float, caption: str = "") -> Iterator[Figure]:
+    """A figure of the given size in inches that ends as the PNG file ``path`` and an SVG twin.
 
+    Both files carry ``caption``, what there is to see, for whoever shows or reads them out.
     Neither pyplot nor a backend is involved: the caller's matplotlib stays as it is.
     """
     with matplotlib.rc_context(_RC):
         drawing = Figure(figsize=(width, height), layout="constrained")
         yield drawing
-        with replaced_atomically(path) as temporary:
-            drawing.savefig(temporary, format="png")
+        title = {"Title": caption or path.stem.replace("-", " ")}
+        with (
+            replaced_atomically(path) as png,
+            replaced_atomically(path.with_suffix(".svg")) as svg,
+        ):
+            drawing.savefig(png, format="png", metadata=title)
+            drawing.savefig(svg, format="svg", metadata={**title, "Date": None})

@@ -6,17 +6,19 @@ from pathlib import Path
 
 from feduplink.channels import ChannelSplits
 from feduplink.comparison import Outcome, compare
-from feduplink.files import write_json
+from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
+from feduplink.metrics import write_metrics
 from feduplink.policies import save_policy
 from feduplink.report.convergence import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.tables import comparison_markdown
 
 
 def write_training(
     directory: Path, training: Training, splits: ChannelSplits, *, seed: int = 0
 ) -> Outcome:
-    """Write policy, plots and ``metrics.json`` of a run that ended; returns the test outcome."""
+    """Write policy, plots, table and ``metrics.json`` of a run; returns the test outcome."""
     policy = training.policy
     scenario = policy.scenario
     validation = compare({policy.name: policy}, splits.validation, scenario, seed=seed)
@@ -24,9 +26,12 @@ def write_training(
     save_policy(policy, directory)
     plot_convergence(directory / "convergence.png", training.history, scenario, policy.name)
     plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
-    write_json(
-        directory / "metrics.json",
+    table = comparison_markdown({policy.name: test.judgement}, scenario)
+    write_text(directory / "comparison.md", table)
+    write_metrics(
+        directory,
         {
+            "title": f"Training of {policy.name}",
             "scenario": scenario.model_dump(mode="json"),
             "policy": policy.name,
             "seed": seed,

@@ -1,0 +1,51 @@
+"""``feduplink report``: finished runs as one page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from feduplink.cli.console import console
+from feduplink.cli.options import add_common_options, output_directory
+from feduplink.errors import InputError
+from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
+from feduplink.report.page import PAGE_FILE, read_sections, write_page
+from feduplink.report.runs import find_runs
+
+NAME = "report"
+HELP = "make one HTML page, which needs nothing else, of finished runs"
+EXAMPLE = "feduplink report runs/demo runs/federate"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = f"feduplink {NAME} DIR [DIR ...] [options]"
+    parser.add_argument(
+        "directories",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="directory of a run, or with runs anywhere below it",
+    )
+    add_common_options(parser, NAME)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the runs, write the page and ``metrics.json``."""
+    directory = output_directory(args)
+    if (directory / METRICS_FILE).exists() and read_metrics(directory).report is None:
+        raise InputError(f"out: {directory} holds a run; accepted: another directory.")
+    sections = read_sections(find_runs(args.directories))
+    path = write_page(directory, sections)
+    write_metrics(
+        directory,
+        {
+            "title": "Report",
+            "seed": args.seed,
+            "report": {"page": PAGE_FILE, "sections": [s.as_metrics() for s in sections]},
+        },
+    )
+    out = console()
+    for section in sections:
+        out.print(f"{section.run.directory}: {section.run.title}")
+    out.print(f"{len(sections)} runs in {path}; open it in a browser")

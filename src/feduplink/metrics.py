@@ -1,0 +1,96 @@
+"""``metrics.json``, which makes a directory a finished run: one way to write it, one to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from feduplink.errors import InputError
+from feduplink.files import write_json
+from feduplink.provenance import provenance
+
+METRICS_FILE = "metrics.json"
+
+Verdict = Literal["holds", "holds in part", "does not hold"]
+
+
+def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` and where it comes from.
+
+    Two runs with the same seed agree in everything but ``provenance``.
+    """
+    write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
+
+
+class _Entry(BaseModel):
+    """Commands write more than is read back here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Claim(_Entry):
+    """Something that was to be shown, and what a run has to say to it."""
+
+    claim: str
+    measured: str
+    verdict: Verdict
+
+
+class Provenance(_Entry):
+    """See :mod:`feduplink.provenance`."""
+
+    command: str | None
+    started: str | None
+    seconds: float | None
+    feduplink: str
+    python: str
+    torch: str
+    numpy: str
+    system: str
+    processors: int | None
+
+
+class RunMetrics(_Entry):
+    """What the metrics of all commands have in common; everything is optional.
+
+    Attributes:
+        title: of the run, a few words.
+        caption: what it shows, a sentence or two.
+        claims: what it was to show.
+        figures: by name, which is that of a subdirectory; in the order to be shown.
+        scenario, settings, seed: what it was made with.
+        report: says that this is no run but a page made of some.
+        provenance: where it comes from; runs of old versions have none.
+
+    """
+
+    title: str | None = None
+    caption: str | None = None
+    claims: tuple[Claim, ...] = ()
+    figures: dict[str, Any] = {}
+    scenario: dict[str, Any] | None = None
+    settings: dict[str, Any] = {}
+    seed: int | None = None
+    report: dict[str, Any] | None = None
+    provenance: Provenance | None = None
+
+
+def read_metrics(directory: Path) -> RunMetrics:
+    """The metrics of the run in ``directory``; an :class:`InputError` if they are none of ours."""
+    path = directory / METRICS_FILE
+    try:
+        metrics = RunMetrics.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = "".join(f"{part}: " for part in problem["loc"])
+        raise InputError(
+            f"{path}: {where}{problem['msg']}; accepted: a whole file as feduplink writes it."
+        ) from None
+    if metrics.provenance is None and metrics.scenario is None:
+        raise InputError(
+            f"{path}: has neither provenance nor scenario; accepted: a file that feduplink wrote."
+        )
+    return metrics

@@ -1,0 +1,124 @@
+"""The page in a real browser: what only a layout engine can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feduplink.cli import main
+from feduplink.metrics import write_metrics
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH"
+)
+
+PHONE, DESKTOP = 375, 1280
+TITLES = ["Policies compared", "Federated learning of digits", "Training of pdg", "Figure 1"]
+CLAIM = {
+    "claim": "A claim that is long enough to need more than a line on any telephone",
+    "measured": "so-and-so-much, which also takes its time to say",
+    "verdict": "holds in part",
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a small run of each kind."""
+    runs = tmp_path_factory.mktemp("browser") / "runs"
+    tiny = "--workers 3 --channels-per-split 40"
+    for line in (
+        f"evaluate {tiny} --policies max,rand --out {runs}/a",
+        f"federate --workers 3 --rounds 2 --policies ideal,max --out {runs}/b",
+        f"train {tiny} --policy pdg --epochs 2 --out {runs}/c",
+    ):
+        assert main(line.split()) == 0
+    write_metrics(runs / "d", {"title": "Figure 1", "claims": [CLAIM]})
+    # A run of an old version has pictures only.
+    shutil.copy(runs / "a/comparison.png", runs / "d/old.png")
+    assert main(["report", str(runs), "--out", f"{runs}/report"]) == 0
+    return runs / "report/report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as engine:
+        # Chromium's sandbox does not work for root, and in a container everybody is root.
+        browser = engine.chromium.launch(
+            executable_path=CHROMIUM, chromium_sandbox=os.geteuid() != 0
+        )
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def _opened(
+    browser: playwright.Browser, report: Path, width: int, scheme: str = "light"
+) -> Iterator[playwright.Page]:
+    """The page at this width; whatever it complains of or asks for fails the test."""
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    yield page
+    page.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_everything_is_there_and_nothing_sticks_out(browser, report: Path, width: int):
+    with _opened(browser, report, width) as page:
+        assert page.locator("h1").inner_text() == "feduplink report"
+        assert page.locator("main h2").all_inner_texts() == ["Claims", "Contents", *TITLES]
+        figures = page.locator("figure :is(svg, img)").all()
+        assert len(figures) == 2 + 2 + 2 + 1
+        for figure in figures:
+            box = figure.bounding_box()
+            assert box is not None
+            assert box["width"] > 200
+            assert box["height"] > 100
+        for details in page.locator("details").all():
+            details.locator("summary").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_links_lead_to_sections(browser, report: Path):
+    with _opened(browser, report, DESKTOP) as page:
+        targets = page.locator('a[href^="#"]').evaluate_all(
+            "links => links.map(a => document.querySelector(a.hash)?.querySelector('h2').innerText)"
+        )
+        assert targets == ["Figure 1", *TITLES]
+
+
+def _lightness(page: playwright.Page, selector: str, style: str) -> float:
+    """Of a colour, from 0 to 255."""
+    colour = page.locator(selector).first.evaluate(f"e => getComputedStyle(e).{style}")
+    red, green, blue = map(int, colour.removeprefix("rgb(").removesuffix(")").split(","))
+    return (red + green + blue) / 3
+
+
+@pytest.mark.parametrize(
+    ("scheme", "medium", "dark"),
+    [("light", "screen", False), ("dark", "screen", True), ("dark", "print", False)],
+)
+def test_figures_have_the_colours_of_the_page(browser, report, scheme, medium, dark):
+    with _opened(browser, report, DESKTOP, scheme) as page:
+        page.emulate_media(media=medium, color_scheme=scheme)
+        paper = _lightness(page, "body", "backgroundColor")
+        assert (paper < 60) == dark
+        # The first path of a drawing is its background; text inherits its colour.
+        assert _lightness(page, "figure svg path[style*=fill]", "fill") == paper
+        assert (_lightness(page, "figure svg", "fill") > 200) == dark

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from feduplink import InputError
+from feduplink.report.html_figures import read_figures
+
+from .conftest import MakeRun
+
+
+def test_a_drawing_takes_the_colours_of_the_page(make_run: MakeRun):
+    (figure,) = read_figures(make_run("run", "line"), "p")
+    assert (figure.name, figure.caption, figure.width) == ("line", "What line shows", 4 * 96)
+    assert figure.html.startswith("<svg")
+    assert 'role="img" aria-label="What line shows"' in figure.html
+    for role in ("ink", "paper", "grid"):
+        assert f"var(--{role})" in figure.html
+    colours = set(re.findall(r"#[0-9a-f]{6}\b", figure.html))
+    assert colours == {"#0072b2"}
+
+
+def test_ids_differ_between_figures_and_all_references_hold(make_run: MakeRun):
+    directory = make_run("run", "a", "b")
+    ids: list[str] = []
+    for prefix in ("p", "q"):
+        for figure in read_figures(directory, prefix):
+            own = re.findall(r' id="([^"]+)"', figure.html)
+            references = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure.html)
+            assert references
+            assert {one or other for one, other in references} <= set(own)
+            ids += own
+    assert len(ids) == len(set(ids))
+
+
+def test_a_picture_without_a_drawing_is_put_into_the_page(make_run: MakeRun):
+    directory = make_run("run", "a")
+    (directory / "a.svg").unlink()
+    (figure,) = read_figures(directory, "p")
+    assert figure.html.startswith('<img src="data:image/png;base64,')
+    assert 'alt="What a shows"' in figure.html
+    assert figure.width == 4 * 96
+
+
+@pytest.mark.parametrize(
+    "intruder",
+    [
+        "<script>alert(1)</script>",
+        "<foreignObject/>",
+        '<path onclick="alert(1)"/>',
+        '<path style="fill: url(https://example.org/a.svg#b)"/>',
+        '<use xlink:href="https://example.org/a.svg#b"/>',
+        '<image href="https://example.org/a.png"/>',
+    ],
+)
+def test_a_drawing_with_anything_else_stays_out(make_run: MakeRun, intruder: str):
+    directory = make_run("run", "a")
+    file = directory / "a.svg"
+    file.write_text(file.read_text().replace("</svg>", f"{intruder}</svg>"))
+    (figure,) = read_figures(directory, "p")
+    assert figure.html.startswith("<img")
+    (directory / "a.png").unlink()
+    assert read_figures(directory, "p") == []
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_damaged_files_are_named(make_run: MakeRun, suffix: str):
+    directory = make_run("run", "a")
+    for path in (directory / "a.svg", directory / "a.png"):
+        if path.suffix == suffix:
+            path.write_bytes(path.read_bytes()[:-300])
+        else:
+            path.unlink()
+    with pytest.raises(InputError, match=f"a{suffix}: is damaged"):
+        read_figures(directory, "p")
+
+
+def test_a_directory_without_figures(tmp_path: Path):
+    assert read_figures(tmp_path, "p") == []
