@@ -28,7 +28,17 @@ from typing import NoReturn, Protocol
 import torch
 
 from feduplink import provenance
-from feduplink.cli import channels, data, demo, evaluate, federate, optimum, report, train
+from feduplink.cli import (
+    channels,
+    data,
+    demo,
+    evaluate,
+    federate,
+    optimum,
+    report,
+    reproduce,
+    train,
+)
 from feduplink.errors import InputError
 
 ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
@@ -56,6 +66,7 @@ COMMANDS: tuple[Command, ...] = (
     evaluate,
     optimum,
     federate,
+    reproduce,
     report,
     data,
 )

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
-from pydantic import BaseModel
+from feduplink.metrics import Claim, Verdict
 
-Verdict = Literal["holds", "holds in part", "does not hold"]
-
-
-class Claim(BaseModel):
-    """One statement, the figures it is judged by, and the verdict."""
-
-    claim: str
-    measured: str
-    verdict: Verdict
+__all__ = ["Claim", "judged"]
 
 
 def judged(claim: str, checks: Iterable[bool], measured: str) -> Claim:

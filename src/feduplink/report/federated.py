@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,11 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from feduplink.federated.history import Cost, FederatedHistory, RunHistory
+from feduplink.federated.history import FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.report.style import figure, look_of
+from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_error
 
-_COST_LABELS: dict[Cost, str] = {
-    "rounds": "rounds",
-    "airtime_s": "upload time, s",
-    "energy_j": "energy of all workers, J",
-}
 _COLUMNS = (
     "policy",
     "final\nerror",
@@ -30,17 +24,17 @@ _COLUMNS = (
     "seconds to\ntarget",
     "joules to\ntarget",
 )
-#: Points of a curve over seconds or joules, where every run has its own abscissae.
-_GRID_POINTS = 200
-
-_Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def write_federated(
     directory: Path, history: FederatedHistory, target: float, **further: Any
 ) -> None:
     """Write both plots, the table and ``metrics.json``; ``further`` are more entries of it."""
-    plot_arrivals(directory / "arrivals.png", history)
+    arrivals = {
+        name: [count for run in runs for count in run.arrivals]
+        for name, runs in history.policies.items()
+    }
+    plot_arrivals(directory / "arrivals.png", arrivals)
     plot_error(directory / "error.png", history)
     write_text(directory / "federated.md", federated_markdown(history, target))
     write_metrics(
@@ -55,7 +49,7 @@ def write_federated(
                 name: {
                     **{
                         f"median_{cost}_to_target": history.median_cost_to(name, target, cost)
-                        for cost in _COST_LABELS
+                        for cost in COST_LABELS
                     },
                     **entry,
                 }
@@ -92,81 +86,6 @@ def federated_markdown(history: FederatedHistory, target: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plot_arrivals(path: Path, history: FederatedHistory) -> None:
-    """A box a policy: uploads that arrived in a round, over all rounds and runs."""
-    names = list(history.policies)
-    values = [[count for run in history.policies[name] for count in run.arrivals] for name in names]
-    caption = "Uploads that arrive in a round"
-    with figure(path, 1.2 + 0.7 * len(names), 3.0, caption) as drawing:
-        axes = drawing.subplots()
-        boxes = axes.boxplot(
-            values,
-            tick_labels=names,
-            patch_artist=True,
-            medianprops={"color": "black"},
-            flierprops={"markersize": 3, "markeredgecolor": "#888888"},
-        )
-        for name, patch in zip(names, boxes["boxes"], strict=True):
-            patch.set_facecolor(look_of(name).colour)
-            patch.set_alpha(0.6)
-        axes.set_ylabel("uploads that arrive, a round")
-        axes.set_ylim(bottom=-0.2)
-        axes.grid(axis="x", visible=False)
-
-
-def plot_error(path: Path, history: FederatedHistory) -> None:
-    """Error against rounds, seconds and joules: mean over the runs, shaded from best to worst."""
-    caption = f"{history.metric_name.capitalize()} against rounds, seconds and joules"
-    with figure(path, 10.5, 3.6, caption) as drawing:
-        panels = drawing.subplots(1, 3, sharey=True)
-        for axes, cost in zip(panels, _COST_LABELS, strict=True):
-            for name, runs in history.policies.items():
-                if (curves := _curves(runs, cost)) is None:
-                    continue
-                at, errors = curves
-                colour = look_of(name).colour
-                axes.plot(at, errors.mean(0), color=colour, label=name)
-                if len(runs) > 1:
-                    axes.fill_between(
-                        at, errors.min(0), errors.max(0), color=colour, alpha=0.15, linewidth=0
-                    )
-            axes.set_xlabel(_COST_LABELS[cost])
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}")
-            if cost == "rounds":
-                axes.set_ylabel(history.metric_name)
-            else:
-                axes.set_xscale("log")
-        # Below the panels, where no curve runs; the first one has every policy.
-        handles, labels = panels[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-
-
-def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] | None:
-    """Abscissae (M,) and every run's error there, (runs, M); None where the cost is undefined.
-
-    Between two rounds a run's error is that of the earlier one, and after its end that of its
-    last. The curve begins when every run has finished its first round.
-    """
-    spent = [run.cumulative(cost) for run in runs]
-    errors = [np.array(run.error) for run in runs]
-    if cost == "rounds":
-        return np.arange(1.0, len(errors[0]) + 1), np.stack(errors)
-    known = [at for at in spent if at is not None]
-    if len(known) < len(runs):
-        return None
-    start, end = max(at[0] for at in known), max(at[-1] for at in known)
-    if not 0 < start < end:
-        return None
-    grid = np.geomspace(start, end, _GRID_POINTS)
-    rows = [
-        error[np.searchsorted(at, grid * (1 + 1e-12), side="right") - 1]
-        for at, error in zip(known, errors, strict=True)
-    ]
-    return grid, np.stack(rows)
-
-
 def _title(history: FederatedHistory, target: float) -> str:
     runs = next(iter(history.policies.values()))
     return (
@@ -183,7 +102,7 @@ def _row(history: FederatedHistory, name: str, target: float) -> list[str]:
         f"{np.mean(arrivals):.2f}",
         _figure(history.median_cost(name, "airtime_s")),
         _figure(history.median_cost(name, "energy_j")),
-        *(_figure(history.median_cost_to(name, target, cost)) for cost in _COST_LABELS),
+        *(_figure(history.median_cost_to(name, target, cost)) for cost in COST_LABELS),
     ]
 
 

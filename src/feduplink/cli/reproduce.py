@@ -1,0 +1,152 @@
+"""``feduplink reproduce``: the paper's figures, and whether its claims hold."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from feduplink import provenance
+from feduplink.cli.console import console
+from feduplink.cli.options import add_common_options, output_directory, whole_number
+from feduplink.device import usable_device
+from feduplink.errors import InputError
+from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim
+from feduplink.files import write_text
+from feduplink.metrics import write_metrics
+from feduplink.report.page import read_sections, write_page
+from feduplink.report.reproduction import write_experiment
+from feduplink.report.runs import FinishedRun
+
+NAME = "reproduce"
+HELP = "draw the paper's figures from runs of our own and say which of its claims hold"
+EXAMPLE = "feduplink reproduce interference mnist --quick"
+
+ALL = "all"
+#: What is kept between runs lies here, beside the figures' directories.
+_KEPT = "kept"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = f"feduplink {NAME} [FIGURE ...] [options]"
+    parser.add_argument(
+        "figures",
+        nargs="*",
+        default=[ALL],
+        metavar="FIGURE",
+        help=f"{ALL} (default), or any of {', '.join(EXPERIMENTS)}",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small runs, minutes in all: what the figures look like, not what they say",
+    )
+    add_common_options(parser, NAME)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    parser.add_argument(
+        "--processes",
+        type=whole_number(1, 1024),
+        default=1,
+        metavar="N",
+        help="settings that are trained and judged at once (default: 1)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run what was not run before, draw, judge the claims, and make a page."""
+    names = _names(args.figures)
+    directory = output_directory(args)
+    usable_device(args.device)
+    out = console()
+    claims: dict[str, list[Claim]] = {}
+    with out.status("") as status:
+        bench = Bench(
+            directory / _KEPT,
+            QUICK if args.quick else FULL,
+            args.seed,
+            args.device,
+            args.data,
+            args.processes,
+            tell=status.update,
+        )
+        for name in names:
+            try:
+                claims[name] = _reproduced(name, directory / name, bench, out, status)
+            except InputError as refusal:
+                # Without its data a figure cannot be drawn; the others can.
+                if len(names) == 1:
+                    raise
+                out.print(f"{name}: not drawn. {refusal}")
+    _finish(directory, bench, claims, out)
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    unknown = [name for name in given if name not in (ALL, *EXPERIMENTS)]
+    if unknown:
+        raise InputError(
+            f"figures: {unknown[0]!r} is unknown; accepted: {ALL}, {', '.join(EXPERIMENTS)}."
+        )
+    return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
+
+
+def _reproduced(
+    name: str, directory: Path, bench: Bench, out: Console, status: Status
+) -> list[Claim]:
+    experiment = EXPERIMENTS[name]
+    started = time.perf_counter()
+    with provenance.part():
+        status.update(name)
+        result = _result(name, directory, bench)
+        claims = write_experiment(directory, name, experiment, result, bench)
+    out.print(f"{name}: {experiment.TITLE}, {time.perf_counter() - started:.0f} s")
+    return claims
+
+
+def _result(name: str, directory: Path, bench: Bench) -> Any:
+    """The result of an experiment: kept from an equal one before, else run now."""
+    experiment = EXPERIMENTS[name]
+    file = bench.kept("results", name, bench.seed).with_suffix(".json")
+    if file.exists():
+        return experiment.RESULT.model_validate_json(file.read_bytes())
+    result = experiment.run(bench)
+    write_text(file, result.model_dump_json())
+    return result
+
+
+def _finish(
+    directory: Path, bench: Bench, claims: Mapping[str, Sequence[Claim]], out: Console
+) -> None:
+    drawn = [name for name in EXPERIMENTS if (directory / name / "metrics.json").exists()]
+    write_metrics(
+        directory,
+        {
+            "title": "The paper's figures",
+            "settings": {"scale": bench.scale.name},
+            "seed": bench.seed,
+            "figures": {name: {"title": EXPERIMENTS[name].TITLE} for name in drawn},
+        },
+    )
+    own = [directory, *(directory / name for name in drawn)]
+    page = write_page(directory, read_sections([FinishedRun.read(path) for path in own]))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("figure", "claim", "verdict"):
+        table.add_column(column, overflow="fold")
+    for name, judged in claims.items():
+        for claim in judged:
+            table.add_row(name, claim.claim, claim.verdict)
+    out.print(table)
+    out.print(f"figures, tables and what was measured: open {page} in a browser")

@@ -1,0 +1,74 @@
+"""Data that differ between workers, and the errors that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.noniid_data import NoniidData
+from feduplink.federated.history import FederatedHistory
+from feduplink.report.style import figure, look_of
+
+_BAR = "#56B4E9"
+
+
+def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
+    """A column a worker: its noisy digit, its weight, and its labels."""
+    workers = len(data.labels)
+    side = int(np.sqrt(len(data.digits[0])))
+    most = max(max(counts) for counts in data.labels)
+    with figure(path, 1.25 * workers, 4.2, caption) as drawing:
+        panels = drawing.subplots(3, workers, height_ratios=(1.2, 0.8, 1.0))
+        for worker in range(workers):
+            image, weight, labels = panels[:, worker]
+            pixels = np.array(data.digits[worker]).reshape(side, side)
+            image.imshow(pixels, cmap="gray", vmin=0, vmax=255)
+            image.set_axis_off()
+            image.set_title(f"worker {worker + 1}\nnoise {data.noise[worker]:.0f}")
+            weight.bar([0], [data.weights[worker]], width=0.6, color=_BAR)
+            weight.set_xlim(-1, 1)
+            weight.set_ylim(0, 1.15 * max(data.weights))
+            weight.set_xticks([])
+            labels.bar(range(len(data.labels[worker])), data.labels[worker], color=_BAR)
+            labels.set_ylim(0, 1.05 * most)
+            labels.set_xticks(range(0, 10, 3))
+            labels.set_xlabel("label")
+            if worker:
+                weight.set_yticklabels([])
+                labels.set_yticklabels([])
+        panels[1, 0].set_ylabel("weight")
+        panels[2, 0].set_ylabel("images")
+
+
+def plot_noniid(path: Path, result: Federations, caption: str = "") -> None:
+    """A panel for each kind of difference and average: bars of final errors, dots the runs."""
+    count = len(result.comparisons)
+    with figure(path, 10.5, 3.2 * ((count + 1) // 2), caption) as drawing:
+        panels = drawing.subplots((count + 1) // 2, 2, squeeze=False).flat
+        for axes, (label, history) in zip(panels, result.comparisons.items(), strict=False):
+            _plot_bars(axes, history)
+            axes.set_title(label)
+
+
+def _plot_bars(axes: Any, history: FederatedHistory) -> None:
+    names = list(history.policies)
+    for place, name in enumerate(names):
+        finals = [float(np.mean(run.error[-10:])) for run in history.policies[name]]
+        mean = history.final_error(name)
+        axes.bar(place, mean, width=0.7, color=look_of(name).colour, alpha=0.75)
+        axes.plot([place] * len(finals), finals, ".", color="black", markersize=4)
+        axes.annotate(
+            f"{mean:.3f}",
+            (place, max(finals)),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.set_xticks(range(len(names)), names)
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.12)
+    axes.set_ylabel(history.metric_name)

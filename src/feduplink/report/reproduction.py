@@ -1,0 +1,90 @@
+"""What an experiment leaves in its directory: figure, table, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feduplink.experiments import Bench, Claim, Experiment
+from feduplink.experiments.arrivals import Arrivals
+from feduplink.experiments.convergence import Convergence
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.power_histogram import PowerHistogram
+from feduplink.files import write_text
+from feduplink.metrics import write_metrics
+from feduplink.report.convergence import plot_convergences
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.gap import plot_gap
+from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.noniid import plot_noniid, plot_noniid_data
+from feduplink.report.sweep import plot_sweep
+from feduplink.scenario import Scenario
+
+#: How results are drawn: (file, result, caption).
+_Drawing = Callable[[Path, Any, str], None]
+
+
+def _averages(path: Path, result: Federations, caption: str) -> None:
+    plot_averages(path, result.comparisons, caption)
+
+
+def _costs(path: Path, result: Federations, caption: str) -> None:
+    (history,) = result.comparisons.values()
+    plot_error(path, history, caption)
+
+
+def _convergence(path: Path, result: Convergence, caption: str) -> None:
+    plot_convergences(path, result, Scenario(), caption)
+
+
+def _arrivals(path: Path, result: Arrivals, caption: str) -> None:
+    plot_arrivals(path, result.arrivals, caption)
+
+
+def _histogram(path: Path, result: PowerHistogram, _caption: str) -> None:
+    powers = {
+        name: torch.tensor(values).view(-1, result.workers) for name, values in result.powers.items()
+    }
+    plot_power_histogram(path, powers, Scenario())
+
+
+_DRAWINGS: dict[str, _Drawing] = {
+    "convergence": _convergence,
+    "interference": plot_sweep,
+    "pmax": plot_sweep,
+    "network-size": plot_sweep,
+    "csi-noise": plot_sweep,
+    "power-histogram": _histogram,
+    "arrivals": _arrivals,
+    "airquality": _averages,
+    "imdb": _averages,
+    "mnist": _averages,
+    "noniid-data": plot_noniid_data,
+    "noniid": plot_noniid,
+    "optimality-gap": plot_gap,
+    "time-energy": _costs,
+    "aggregation": _averages,
+}
+
+
+def write_experiment(
+    directory: Path, name: str, experiment: Experiment, result: Any, bench: Bench
+) -> list[Claim]:
+    """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims."""
+    claims = experiment.claims(result)
+    _DRAWINGS[name](directory / f"{name}.png", result, experiment.CAPTION)
+    write_text(directory / f"{name}.csv", result.to_csv())
+    write_metrics(
+        directory,
+        {
+            "title": experiment.TITLE,
+            "caption": experiment.CAPTION,
+            "claims": [claim.model_dump() for claim in claims],
+            "settings": {"scale": bench.scale.name},
+            "seed": bench.seed,
+        },
+    )
+    return claims
