@@ -24,7 +24,6 @@ from feduplink.federated import (
     federate,
     presence,
 )
-from feduplink.federated.federation import _side_by_side, usable_device
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 
@@ -269,22 +268,3 @@ def test_mismatched_input_is_refused(small_task: Task):
     with pytest.raises(InputError, match="present: "):
         settings = FederationSettings(rounds=4, present=torch.ones(3, 3, dtype=torch.bool))
         federate(small_task, {"ideal": Ideal()}, SCENARIO, settings)
-
-
-@pytest.mark.parametrize("name", ["mps", "abacus", "cuda:99"])
-def test_unusable_devices_are_refused(name: str):
-    with pytest.raises(InputError, match="device: "):
-        usable_device(name)
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])
-def test_every_lane_trains_exactly_once(at_once: int):
-    policies, runs = 3, 4
-    seen = []
-    for chosen, groups in _side_by_side(policies, runs, at_once):
-        for lanes in groups:
-            indices = list(range(lanes.start, lanes.stop))
-            assert len(indices) <= max(at_once, 1)
-            assert [lane % runs for lane in indices] == list(chosen) * (len(indices) // len(chosen))
-            seen += indices
-    assert sorted(seen) == list(range(policies * runs))

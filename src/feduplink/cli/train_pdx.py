@@ -11,8 +11,8 @@ from feduplink.channels import draw_csi, draw_splits
 from feduplink.cli.console import console
 from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.comparison import compare
+from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.federated.federation import usable_device
 from feduplink.files import write_json
 from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
 from feduplink.optimum import calibrated

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack
 from feduplink.federated.task import LocalWork, Task
 
@@ -43,35 +44,9 @@ class AdamState:
         """A view of some lanes."""
         return AdamState(self.mean[lanes], self.square[lanes], self.steps[lanes])
 
-
-@dataclass(frozen=True)
-class Minibatches:
-    """One round's examples for R rows (lane by lane, worker by worker).
-
-    Attributes:
-        inputs: (steps, R, B, ...).
-        targets: (steps, R, B, ...).
-        weight: share of each example in its minibatch's mean, (steps, R, B).
-        steps: minibatches of each row, R numbers.
-
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    weight: Tensor
-    steps: list[int]
-
-    def repeated(self, times: int) -> Minibatches:
-        """The same examples for several lanes of one run: rows R become times · R."""
-        if times == 1:
-            return self
-
-        def again(tensor: Tensor) -> Tensor:
-            return tensor.repeat(1, times, *[1] * (tensor.ndim - 2))
-
-        return Minibatches(
-            again(self.inputs), again(self.targets), again(self.weight), self.steps * times
-        )
+    def clone(self) -> AdamState:
+        """A copy that can be trained without a trace."""
+        return AdamState(self.mean.clone(), self.square.clone(), self.steps.clone())
 
 
 def train_locally(
