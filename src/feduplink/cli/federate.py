@@ -19,6 +19,7 @@ from feduplink.cli.options import (
     whole_number,
 )
 from feduplink.comparison import UNTRAINED, find_policies
+from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
     TASKS,
@@ -31,7 +32,6 @@ from feduplink.federated import (
     load_task,
     presence,
 )
-from feduplink.federated.federation import usable_device
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.policies import Orthogonal, Policy, RandomPower
 from feduplink.report.federated import federated_table, write_federated

@@ -110,13 +110,13 @@ def _reproduced(
     started = time.perf_counter()
     with provenance.part():
         status.update(name)
-        result = _result(name, directory, bench)
+        result = _result(name, bench)
         claims = write_experiment(directory, name, experiment, result, bench)
     out.print(f"{name}: {experiment.TITLE}, {time.perf_counter() - started:.0f} s")
     return claims
 
 
-def _result(name: str, directory: Path, bench: Bench) -> Any:
+def _result(name: str, bench: Bench) -> Any:
     """The result of an experiment: kept from an equal one before, else run now."""
     experiment = EXPERIMENTS[name]
     file = bench.kept("results", name, bench.seed).with_suffix(".json")

@@ -12,8 +12,8 @@ from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.comparison import compare
+from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.federated.federation import usable_device
 from feduplink.files import write_text
 from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
 from feduplink.metrics import write_metrics

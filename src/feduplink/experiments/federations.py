@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from feduplink.errors import InputError
 from feduplink.experiments.bench import Bench
@@ -35,8 +35,10 @@ Kind = Literal["images", "airquality", "reviews"]
 PAPERS = ("ideal", "rand", "orth", "pdm", "pdg")
 ALL = ("ideal", *COMPARED)
 
-# A diverged model has an infinite or undefined error, which JSON proper does not know.
-_HISTORY = TypeAdapter(FederatedHistory, config=ConfigDict(ser_json_inf_nan="constants"))
+
+class _History(RootModel[FederatedHistory]):
+    # A diverged model has an infinite or undefined error, which JSON proper does not know.
+    model_config = ConfigDict(ser_json_inf_nan="constants")
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
     kept = bench.kept("federations", *identity)
     file, checkpoint = kept.with_suffix(".json"), kept.with_suffix(".safetensors")
     if file.exists():
-        return _HISTORY.validate_json(file.read_bytes())
+        return _History.model_validate_json(file.read_bytes()).root
     scenario = Scenario()
     if comparison.partition == "gaussian":
         scenario = weighed_by_noise(scenario)
@@ -120,7 +122,7 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         checkpoint=checkpoint,
         resume=checkpoint.exists(),
     )
-    write_text(file, _HISTORY.dump_json(history).decode())
+    write_text(file, _History(history).model_dump_json())
     checkpoint.unlink()
     return history
 

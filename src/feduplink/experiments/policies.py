@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_csi, draw_splits
 from feduplink.comparison import UNTRAINED
@@ -26,8 +26,10 @@ from feduplink.scenario import Scenario
 #: The paper's four, then what it leaves out; the order of all figures.
 COMPARED = ("rand", "orth", "pdm", "pdg", "openloop", "dual", "pdx")
 
-#: A worker that never sends has no mean rate: NaN, which JSON proper does not know.
-_HISTORY = TypeAdapter(list[Epoch], config=ConfigDict(ser_json_inf_nan="constants"))
+
+class _History(RootModel[list[Epoch]]):
+    # A worker that never sends has no mean rate: NaN, which JSON proper does not know.
+    model_config = ConfigDict(ser_json_inf_nan="constants")
 
 
 def policies_for(bench: Bench, scenario: Scenario, seed: int) -> dict[str, Policy]:
@@ -54,7 +56,8 @@ def policy_for(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy
 def training_history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
     """How ``pdm`` or ``pdg`` got there, epoch by epoch."""
     policy_for(bench, name, scenario, seed)
-    return _HISTORY.validate_json(_file(bench, name, scenario, seed, ".json").read_bytes())
+    file = _file(bench, name, scenario, seed, ".json")
+    return _History.model_validate_json(file.read_bytes()).root
 
 
 def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPolicy:
@@ -64,8 +67,8 @@ def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPo
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)
     training.run()
-    text = _HISTORY.dump_json(training.history).decode()
-    write_text(_file(bench, name, scenario, seed, ".json"), text)
+    file = _file(bench, name, scenario, seed, ".json")
+    write_text(file, _History(training.history).model_dump_json())
     return policy
 
 

@@ -1,14 +1,10 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
 from feduplink.federated.aggregation import Aggregation
-from feduplink.federated.federation import (
-    Federation,
-    FederationSettings,
-    Observer,
-    federate,
-)
+from feduplink.federated.federation import Federation, Observer, federate
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.federated.partition import Partition
+from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.federated.tasks import TASKS, load_task
 from feduplink.federated.uplink import Ideal, presence

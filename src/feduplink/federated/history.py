@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
+
+from feduplink.federated.uplink import Outcome
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
@@ -32,6 +35,23 @@ class RunHistory:
     airtime_s: tuple[float | None, ...]
     energy_j: tuple[float | None, ...]
     sent_bytes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, errors: list[float], outcome: Outcome) -> RunHistory:
+        """From the errors of the rounds so far and what happened on the air."""
+        done = len(errors)
+
+        def or_none(values: Tensor) -> tuple[float | None, ...]:
+            return tuple(None if value != value else value for value in values[:done].tolist())
+
+        return cls(
+            error=tuple(errors),
+            arrivals=tuple(outcome.arrived[:done].sum(-1).tolist()),
+            transmitting=tuple(outcome.transmitting[:done].sum(-1).tolist()),
+            airtime_s=or_none(outcome.airtime_s),
+            energy_j=or_none(outcome.energy_j),
+            sent_bytes=tuple(round(value) for value in outcome.sent_bytes[:done].tolist()),
+        )
 
     def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
         """Rounds, seconds or joules spent by the end of every round; None if not defined."""

@@ -46,7 +46,8 @@ def _arrivals(path: Path, result: Arrivals, caption: str) -> None:
 
 def _histogram(path: Path, result: PowerHistogram, _caption: str) -> None:
     powers = {
-        name: torch.tensor(values).view(-1, result.workers) for name, values in result.powers.items()
+        name: torch.tensor(values).view(-1, result.workers)
+        for name, values in result.powers.items()
     }
     plot_power_histogram(path, powers, Scenario())
 

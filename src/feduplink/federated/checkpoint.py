@@ -1,0 +1,84 @@
+"""A comparison's state between two rounds, as a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.federated.adam import AdamState
+from feduplink.federated.models.stacked import Weights
+from feduplink.federated.uplink import Outcome
+from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+
+_KIND = "federated checkpoint"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything the next round depends on.
+
+    Random numbers of a round derive from the seed, the run and the round, so no generator needs
+    saving; what was on the air is saved because a policy may hold a generator.
+
+    Attributes:
+        weights: global models, (lanes, *shape) by parameter.
+        adam: of every worker.
+        errors: of the rounds so far, each (policies, runs).
+        outcomes: what happens on the air, one of each lane.
+
+    """
+
+    weights: Weights
+    adam: AdamState
+    errors: list[Tensor]
+    outcomes: list[Outcome]
+
+    def write(self, path: Path, identity: dict[str, Any]) -> None:
+        """Write; ``identity`` says of which comparison this is."""
+        tensors = {
+            **_prefixed("weights", self.weights),
+            **_prefixed("adam.mean", self.adam.mean),
+            **_prefixed("adam.square", self.adam.square),
+            "adam.steps": self.adam.steps,
+            "errors": torch.stack(self.errors),
+        }
+        for lane, outcome in enumerate(self.outcomes):
+            tensors |= _prefixed(f"outcome.{lane}", outcome.tensors())
+        write_tensors(path, _KIND, TensorFile(tensors, identity))
+
+    @classmethod
+    def read(cls, path: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint:
+        """Read one of the same comparison; others raise :class:`InputError`."""
+        file = read_tensors(path, _KIND)
+        for name, value in identity.items():
+            if file.header.get(name) != value:
+                raise InputError(
+                    f"resume: {path} was made with another {name}; accepted: the one it was "
+                    "started with."
+                )
+        saved = file.tensors
+
+        def moved(prefix: str) -> Weights:
+            return {name: t.to(device) for name, t in _under(prefix, saved).items()}
+
+        steps = saved["adam.steps"].to(device)
+        return cls(
+            moved("weights"),
+            AdamState(moved("adam.mean"), moved("adam.square"), steps),
+            list(saved["errors"].unbind(0)),
+            [Outcome(**_under(f"outcome.{lane}", saved)) for lane in range(len(steps))],
+        )
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

@@ -1,0 +1,59 @@
+"""How a federated comparison goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.federated.aggregation import Aggregation
+from feduplink.federated.uplink import everyone
+
+
+@dataclass(frozen=True)
+class FederationSettings:
+    """How a comparison goes.
+
+    Attributes:
+        runs: independent repetitions, each with its own data, weights, channels and luck.
+        rounds: of every run; None takes the task's.
+        aggregation: the server's average. ``published`` also counts every worker as arrived in
+            the first round, as the published code does.
+        deadline_s: longest upload, s; later ones are lost.
+        present: workers in the federation round by round, (N, L) bool; None is everyone, always.
+        checkpoint_every: rounds between checkpoints.
+
+    """
+
+    runs: int = 1
+    rounds: int | None = None
+    aggregation: Aggregation = "exact"
+    deadline_s: float | None = None
+    present: Tensor | None = None
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        for name, value in (("runs", self.runs), ("checkpoint_every", self.checkpoint_every)):
+            if value < 1:
+                raise InputError(f"{name}: {value} is not accepted; accepted: 1 or more.")
+        if self.rounds is not None and self.rounds < 1:
+            raise InputError(f"rounds: {self.rounds} is not accepted; accepted: 1 or more.")
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InputError(f"deadline: {self.deadline_s} s is not accepted; accepted: above 0.")
+        if self.aggregation not in ("exact", "published"):
+            raise InputError(
+                f"aggregation: {self.aggregation!r} is unknown; accepted: exact, published."
+            )
+
+    def presence(self, rounds: int, workers: int) -> Tensor:
+        """``present`` of a run with so many rounds and workers, (N, L) bool."""
+        if self.present is None:
+            return everyone(rounds, workers)
+        if self.present.dtype != torch.bool or self.present.shape != (rounds, workers):
+            raise InputError(
+                f"present: {self.present.dtype} of shape {tuple(self.present.shape)}; accepted: "
+                f"bool of shape {(rounds, workers)}, a row a round."
+            )
+        return self.present
