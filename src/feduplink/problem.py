@@ -114,6 +114,11 @@ class Problem:
             ),
         )
 
+    @property
+    def constrained(self) -> bool:
+        """Whether any worker has a threshold to meet."""
+        return any(bool((constraint.threshold > 0).any()) for constraint in self.constraints)
+
 
 def scenario_measures(scenario: Scenario) -> dict[str, Measure]:
     """The shipped measures with the scenario's constants: psr, rate, energy_efficiency."""

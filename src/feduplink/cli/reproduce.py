@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         type=whole_number(1, 1024),
-        default=1,
+        default=os.cpu_count() or 1,
         metavar="N",
-        help="settings that are trained and judged at once (default: 1)",
+        help="settings that are trained and judged at once (default: one a processor)",
     )
 
 

@@ -14,6 +14,7 @@ from feduplink.optimum.settling import settled
 from feduplink.optimum.solution import aimed_above
 from feduplink.policies.pdx import UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.storage import load_policy
+from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -65,6 +66,8 @@ def calibrated(
         repair=False,
         most_evaluations=_EVALUATIONS,
     ).primal_multipliers
+    if not Problem.of(scenario).constrained:
+        return UnrolledPolicy(scenario, network, near)
     power = network.powers(Cell.of(scenario, seen), near.prices(scenario))
     aim = aimed_above(scenario, csi, power, margin)
     maximiser = _NetworkMaximiser(network, Cell.of(aim, seen))

@@ -138,6 +138,8 @@ def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN
     ``margin`` of these, so that the constraints also hold on channels the policy has not seen.
     """
     near = solve_dual(scenario, csi[:_FEW_CHANNELS]).multipliers
+    if not Problem.of(scenario).constrained:
+        return DualPolicy(scenario, near)
     tops = HillTops(Cell.of(scenario, csi), near.prices(scenario))
     aimed = aimed_above(scenario, csi, tops.best(near.prices(scenario)), margin)
     return DualPolicy(aimed, settled(aimed, csi, near, tops))
