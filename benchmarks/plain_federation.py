@@ -38,7 +38,7 @@ class PlainFederation:
         for i, (worker, optimizer) in enumerate(zip(self.workers, self.optimizers, strict=True)):
             worker.load_state_dict(self.model.state_dict())
             for step in range(int(batches.steps[i])):
-                rows = batches.rows[step, i][batches.weight[step, i] > 0]
+                rows = batches.rows[i, step][batches.weight[i, step] > 0]
                 optimizer.zero_grad()
                 loss = self.task.loss(worker(pool.inputs[rows]), pool.targets[rows]).mean()
                 loss.backward()
@@ -66,6 +66,6 @@ class PlainFederation:
         test = self.data.test
         return float(self.task.metric(self.model(test.inputs), test.targets))
 
-    def weights(self) -> Tensor:
-        """The global model, (n,)."""
-        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
+    def weights(self) -> dict[str, Tensor]:
+        """The global model."""
+        return {name: p.detach() for name, p in self.model.named_parameters()}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink.federated.aggregation import coefficients, combine
+from feduplink.federated.aggregation import coefficients, combine_
 
 SIZES = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
 MODELS = torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]])
@@ -11,8 +11,10 @@ BEFORE = torch.tensor([-7.0, -8.0])
 
 
 def average(arrived: list[bool], aggregation="exact", models=MODELS, sizes=SIZES):
-    weights = coefficients(sizes, torch.tensor(arrived), aggregation)
-    return combine(weights, models, BEFORE).tolist()
+    factors = coefficients(sizes, torch.tensor(arrived), aggregation)
+    model = {"w": BEFORE[None].clone()}
+    combine_(model, factors[None], {"w": models[None]})
+    return model["w"][0].tolist()
 
 
 def test_weights_follow_the_sizes_exactly():
@@ -54,5 +56,8 @@ def test_published_multiplies_a_single_arrival_by_its_size():
 def test_lanes_are_averaged_one_by_one():
     arrived = torch.tensor([[True, True, True], [False, True, False], [False, False, False]])
     weights = coefficients(SIZES.expand(3, -1), arrived, "exact")
-    averages = combine(weights, MODELS.expand(3, -1, -1), BEFORE.expand(3, -1))
-    assert averages.tolist() == [[25 / 8, 250 / 8], [2.0, 20.0], [-7.0, -8.0]]
+    models = {"w": BEFORE.repeat(3, 1), "b": BEFORE[:1].repeat(3, 1)}
+    local = MODELS.expand(3, -1, -1)
+    combine_(models, weights, {"w": local, "b": local[..., :1]})
+    assert models["w"].tolist() == [[25 / 8, 250 / 8], [2.0, 20.0], [-7.0, -8.0]]
+    assert models["b"].tolist() == [[25 / 8], [2.0], [-7.0]]

@@ -19,7 +19,7 @@ def draw(work: LocalWork, present=(True, True, True), seed=0):
 
 
 def seen_by(batches, worker: int) -> list[int]:
-    return batches.rows[:, worker][batches.weight[:, worker] > 0].tolist()
+    return batches.rows[worker][batches.weight[worker] > 0].tolist()
 
 
 def test_a_pass_over_the_data_shows_every_example_once():
@@ -33,13 +33,13 @@ def test_a_pass_over_the_data_shows_every_example_once():
 def test_the_weights_of_a_minibatch_make_its_mean():
     batches = draw(LocalWork(batch_size=4))
     assert batches.weight[0, 0].tolist() == [0.25] * 4
-    assert batches.weight[1, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
-    np.testing.assert_allclose(batches.weight[0, 2].tolist(), [1 / 3] * 3 + [0])
+    assert batches.weight[0, 1].tolist() == [1.0, 0.0, 0.0, 0.0]
+    np.testing.assert_allclose(batches.weight[2, 0].tolist(), [1 / 3] * 3 + [0])
 
 
 def test_a_number_of_batches_is_drawn_without_replacement():
     batches = draw(LocalWork(batch_size=4, batches=2))
-    assert batches.rows.shape == (2, 3, 4)
+    assert batches.rows.shape == (3, 2, 4)
     assert batches.steps.tolist() == [2, 2, 1]
     assert len(set(seen_by(batches, 1))) == 8
     assert set(seen_by(batches, 1)) <= set(range(5, 17))

@@ -18,7 +18,7 @@ from feduplink.federated import (
     Task,
     load_task,
 )
-from feduplink.federated.local import clip_rows_
+from feduplink.federated.local import clip_each_
 from feduplink.federated.models import ReviewClassifier
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
@@ -42,8 +42,8 @@ def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
         errors = [federation_error.item() for federation_error in federation._errors[-1][0]]
         assert errors == pytest.approx([loop.error() for loop in plain], abs=tolerance)
     for run in range(2):
-        difference = (federation._weights[run] - plain[run].weights()).abs().max()
-        assert difference < tolerance
+        for name, expected in plain[run].weights().items():
+            assert (federation._weights[name][run] - expected).abs().max() < tolerance
 
 
 def test_digits_equal_the_plain_loop_after_twenty_rounds():
@@ -62,15 +62,17 @@ def test_any_module_equals_the_plain_loop(work: LocalWork):
     compare_with_plain_loop(blob_task(work), len(SIZES), 1e-5)
 
 
-def test_rows_are_clipped_as_pytorch_clips_one():
-    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    clipped = rows.clone()
-    clip_rows_(clipped, 1.0)
-    for row, expected in zip(rows, clipped, strict=True):
-        parameter = nn.Parameter(torch.zeros(2))
-        parameter.grad = row.clone()
-        nn.utils.clip_grad_norm_([parameter], 1.0)
-        torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=0)
+def test_every_model_is_clipped_as_pytorch_clips_one():
+    weight = torch.tensor([[[3.0, 0.0]], [[0.3, 0.1]], [[0.0, 0.0]]])
+    bias = torch.tensor([[4.0], [0.4], [0.0]])
+    clipped = (weight.clone(), bias.clone())
+    clip_each_(clipped, 1.0)
+    for model in range(3):
+        parameters = [nn.Parameter(torch.zeros(1, 2)), nn.Parameter(torch.zeros(1))]
+        parameters[0].grad, parameters[1].grad = weight[model].clone(), bias[model].clone()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        for parameter, gradient in zip(parameters, clipped, strict=True):
+            torch.testing.assert_close(gradient[model], parameter.grad, rtol=0, atol=0)
 
 
 def test_workers_keep_their_own_adam_between_rounds():
@@ -151,4 +153,5 @@ def test_reviews_train_side_by_side_as_one_by_one():
     for number in range(5):
         plain.train(federation._draw_batches(0, number))
         federation.run_round(number, at_once=1)
-    torch.testing.assert_close(federation._weights[0], plain.weights(), rtol=0, atol=1e-5)
+    for name, expected in plain.weights().items():
+        torch.testing.assert_close(federation._weights[name][0], expected, rtol=0, atol=1e-5)

@@ -7,25 +7,41 @@ import torch
 from torch.func import functional_call
 
 from feduplink.federated.data.reviews import PADDING
-from feduplink.federated.models import ModelStack, Perceptron, ReviewClassifier, nguyen_widrow_
-from feduplink.federated.models.stacked import _vectorised
+from feduplink.federated.models import (
+    ModelStack,
+    Perceptron,
+    ReviewClassifier,
+    Weights,
+    nguyen_widrow_,
+)
+from feduplink.federated.models.stacked import _vectorised, stacked
+
+
+def perturbed(stack: ModelStack, copies: int) -> Weights:
+    """Copies of the stack's model, each a little off in its own way."""
+    return {
+        name: weights + 0.3 * torch.randn(copies, *weights.shape, dtype=weights.dtype)
+        for name, weights in stack.initial().items()
+    }
 
 
 def test_the_perceptron_computes_its_copies_as_vmap_does():
     torch.manual_seed(0)
     stack = ModelStack(Perceptron(4, 5, 3))
-    weights = torch.randn(6, stack.weights_per_model)
+    weights = perturbed(stack, 6)
     inputs = torch.randn(6, 7, 4)
-    expected = _vectorised(stack.module)(stack.named(weights), inputs)
+    expected = _vectorised(stack.module)(weights, inputs)
     torch.testing.assert_close(stack(weights, inputs), expected)
 
 
-def test_weights_are_rows_in_the_order_of_the_parameters():
+def test_the_initial_weights_are_a_copy_of_the_modules():
     stack = ModelStack(Perceptron(2, 3, 1))
     assert stack.weights_per_model == 3 * 2 + 3 + 3 + 1
-    named = stack.named(stack.initial()[None])
+    initial = stack.initial()
     for name, parameter in stack.module.named_parameters():
-        assert named[name][0].equal(parameter)
+        assert initial[name].equal(parameter)
+        parameter.data += 1
+        assert not initial[name].equal(parameter)
 
 
 def test_nguyen_widrow_directions_and_biases():
@@ -55,24 +71,24 @@ def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int):
     copies, batch, length = 3, 4, 9
     network = ReviewClassifier(torch.randn(30, 6), hidden=5, layers=layers).double().eval()
     stack = ModelStack(network)
-    weights = stack.initial() + 0.3 * torch.randn(copies, stack.weights_per_model).double()
-    weights.requires_grad_()
+    weights = {name: w.requires_grad_() for name, w in perturbed(stack, copies).items()}
     tokens = torch.randint(2, 30, (copies, batch, length))
     for row in tokens.flatten(0, 1):
         row[int(torch.randint(1, length + 1, (1,))) :] = PADDING
     direction = torch.randn(copies, batch).double()
 
     scores = stack(weights, tokens)
-    (gradient,) = torch.autograd.grad((scores * direction).sum(), weights)
+    parameters = tuple(weights.values())
+    gradients = torch.autograd.grad((scores * direction).sum(), parameters)
     one_by_one = torch.stack(
         [
-            functional_call(network, {n: w[i] for n, w in stack.named(weights).items()}, tokens[i])
+            functional_call(network, {n: w[i] for n, w in weights.items()}, tokens[i])
             for i in range(copies)
         ]
     )
-    (expected,) = torch.autograd.grad((one_by_one * direction).sum(), weights)
+    expected = torch.autograd.grad((one_by_one * direction).sum(), parameters)
     torch.testing.assert_close(scores, one_by_one)
-    torch.testing.assert_close(gradient, expected)
+    torch.testing.assert_close(gradients, expected)
 
 
 def test_what_follows_a_review_does_not_matter():
@@ -81,7 +97,7 @@ def test_what_follows_a_review_does_not_matter():
     stack = ModelStack(network)
     short = torch.tensor([[[4, 5, 6]]])
     long = torch.tensor([[[4, 5, 6, PADDING, PADDING]]])
-    weights = stack.initial()[None]
+    weights = stacked([stack.initial()])
     torch.testing.assert_close(stack(weights, short), stack(weights, long))
 
 
@@ -89,7 +105,7 @@ def test_dropout_differs_between_copies():
     torch.manual_seed(0)
     network = ReviewClassifier(torch.randn(30, 6), hidden=5).train()
     stack = ModelStack(network)
-    weights = stack.initial().expand(50, -1).contiguous()
+    weights = stacked([stack.initial()] * 50)
     scores = stack(weights, torch.full((50, 1, 4), 7))
     assert len({round(score, 6) for score in scores.flatten().tolist()}) > 25
     assert not math.isnan(scores.sum().item())

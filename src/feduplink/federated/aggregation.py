@@ -1,7 +1,7 @@
 """The server's average of the models that arrived.
 
 Both averages are linear, so each is a rule for the coefficient of every worker's model; the
-arithmetic on the models is one product, :func:`combine`.
+arithmetic on the models is one product, :func:`combine_`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
+from feduplink.federated.models.stacked import Weights
 
 Aggregation = Literal["exact", "published"]
 
@@ -55,23 +57,21 @@ def published_coefficients(sizes: Tensor, arrived: Tensor) -> Tensor:
     return torch.where(count == 1, sizes * arrived, torch.where(last, 0.0, exact))
 
 
-def combine(coefficients: Tensor, local: Tensor, previous: Tensor) -> Tensor:
-    """Σ_i c_i w_i, or the previous model where every coefficient is zero.
+def combine_(previous: Weights, coefficients: Tensor, local: Weights) -> None:
+    """Replace every lane's global model by Σ_i c_i w_i; where all c_i are zero it stays.
 
-    ``coefficients`` (..., L), ``local`` (..., L, n), ``previous`` (..., n).
+    ``previous`` (lanes, *shape) and ``local`` (lanes, L, *shape) by parameter, ``coefficients``
+    (lanes, L) on the CPU.
     """
-    average = previous.clone()
-    lanes = zip(
-        coefficients.to(local.dtype).view(-1, coefficients.shape[-1]),
-        local.view(-1, *local.shape[-2:]),
-        average.view(-1, average.shape[-1]),
-        strict=True,
-    )
-    for weights, models, result in lanes:
+    for lane, factors in enumerate(coefficients):
         # A model that did not arrive may hold anything, also NaN; it must not touch the sum.
-        counted = weights.nonzero()[:, 0]
-        if len(counted) == len(weights):
-            torch.mv(models.mT, weights, out=result)
-        elif len(counted):
-            torch.mv(models[counted].mT, weights[counted], out=result)
-    return average
+        counted = factors.nonzero()[:, 0]
+        if len(counted) == 0:
+            continue
+        everyone = len(counted) == len(factors)
+        some = next(iter(previous.values()))
+        heard, rows = factors[counted].to(some), counted.to(some.device)
+        for name, model in previous.items():
+            models = local[name][lane].flatten(1)  # (L, n)
+            sent = models if everyone else models[rows]
+            torch.mv(sent.mT, heard, out=model[lane].view(-1))

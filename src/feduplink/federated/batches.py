@@ -17,8 +17,8 @@ class RoundBatches:
     """The minibatches of all workers of one run in one round.
 
     Attributes:
-        rows: rows of the run's pool, (steps, L, B) int64; where ``weight`` is 0, any row.
-        weight: share of the example in its minibatch's mean loss, (steps, L, B) float32.
+        rows: rows of the run's pool, (L, steps, B) int64; where ``weight`` is 0, any row.
+        weight: share of the example in its minibatch's mean loss, (L, steps, B) float32.
         steps: minibatches of each worker, (L,) int64; those with fewer pause at the end.
 
     """
@@ -57,7 +57,7 @@ def draw_batches(
     weight = filled.reshape(len(taken), -1, size)
     weight /= np.maximum(weight.sum(-1, keepdims=True), 1)
     return RoundBatches(
-        torch.from_numpy(rows.reshape(len(taken), -1, size).swapaxes(0, 1).copy()),
-        torch.from_numpy(weight.swapaxes(0, 1).copy()),
+        torch.from_numpy(rows.reshape(weight.shape)),
+        torch.from_numpy(weight),
         torch.from_numpy(steps),
     )

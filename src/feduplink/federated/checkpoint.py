@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.local import AdamState
+from feduplink.federated.adam import AdamState
+from feduplink.federated.models.stacked import Weights
 from feduplink.federated.uplink import Outcome
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -25,14 +26,14 @@ class Checkpoint:
     saving; what was on the air is saved because a policy may hold a generator.
 
     Attributes:
-        weights: global models, (lanes, n).
+        weights: global models, (lanes, *shape) by parameter.
         adam: of every worker.
         errors: of the rounds so far, each (policies, runs).
         outcomes: what happens on the air, one of each lane.
 
     """
 
-    weights: Tensor
+    weights: Weights
     adam: AdamState
     errors: list[Tensor]
     outcomes: list[Outcome]
@@ -40,13 +41,14 @@ class Checkpoint:
     def write(self, path: Path, identity: dict[str, Any]) -> None:
         """Write; ``identity`` says of which comparison this is."""
         tensors = {
-            "weights": self.weights,
-            **{f"adam.{f.name}": getattr(self.adam, f.name) for f in fields(AdamState)},
+            **_prefixed("weights", self.weights),
+            **_prefixed("adam.mean", self.adam.mean),
+            **_prefixed("adam.square", self.adam.square),
+            "adam.steps": self.adam.steps,
             "errors": torch.stack(self.errors),
         }
         for lane, outcome in enumerate(self.outcomes):
-            for name, tensor in outcome.tensors().items():
-                tensors[f"outcome.{lane}.{name}"] = tensor
+            tensors |= _prefixed(f"outcome.{lane}", outcome.tensors())
         write_tensors(path, _KIND, TensorFile(tensors, identity))
 
     @classmethod
@@ -60,13 +62,23 @@ class Checkpoint:
                     "started with."
                 )
         saved = file.tensors
-        lanes = len(saved["weights"])
+
+        def moved(prefix: str) -> Weights:
+            return {name: t.to(device) for name, t in _under(prefix, saved).items()}
+
+        steps = saved["adam.steps"].to(device)
         return cls(
-            saved["weights"].to(device),
-            AdamState(*(saved[f"adam.{f.name}"].to(device) for f in fields(AdamState))),
+            moved("weights"),
+            AdamState(moved("adam.mean"), moved("adam.square"), steps),
             list(saved["errors"].unbind(0)),
-            [
-                Outcome(**{f.name: saved[f"outcome.{lane}.{f.name}"] for f in fields(Outcome)})
-                for lane in range(lanes)
-            ],
+            [Outcome(**_under(f"outcome.{lane}", saved)) for lane in range(len(steps))],
         )
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

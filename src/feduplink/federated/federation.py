@@ -13,14 +13,15 @@ from torch import Tensor
 
 from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.federated.aggregation import coefficients, combine
+from feduplink.federated.adam import AdamState
+from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.checkpoint import Checkpoint
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.federated.lanes import lanes_that_fit, side_by_side
-from feduplink.federated.local import AdamState, train_locally
+from feduplink.federated.local import train_locally
 from feduplink.federated.minibatches import Minibatches
-from feduplink.federated.models.stacked import ModelStack
+from feduplink.federated.models.stacked import ModelStack, Weights, stacked
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, Task
 from feduplink.federated.uplink import Ideal, Outcome, Rounds, model_bits, transmit
@@ -91,10 +92,9 @@ class Federation:
         self.device = usable_device(device)
         self.present = settings.presence(self.rounds, scenario.workers)
         self._data = self._draw_data()
+        self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)
         self._stack, self._weights = self._initial_models()
-        self._adam = AdamState.fresh(
-            len(self._weights), scenario.workers, self._stack.weights_per_model, self.device
-        )
+        self._adam = AdamState.fresh(self._weights, scenario.workers)
         self._outcomes = self._transmit(list(policies.values()))
         self._errors: list[Tensor] = []  # a round's errors, (policies, runs)
 
@@ -143,7 +143,7 @@ class Federation:
         return {
             "task": self.task.name,
             "local work": asdict(self.task.work),
-            "data sizes": [data.sizes.tolist() for data in self._data],
+            "data sizes": self._sizes.tolist(),
             "policies": list(self.names),
             "scenario": self.scenario.model_dump(mode="json"),
             "runs": self.settings.runs,
@@ -176,8 +176,8 @@ class Federation:
             runs.append(FederatedData(pool, data.shares, data.test.to(self.device)))
         return runs
 
-    def _initial_models(self) -> tuple[ModelStack, Tensor]:
-        """The model, and the first weights (lanes, n): a run's are alike for all policies."""
+    def _initial_models(self) -> tuple[ModelStack, Weights]:
+        """The model, and every lane's first weights: a run's are alike for all policies."""
         starts = []
         for run in range(self.settings.runs):
             with torch.random.fork_rng(devices=[]):
@@ -185,7 +185,8 @@ class Federation:
                 stack = ModelStack(self.task.model())
             starts.append(stack.initial())
         stack.module.to(self.device)
-        return stack, torch.stack(starts).to(self.device).repeat(len(self.names), 1)
+        lanes = stacked(starts * len(self.names))
+        return stack, {name: weights.to(self.device) for name, weights in lanes.items()}
 
     def _transmit(self, policies: list[Policy | Ideal]) -> list[Outcome]:
         bits = model_bits(self._stack.weights_per_model)
@@ -211,9 +212,7 @@ class Federation:
                 examples = self._gather(runs, batches)
                 for lanes in groups:
                     local = self._train(number, lanes, examples, self._adam.lanes(lanes))
-                    self._weights[lanes] = combine(
-                        self._coefficients(number, lanes), local, self._weights[lanes]
-                    )
+                    combine_(self._models(lanes), self._coefficients(number, lanes), local)
         self._errors.append(self._evaluate())
 
     def _draw_batches(self, run: int, number: int) -> RoundBatches:
@@ -223,40 +222,41 @@ class Federation:
     def _gather(self, runs: range, batches: list[RoundBatches]) -> Minibatches:
         return Minibatches.gather([(self._data[run].pool, batches[run]) for run in runs])
 
-    def _train(self, number: int, lanes: slice, examples: Minibatches, state: AdamState) -> Tensor:
-        """The workers' models of some lanes after the round's local work, (lanes, L, n)."""
-        start = self._weights[lanes]
-        repeats = start.shape[0] * self.scenario.workers // len(examples.steps)
+    def _models(self, lanes: slice) -> Weights:
+        """A view of the global models of some lanes, (lanes, *shape) by parameter."""
+        return {name: weights[lanes] for name, weights in self._weights.items()}
+
+    def _train(self, number: int, lanes: slice, examples: Minibatches, state: AdamState) -> Weights:
+        """The workers' models of some lanes after the round's local work, (lanes, L, *shape)."""
+        repeats = state.steps.numel() // len(examples.steps)
         self._stack.module.train()
         # For dropout and the like; nothing else in a round draws from the global generator.
         seed = stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(seed)
-        return train_locally(self._stack, self.task, start, state, examples.repeated(repeats))
+        return train_locally(
+            self._stack, self.task, self._models(lanes), state, examples.repeated(repeats)
+        )
 
     def _coefficients(self, number: int, lanes: slice) -> Tensor:
         """Of every worker's model in the server's average, (lanes, L)."""
         arrived = torch.stack([outcome.arrived[number] for outcome in self._outcomes[lanes]])
         if self.settings.aggregation == "published" and number == 0:
             arrived = self.present[0].expand_as(arrived)
-        runs = self.settings.runs
-        sizes = torch.stack(
-            [self._data[lane % runs].sizes for lane in range(lanes.start, lanes.stop)]
-        )
-        return coefficients(sizes, arrived, self.settings.aggregation).to(self.device)
+        runs = torch.arange(lanes.start, lanes.stop) % self.settings.runs
+        return coefficients(self._sizes[runs], arrived, self.settings.aggregation)
 
     @torch.no_grad()
     def _evaluate(self) -> Tensor:
         """Error of every lane's global model on its run's test set, (policies, runs)."""
         self._stack.module.eval()
         errors = torch.empty(len(self.names), self.settings.runs, dtype=torch.float64)
-        by_policy = self._weights.view(*errors.shape, -1)
         for run, data in enumerate(self._data):
-            weights = by_policy[:, run].contiguous()
+            weights = self._models(slice(run, None, self.settings.runs))  # of every policy
             outputs = torch.cat(
                 [
-                    self._stack(weights, inputs.expand(len(weights), *inputs.shape))
+                    self._stack(weights, inputs.expand(len(errors), *inputs.shape))
                     for inputs in torch.split(data.test.inputs, self.task.evaluation_batch)
                 ],
                 dim=1,

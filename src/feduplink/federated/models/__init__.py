@@ -2,6 +2,6 @@
 
 from feduplink.federated.models.bilstm import ReviewClassifier
 from feduplink.federated.models.perceptron import Perceptron, nguyen_widrow_
-from feduplink.federated.models.stacked import ModelStack
+from feduplink.federated.models.stacked import ModelStack, Weights
 
-__all__ = ["ModelStack", "Perceptron", "ReviewClassifier", "nguyen_widrow_"]
+__all__ = ["ModelStack", "Perceptron", "ReviewClassifier", "Weights", "nguyen_widrow_"]

@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from feduplink.federated.data.reviews import PADDING
+from feduplink.federated.models.stacked import Weights
 
 
 class ReviewClassifier(nn.Module):
@@ -54,7 +55,7 @@ class ReviewClassifier(nn.Module):
         scores: Tensor = self.score(self._drop(last))
         return scores[:, 0]
 
-    def stacked_forward(self, weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+    def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
         """(R, B, T) token ids to (R, B) scores, all copies in one recurrence."""
         length = inputs.shape[-1]
         tokens = inputs.transpose(1, 2)  # (R, T, B)
@@ -92,7 +93,7 @@ def _reorder(states: Tensor, order: Tensor) -> Tensor:
     return states.gather(1, order[..., None].expand(states.shape))
 
 
-def _layer_weights(weights: dict[str, Tensor], layer: int) -> tuple[Tensor, Tensor, Tensor]:
+def _layer_weights(weights: Weights, layer: int) -> tuple[Tensor, Tensor, Tensor]:
     """Both directions' weights of a layer: (R, 2, 4H, D), (R, 2, 4H, H) and (R, 2, 4H)."""
 
     def both(name: str) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from feduplink.federated.models.stacked import Weights
+
 
 class Perceptron(nn.Module):
     """x ↦ W2 tanh(W1 x + b1) + b2."""
@@ -19,7 +21,7 @@ class Perceptron(nn.Module):
         outputs: Tensor = self.output(torch.tanh(self.hidden(inputs)))
         return outputs
 
-    def stacked_forward(self, weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+    def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
         """(R, B, inputs) to (R, B, outputs): two batched products.
 
         The weights stand on the left, so that their gradients come out in their own layout; on

@@ -1,0 +1,165 @@
+"""Adam for many models at once, each with its own moments and its own number of steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from feduplink.federated.models.stacked import Weights
+from feduplink.federated.task import LocalWork
+
+_BETA1, _BETA2 = 0.9, 0.999
+
+
+@dataclass(frozen=True)
+class AdamState:
+    """Adam's memory of every worker of some lanes. Updated in place; kept between rounds.
+
+    Attributes:
+        mean: of the gradients, (lanes, L, *shape) by parameter.
+        square: mean of their squares, likewise.
+        steps: so far, (lanes, L).
+
+    """
+
+    mean: Weights
+    square: Weights
+    steps: Tensor
+
+    @classmethod
+    def fresh(cls, models: Weights, workers: int) -> AdamState:
+        """All zero, for so many workers of every lane of ``models`` (lanes, *shape)."""
+
+        def zeros() -> Weights:
+            return {
+                name: weights.new_zeros(len(weights), workers, *weights.shape[1:])
+                for name, weights in models.items()
+            }
+
+        first = next(iter(models.values()))
+        return cls(zeros(), zeros(), first.new_zeros(len(first), workers))
+
+    def lanes(self, lanes: slice) -> AdamState:
+        """A view of some lanes."""
+        return AdamState(
+            {name: moment[lanes] for name, moment in self.mean.items()},
+            {name: moment[lanes] for name, moment in self.square.items()},
+            self.steps[lanes],
+        )
+
+    def clone(self) -> AdamState:
+        """A copy that can be trained without a trace."""
+        return AdamState(
+            {name: moment.clone() for name, moment in self.mean.items()},
+            {name: moment.clone() for name, moment in self.square.items()},
+            self.steps.clone(),
+        )
+
+
+class Optimiser(Protocol):
+    """Adam on R models during one round."""
+
+    def update(self, gradients: list[Tensor], step: int) -> None:
+        """Step ``step`` of the round, for the models that have one, in place.
+
+        Gradients are (R, *shape), in the order of the parameters, and may be overwritten.
+        """
+
+    def settle(self) -> None:
+        """Write back what the state does not share."""
+
+
+def optimiser(
+    weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
+) -> Optimiser:
+    """For R = lanes · L models (R, *shape), of which model r takes ``minibatches[r]`` steps."""
+    together = len(set(minibatches)) == 1 and bool((state.steps == state.steps[0, 0]).all())
+    if together:
+        return _InStep(weights, state, work)
+    return _OutOfStep(weights, state, minibatches, work)
+
+
+class _InStep:
+    """All models have taken the same number of steps, which is the usual case.
+
+    Each parameter of all models is one to PyTorch's fused Adam: one pass over the memory.
+    """
+
+    def __init__(self, weights: Weights, state: AdamState, work: LocalWork) -> None:
+        self._state, self._work = state, work
+        self._weights = list(weights.values())
+        self._means = [moment.flatten(0, 1) for moment in state.mean.values()]
+        self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
+        self._steps = [state.steps[0, 0].clone() for _ in self._weights]
+
+    def update(self, gradients: list[Tensor], step: int) -> None:  # noqa: ARG002
+        adam(
+            self._weights,
+            # The kernel goes through memory in order; backpropagation may leave a transpose.
+            [gradient.contiguous() for gradient in gradients],
+            self._means,
+            self._squares,
+            [],
+            self._steps,
+            fused=True,
+            amsgrad=False,
+            beta1=_BETA1,
+            beta2=_BETA2,
+            lr=self._work.learning_rate,
+            weight_decay=self._work.weight_decay,
+            eps=self._work.epsilon,
+            maximize=False,
+        )
+
+    def settle(self) -> None:
+        self._state.steps.copy_(self._steps[0].expand_as(self._state.steps))
+
+
+class _OutOfStep:
+    """Models with different numbers of steps, by arithmetic with a coefficient a model.
+
+    A model that has no minibatch left keeps its moments (decay 1) and its weights (rate 0); its
+    gradient is zero because its examples count for nothing.
+    """
+
+    def __init__(
+        self, weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
+    ) -> None:
+        self._state, self._work = state, work
+        self._weights = list(weights.values())
+        self._means = [moment.flatten(0, 1) for moment in state.mean.values()]
+        self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
+        self._minibatches = torch.tensor(minibatches, device=state.steps.device)
+
+    def update(self, gradients: list[Tensor], step: int) -> None:
+        active = (step < self._minibatches).double()
+        self._state.steps.add_(active.view_as(self._state.steps))
+        # Of a model that has not begun, 1 stands in: its rate is 0.
+        taken = self._state.steps.flatten().double().clamp_min(1)
+        rate = active * self._work.learning_rate / (1 - _BETA1**taken)
+        spread = 1 / (1 - _BETA2**taken).sqrt()
+        keep_mean = 1 - active * (1 - _BETA1)
+        keep_square = 1 - active * (1 - _BETA2)
+        decay = active * self._work.weight_decay
+        for weights, gradient, mean, square in zip(
+            self._weights, gradients, self._means, self._squares, strict=True
+        ):
+            if self._work.weight_decay:
+                gradient.add_(weights * _a_model(decay, weights))
+            mean.mul_(_a_model(keep_mean, mean)).add_(gradient, alpha=1 - _BETA1)
+            square.mul_(_a_model(keep_square, square))
+            square.addcmul_(gradient, gradient, value=1 - _BETA2)
+            root = square.sqrt().mul_(_a_model(spread, square)).add_(self._work.epsilon)
+            weights.addcdiv_(mean * _a_model(rate, mean), root, value=-1)
+
+    def settle(self) -> None:
+        pass
+
+
+def _a_model(coefficients: Tensor, weights: Tensor) -> Tensor:
+    """(R,) as a factor of (R, *shape)."""
+    return coefficients.to(weights.dtype).view(-1, *[1] * (weights.ndim - 1))
