@@ -4,6 +4,11 @@
 
 Both draw the same minibatches, train, average and measure the error. The plain loop's time of a
 run is the same however many runs there are; the batched engine's falls with runs side by side.
+
+The machine's limit is a round of the large kernels alone, each called once on all workers: gather
+the examples, two products a step with the weights between inputs and hidden units, the norm and the
+scaling of the gradient, fused Adam, and the product that evaluates the test set. Hardly any of it
+gets cheaper with more runs, so the limit is one of time per run.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim.adam import adam
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from feduplink import Scenario
@@ -60,26 +66,92 @@ def loader_round(plain: PlainFederation) -> None:
     plain.error()
 
 
-def least_s(task: Task, data: FederatedData, repeats: int) -> float:
-    """What a round of the two-layer nets cannot go below: its large products and Adam's pass."""
-    stack = ModelStack(task.model())
-    named = stack.named(stack.initial().repeat(len(data.shares), 1))
-    first = named["hidden.weight"].contiguous()
-    inputs = torch.randn(len(first), task.work.batch_size, first.shape[-1])
-    slopes = torch.randn(len(first), first.shape[1], task.work.batch_size)
-    weights = torch.zeros(len(first), stack.weights_per_model)
-    weights.grad = torch.ones_like(weights)
-    adam = torch.optim.Adam([weights], fused=True)
-    steps = draw_batches(data, task.work, np.ones(len(first), bool), np.random.default_rng(0)).steps
+class Limit:
+    """The large kernels of one run's round, in order and on the same memory as in a round."""
 
-    def round_of_products() -> None:
-        for _ in range(int(steps.double().mean())):
-            torch.bmm(first, inputs.mT)
-            torch.bmm(slopes, inputs)
-            adam.step()
-        data.test.inputs @ first[0].mT
+    def __init__(self, task: Task, data: FederatedData) -> None:
+        self.task, self.data = task, data
+        workers = len(data.shares)
+        model = ModelStack(task.model()).initial()
+        self.weights = {
+            name: w.repeat(workers, *[1] * w.ndim).contiguous() for name, w in model.items()
+        }
+        self.gradients = {name: torch.full_like(w, 1e-3) for name, w in self.weights.items()}
+        self.means = [torch.zeros_like(w) for w in self.weights.values()]
+        self.squares = [torch.zeros_like(w) for w in self.weights.values()]
+        self.steps = [torch.zeros(()) for _ in self.weights]
+        hidden = self.weights["hidden.weight"]
+        self.slopes = torch.randn(workers, hidden.shape[1], task.work.batch_size)
+        self.batches = draw_batches(
+            data, task.work, np.ones(workers, bool), np.random.default_rng(0)
+        )
+        self.seconds: dict[str, list[float]] = {}
 
-    return best_seconds(round_of_products, repeats)
+    def round(self) -> None:
+        """One round, with its parts timed."""
+        spent = dict.fromkeys(("gather", "products", "clip", "Adam", "evaluation"), 0.0)
+
+        def timed(part: str, action: Callable[[], Tensor | None]) -> Tensor | None:
+            start = time.perf_counter()
+            result = action()
+            spent[part] += time.perf_counter() - start
+            return result
+
+        pool, rows = self.data.pool.inputs, self.batches.rows
+        gathered = timed("gather", lambda: pool.index_select(0, rows.flatten()))
+        inputs = gathered.view(*rows.shape, -1)
+        hidden = self.weights["hidden.weight"]
+        target = self.gradients["hidden.weight"]
+        # Workers with less data stop early; the limit lets all of them.
+        for step in range(int(self.batches.steps.double().mean())):
+            seen = inputs[:, step]
+            timed("products", lambda seen=seen: torch.bmm(hidden, seen.mT))
+            timed("products", lambda seen=seen: torch.bmm(self.slopes, seen, out=target))
+            norm = timed("clip", lambda: torch.linalg.vector_norm(target.flatten(1), dim=1))
+            timed("clip", lambda norm=norm: target.mul_(norm[:, None, None]))
+            timed("Adam", self.adam)
+        timed("evaluation", lambda: self.data.test.inputs @ hidden[0].mT)
+        for part, seconds in spent.items():
+            self.seconds.setdefault(part, []).append(seconds)
+
+    def adam(self) -> None:
+        adam(
+            list(self.weights.values()),
+            list(self.gradients.values()),
+            self.means,
+            self.squares,
+            [],
+            self.steps,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=1e-3,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def describe(self) -> str:
+        """The parts' shortest times, and how near they are to what the hardware does at all."""
+        best = {part: min(seconds) for part, seconds in self.seconds.items()}
+        parts = ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in best.items())
+        workers, units, size = self.weights["hidden.weight"].shape
+        steps = int(self.batches.steps.double().mean())
+        flops = 4 * steps * workers * self.task.work.batch_size * units * size
+        # Adam reads weight, gradient and two moments and writes three of them.
+        adam_bytes = 7 * 4 * steps * sum(w.numel() for w in self.weights.values())
+        return (
+            f"  ms: {parts}\n"
+            f"  products at {flops / best['products'] / 1e9:.0f} GFLOP/s, a large square product "
+            f"at {square_flops_per_s() / 1e9:.0f}; Adam moves "
+            f"{adam_bytes / best['Adam'] / 1e9:.0f} GB/s"
+        )
+
+
+def square_flops_per_s(size: int = 1024) -> float:
+    factor = torch.randn(size, size)
+    return 2 * size**3 / best_seconds(lambda: factor @ factor, 10)
 
 
 def main() -> None:
@@ -107,16 +179,23 @@ def main() -> None:
     plain_s = best_seconds(plain_round, args.repeats)
     print(f"{args.task}, {args.workers} workers, {args.threads} threads")
     loader_s = best_seconds(lambda: loader_round(plain), max(3, args.repeats // 5))
+    limit = Limit(task, data)
+    limit_s = best_seconds(limit.round, args.repeats)
     print(f"plain loop, DataLoader {1e3 * loader_s:8.2f} ms a round")
     print(f"plain loop, indexing   {1e3 * plain_s:8.2f} ms a round")
-    print(f"products and Adam alone {1e3 * least_s(task, data, args.repeats):7.2f} ms a round")
+    print(
+        f"the machine's limit    {1e3 * limit_s:8.2f} ms a round: "
+        f"{loader_s / limit_s:.1f} and {plain_s / limit_s:.1f} times faster"
+    )
+    print(limit.describe())
     for runs in (1, args.runs):
         settings = FederationSettings(runs=runs, rounds=args.repeats)
         federation = Federation(task, {"ideal": Ideal()}, scenario, settings)
         per_run = best_seconds(batched_round(federation), args.repeats) / runs
         print(
             f"batched, {runs:3d} run(s)    {1e3 * per_run:8.2f} ms a round and run: "
-            f"{loader_s / per_run:.1f} and {plain_s / per_run:.1f} times faster"
+            f"{loader_s / per_run:.1f} and {plain_s / per_run:.1f} times faster, "
+            f"{per_run / limit_s:.2f} times the limit"
         )
 
 

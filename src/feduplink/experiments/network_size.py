@@ -6,10 +6,11 @@ from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.policies import policy_for
+from feduplink.experiments.policies import COMPARED, policy_for
 from feduplink.experiments.settings import OPTIMUM, Figures, Setting, in_rows
 from feduplink.experiments.sweep import Sweep
 from feduplink.files import write_text
+from feduplink.learning import TRAINABLE
 from feduplink.optimum import solve_dual
 from feduplink.scenario import Scenario
 
@@ -37,12 +38,12 @@ def _judged(bench: Bench, workers: int, seed: int) -> Setting:
         return Setting.model_validate_json(file.read_bytes())
     scenario = Scenario(workers=workers, rate_min=0.0, ee_min=0.0)
     csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
-    names = ("rand", "orth", "openloop", "dual", "pdx")
-    policies = {name: policy_for(bench, name, scenario, seed) for name in names}
     learned = Scenario()
-    policies["pdg"] = policy_for(bench, "pdg", learned, seed)
-    if workers == learned.workers:
-        policies["pdm"] = policy_for(bench, "pdm", learned, seed)
+    policies = {
+        name: policy_for(bench, name, learned if name in TRAINABLE else scenario, seed)
+        for name in COMPARED
+        if name != "pdm" or workers == learned.workers
+    }
     found = {
         name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
         for name, policy in policies.items()

@@ -96,6 +96,7 @@ class _InStep:
         self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
         self._steps = [state.steps[0, 0].clone() for _ in self._weights]
 
+    @torch.no_grad()
     def update(self, gradients: list[Tensor], step: int) -> None:  # noqa: ARG002
         adam(
             self._weights,
@@ -135,6 +136,7 @@ class _OutOfStep:
         self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
         self._minibatches = torch.tensor(minibatches, device=state.steps.device)
 
+    @torch.no_grad()
     def update(self, gradients: list[Tensor], step: int) -> None:
         active = (step < self._minibatches).double()
         self._state.steps.add_(active.view_as(self._state.steps))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-#: Weights that train side by side on a CPU. More only push each other out of the cache: Adam
-#: reads and writes four numbers a weight.
-_CPU_WEIGHTS_AT_ONCE = 1_600_000
+#: Weights that train side by side on a CPU. More only push each other out of the cache: a step
+#: reads or writes four numbers a weight, 16 MB for a million.
+_CPU_WEIGHTS_AT_ONCE = 1_000_000
 #: Share of a GPU's free memory that one batch of lanes may take.
 _GPU_MEMORY_SHARE = 0.6
 

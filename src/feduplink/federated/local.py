@@ -39,23 +39,30 @@ def train_locally(
     }
     adam = optimiser(weights, state, batches.steps, task.work)
     for step in range(max(batches.steps)):
-        outputs = stack(weights, batches.inputs[:, step])
-        # Models do not interact: the gradient of the sum of all mean losses holds that of each.
-        losses = task.loss(outputs.flatten(0, 1), batches.targets[:, step].flatten(0, 1))
-        gradients = torch.autograd.grad(
-            losses,
-            tuple(weights.values()),
-            batches.weight[:, step].flatten(),
-            materialize_grads=True,
-        )
-        with torch.no_grad():
-            clip_each_(gradients, task.work.clip_norm)
-            adam.update(list(gradients), step)
+        # Not kept here: the next step's gradients then take the same memory, still in the cache.
+        adam.update(_clipped_gradients(stack, task, weights, batches, step), step)
     adam.settle()
     return {
         name: model.detach().view(lanes, workers, *model.shape[1:])
         for name, model in weights.items()
     }
+
+
+def _clipped_gradients(
+    stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int
+) -> list[Tensor]:
+    """Of every model's mean loss on its minibatch number ``step``, (R, *shape) a parameter."""
+    outputs = stack(weights, batches.inputs[:, step])
+    losses = task.loss(outputs.flatten(0, 1), batches.targets[:, step].flatten(0, 1))
+    # Models do not interact: the gradient of the sum of all mean losses holds that of each.
+    gradients = torch.autograd.grad(
+        losses,
+        tuple(weights.values()),
+        batches.weight[:, step].flatten(),
+        materialize_grads=True,
+    )
+    clip_each_(gradients, task.work.clip_norm)
+    return list(gradients)
 
 
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from feduplink.federated.history import Cost, FederatedHistory, RunHistory
 from feduplink.report.style import figure, look_of
@@ -18,7 +19,7 @@ COST_LABELS: dict[Cost, str] = {
 }
 #: Points of a curve over seconds or joules, where every run has its own abscissae.
 _GRID_POINTS = 200
-#: A model that diverges has no place on the axis: it ends at this multiple of the smallest error.
+#: The axis ends this far above the smallest error: a model that diverges has no place on it.
 _MOST_DECADES = 1.5
 
 _Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -66,20 +67,25 @@ def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], capti
     """A panel a comparison: error against rounds."""
     with figure(path, 9.6, 4.0, caption) as drawing:
         panels = drawing.subplots(1, len(comparisons), sharey=True, squeeze=False)[0]
+        least = np.inf
         for axes, (label, history) in zip(panels, comparisons.items(), strict=True):
-            _plot_curves(axes, history, "rounds")
+            least = min(least, _plot_curves(axes, history, "rounds"))
             axes.set_title(f"{label}, {history.task}")
+        highest = least * 10**_MOST_DECADES
+        if panels[0].get_ylim()[1] > highest:
+            panels[0].set_ylim(0.8 * least, highest)
         panels[0].set_ylabel(history.metric_name)
         _legend_below(drawing, panels[0])
 
 
-def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> None:
+def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
+    """Draw all policies; returns the smallest error of a run."""
     least = np.inf
     for name, runs in history.policies.items():
         if (curves := _curves(runs, cost)) is None:
             continue
         at, errors = curves
-        least = min(least, float(errors.mean(0).min()))
+        least = min(least, float(np.nanmin(errors)))
         colour = look_of(name).colour
         axes.plot(at, errors.mean(0), color=colour, label=name)
         if len(runs) > 1:
@@ -89,10 +95,11 @@ def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> None:
     axes.set_xlabel(COST_LABELS[cost])
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
-    highest = least * 10**_MOST_DECADES
-    if np.isfinite(highest) and axes.get_ylim()[1] > highest:
-        axes.set_ylim(0.9 * least, highest)
+    # Between the decades only where there is room.
+    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.0, 0.4)))
+    if cost == "rounds":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return least
 
 
 def _legend_below(drawing: Any, complete: Any) -> None:

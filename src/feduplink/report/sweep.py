@@ -32,6 +32,7 @@ def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
                 axes.minorticks_off()
             axes.set_xlabel(sweep.parameter)
             axes.set_ylabel(label)
+        panels[-1].set_ylim(-0.05, 1.05)
         panels[0].yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
         handles, labels = panels[0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
