@@ -29,10 +29,10 @@ def both_averages(bench: Bench, kind: Kind, runs: int) -> Federations:
     )
 
 
-def iid_claims(result: Federations, papers: Mapping[str, float] | None) -> list[Claim]:
-    """The paper's order of policies under both averages, and its values if known."""
+def iid_claims(result: Federations, papers: Mapping[str, float]) -> list[Claim]:
+    """The paper's order of policies under each average, and its values under the published one."""
     found = []
-    for label in (EXACT, PUBLISHED):
+    for label in result.comparisons:
         final = {name: result.final(label, name) for name in PAPERS}
         found.append(
             judged(
@@ -41,7 +41,7 @@ def iid_claims(result: Federations, papers: Mapping[str, float] | None) -> list[
                 result.told(label, tuple(result.comparisons[label].policies)),
             )
         )
-    if papers:
+    if PUBLISHED in result.comparisons:
         final = {name: result.final(PUBLISHED, name) for name in papers}
         found.append(
             judged(
