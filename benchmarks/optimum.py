@@ -15,11 +15,14 @@ import os
 import time
 
 import torch
+from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
 from feduplink.channels import draw_splits
 from feduplink.lagrangian import Cell
 from feduplink.optimum import certify, learned_on_fresh_channels, solve_dual
+from feduplink.optimum.solution import aimed_above
+from feduplink.policies import Policy
 from feduplink.randomness import torch_generator
 
 
@@ -90,9 +93,20 @@ def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object
         "below_optimum": round(own.dual_value - verdict.objective, 5),
         "unseen_violation": round(verdict.violation, 5),
         "feasible": verdict.feasible,
+        "standard_error": round(_standard_error(scenario, unseen, policy), 4),
         "learning_seconds": round(learned, 1),
         "milliseconds_per_channel": round(1000 * seconds / len(unseen), 3),
     }
+
+
+def _standard_error(scenario: Scenario, csi: Tensor, policy: Policy) -> float:
+    """Largest standard error of a constraint's mean on these channels, as a share of it."""
+    above = aimed_above(scenario, csi, policy.powers(csi), margin=1.0)
+    pairs = (
+        (above.rate_thresholds, scenario.rate_thresholds),
+        (above.ee_thresholds, scenario.ee_thresholds),
+    )
+    return max(float((raised / threshold).max()) for raised, threshold in pairs) - 1
 
 
 if __name__ == "__main__":

@@ -111,21 +111,23 @@ def _reproduced(
     started = time.perf_counter()
     with provenance.part():
         status.update(name)
-        result = _result(name, bench)
-        claims = write_experiment(directory, name, experiment, result, bench)
+        result, seconds = _result(name, bench)
+        claims = write_experiment(directory, name, experiment, result, bench, seconds)
     out.print(f"{name}: {experiment.TITLE}, {time.perf_counter() - started:.0f} s")
     return claims
 
 
-def _result(name: str, bench: Bench) -> Any:
-    """The result of an experiment: kept from an equal one before, else run now."""
+def _result(name: str, bench: Bench) -> tuple[Any, float]:
+    """The result of an experiment and how long it took: kept from before, else run now."""
     experiment = EXPERIMENTS[name]
     file = bench.kept("results", name, bench.seed).with_suffix(".json")
-    if file.exists():
-        return experiment.RESULT.model_validate_json(file.read_bytes())
-    result = experiment.run(bench)
-    write_text(file, result.model_dump_json())
-    return result
+    took = file.with_suffix(".seconds")
+    if not file.exists():
+        started = time.perf_counter()
+        result = experiment.run(bench)
+        write_text(took, f"{time.perf_counter() - started:.3f}")
+        write_text(file, result.model_dump_json())
+    return experiment.RESULT.model_validate_json(file.read_bytes()), float(took.read_text())
 
 
 def _finish(

@@ -72,9 +72,12 @@ _DRAWINGS: dict[str, _Drawing] = {
 
 
 def write_experiment(
-    directory: Path, name: str, experiment: Experiment, result: Any, bench: Bench
+    directory: Path, name: str, experiment: Experiment, result: Any, bench: Bench, seconds: float
 ) -> list[Claim]:
-    """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims."""
+    """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims.
+
+    ``seconds`` is what the runs behind the result took, less what other figures had kept.
+    """
     claims = experiment.claims(result)
     _DRAWINGS[name](directory / f"{name}.png", result, experiment.CAPTION)
     write_text(directory / f"{name}.csv", result.to_csv())
@@ -84,7 +87,7 @@ def write_experiment(
             "title": experiment.TITLE,
             "caption": experiment.CAPTION,
             "claims": [claim.model_dump() for claim in claims],
-            "settings": {"scale": bench.scale.name},
+            "settings": {"scale": bench.scale.name, "runs took, s": round(seconds, 1)},
             "seed": bench.seed,
         },
     )
