@@ -19,10 +19,10 @@ demo: $(READY)
 	$(BIN)/feduplink demo --out runs/demo
 
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 test-all: $(READY)
-	$(BIN)/pytest -m 'slow or not slow'
+	$(BIN)/pytest -n auto --dist loadfile -m 'slow or not slow'
 
 lint: $(READY)
 	$(BIN)/ruff check

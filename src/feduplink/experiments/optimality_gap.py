@@ -19,8 +19,9 @@ from feduplink.scenario import Scenario
 TITLE = "Distance to the optimum"
 CAPTION = (
     "Objective of every policy below the optimum of the same test channels, mean over the seeds "
-    "and their range. Hollow marks: a constraint is missed by more than 1 %, which may put a "
-    "policy above the optimum. The bar is what the certificate leaves open: no policy that meets "
+    "and their range. Hollow marks: on these channels a constraint is missed by more than 1 %, "
+    "which may put a policy above the optimum; they estimate a worker's mean only to within 1 to "
+    "8 %. The bar is what the certificate leaves open: no policy that meets "
     "the constraints gets to its left."
 )
 
