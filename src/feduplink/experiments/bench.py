@@ -62,7 +62,8 @@ class Bench:
     ) -> list[_T]:
         """``work(bench, *arguments[i])`` for every i, in order, several at once.
 
-        ``work`` is a function of a module: other processes have to find it.
+        ``work`` is a function of a module: other processes have to find it. Where one fails, those
+        that have not begun are not begun.
         """
         done: list[_T] = []
         if self.processes == 1 or len(arguments) == 1:
@@ -75,7 +76,11 @@ class Bench:
             self.processes, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
         ) as pool:
             started = [pool.submit(work, alone, *given) for given in arguments]
-            for number, future in enumerate(started):
-                self.tell(f"{what} {number + 1} of {len(arguments)}")
-                done.append(future.result())
+            try:
+                for number, future in enumerate(started):
+                    self.tell(f"{what} {number + 1} of {len(arguments)}")
+                    done.append(future.result())
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
         return done
