@@ -112,7 +112,7 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     """Abscissae (M,) and every run's error there, (runs, M); None where the cost is undefined.
 
     Between two rounds a run's error is that of the earlier one, and after its end that of its
-    last. The curve begins when every run has finished its first round.
+    last. The curve begins when every run has finished a round that cost something.
     """
     spent = [run.cumulative(cost) for run in runs]
     errors = [np.array(run.error) for run in runs]
@@ -121,8 +121,11 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     known = [at for at in spent if at is not None]
     if len(known) < len(runs):
         return None
-    start, end = max(at[0] for at in known), max(at[-1] for at in known)
-    if not 0 < start < end:
+    paid = [at[at > 0] for at in known]
+    if not all(map(len, paid)):
+        return None
+    start, end = max(at[0] for at in paid), max(at[-1] for at in paid)
+    if not start < end:
         return None
     grid = np.geomspace(start, end, _GRID_POINTS)
     rows = [
