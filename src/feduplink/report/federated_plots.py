@@ -79,13 +79,13 @@ def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], capti
 
 
 def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
-    """Draw all policies; returns the smallest error of a run."""
+    """Draw all policies; returns the smallest error that has a place on a logarithmic axis."""
     least = np.inf
     for name, runs in history.policies.items():
         if (curves := _curves(runs, cost)) is None:
             continue
         at, errors = curves
-        least = min(least, float(np.nanmin(errors)))
+        least = min(least, float(np.min(errors[errors > 0], initial=np.inf)))
         colour = look_of(name).colour
         axes.plot(at, errors.mean(0), color=colour, label=name)
         if len(runs) > 1:
