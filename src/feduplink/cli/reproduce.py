@@ -20,6 +20,7 @@ from feduplink.cli.options import add_common_options, output_directory, whole_nu
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim
+from feduplink.experiments.federations import image_set
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.page import read_sections, write_page
@@ -120,7 +121,9 @@ def _reproduced(
 def _result(name: str, bench: Bench) -> Any:
     """The result of an experiment: kept from an equal one before, else run now."""
     experiment = EXPERIMENTS[name]
-    file = bench.kept("results", name, bench.seed).with_suffix(".json")
+    # Figures of digits are drawn anew once MNIST is there.
+    without = [] if image_set(bench) == "mnist" else ["without mnist"]
+    file = bench.kept("results", name, bench.seed, *without).with_suffix(".json")
     if file.exists():
         return experiment.RESULT.model_validate_json(file.read_bytes())
     result = experiment.run(bench)
