@@ -89,10 +89,10 @@ def run(args: argparse.Namespace) -> None:
             try:
                 claims[name] = _reproduced(name, directory / name, bench, out, status)
             except InputError as refusal:
-                # Without its data a figure cannot be drawn; the others can.
-                if len(names) == 1:
+                # Without its data a figure cannot be drawn; the others can, if there are any.
+                if name == names[-1] and not claims:
                     raise
-                out.print(f"{name}: not drawn. {refusal}")
+                out.print(f"{name}: not drawn. {refusal}", markup=False)
     _finish(directory, bench, claims, out)
 
 
