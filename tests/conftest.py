@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import settings
@@ -29,3 +32,12 @@ def default_scenario() -> Scenario:
 def default_csi(default_scenario: Scenario) -> Tensor:
     """A hundred channels of the default scenario, (100, 8, 8)."""
     return draw_csi(default_scenario, 100, torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The directory of the full data sets; tests that need it are skipped without."""
+    directory = os.environ.get("FEDUPLINK_DATA")
+    if not directory:
+        pytest.skip("FEDUPLINK_DATA is not set")
+    return Path(directory)
