@@ -10,6 +10,9 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi
 
+#: Read once: some tests hide it from the code.
+DATA = os.environ.get("FEDUPLINK_DATA")
+
 # Small tensors: a second thread costs more than it brings, also when tests run in parallel.
 torch.set_num_threads(1)
 
@@ -37,7 +40,6 @@ def default_csi(default_scenario: Scenario) -> Tensor:
 @pytest.fixture
 def real_data() -> Path:
     """The directory of the full data sets; tests that need it are skipped without."""
-    directory = os.environ.get("FEDUPLINK_DATA")
-    if not directory:
+    if not DATA:
         pytest.skip("FEDUPLINK_DATA is not set")
-    return Path(directory)
+    return Path(DATA)
