@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi
+
+#: Read once: some tests hide it from the code.
+DATA = os.environ.get("FEDUPLINK_DATA")
 
 # Small tensors: a second thread costs more than it brings, also when tests run in parallel.
 torch.set_num_threads(1)
@@ -29,3 +35,11 @@ def default_scenario() -> Scenario:
 def default_csi(default_scenario: Scenario) -> Tensor:
     """A hundred channels of the default scenario, (100, 8, 8)."""
     return draw_csi(default_scenario, 100, torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The directory of the full data sets; tests that need it are skipped without."""
+    if not DATA:
+        pytest.skip("FEDUPLINK_DATA is not set")
+    return Path(DATA)

@@ -144,3 +144,15 @@ def test_conditional_mean_passes_no_gradient_to_silent_rounds():
 def test_bad_powers_and_channels_are_refused(power, csi, sentence):
     with pytest.raises(InputError, match=sentence):
         judge(power, csi, TWO)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "constrained"),
+    [
+        ({"rate_min": 0.0, "ee_min": 0.0}, False),
+        ({"rate_min": 0.1, "ee_min": 0.0}, True),
+        ({"rate_min": 0.0, "ee_min": (0.0, 0.0, 5.0)}, True),
+    ],
+)
+def test_a_problem_is_constrained_by_any_threshold(thresholds: dict, constrained: bool):
+    assert Problem.of(Scenario(workers=3, **thresholds)).constrained is constrained

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,15 +14,6 @@ from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 SIZES = (12, 31, 20)
-
-
-@pytest.fixture
-def real_data() -> Path:
-    """The directory of the full data sets; tests that need it are skipped without."""
-    directory = os.environ.get("FEDUPLINK_DATA")
-    if not directory:
-        pytest.skip("FEDUPLINK_DATA is not set")
-    return Path(directory)
 
 
 def blobs(rng: np.random.Generator, count: int) -> Examples:

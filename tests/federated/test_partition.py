@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import InputError
+from feduplink import InputError, Scenario
 from feduplink.federated.partition import (
     dirichlet_shares,
     fitted_sizes,
     iid_shares,
     importance_of_noise,
     noise_levels,
+    weighed_by_noise,
     with_pixel_noise,
 )
+from feduplink.scenario import data_sizes
 
 SIZES = np.array([40, 10, 25])
 
@@ -60,6 +62,14 @@ def test_noise_and_importance_follow_the_formulas():
     np.testing.assert_allclose(levels, 500 * relative / relative.sum())
     expected = np.exp(2 - np.array([0, levels[1] - levels[0]]) / 30)
     np.testing.assert_allclose(importance_of_noise(levels), expected)
+
+
+def test_noise_weighs_workers_by_quality_and_changes_nothing_else():
+    scenario = Scenario(workers=3, rate_min=0.4)
+    weighed = weighed_by_noise(scenario)
+    expected = importance_of_noise(noise_levels(data_sizes(3)))
+    np.testing.assert_allclose(weighed.worker_weights, expected)
+    assert weighed.replace(weights=scenario.weights) == scenario
 
 
 def test_pixel_noise_has_the_workers_level_and_leaves_others_alone():

@@ -9,7 +9,7 @@ import pytest
 from feduplink.report.federated import federated_markdown, write_federated
 from feduplink.report.federated_plots import _curves
 
-from .test_history import FAST, HISTORY, IDEAL, SLOW
+from .test_history import FAST, HISTORY, IDEAL, SLOW, run
 
 
 def test_a_run_that_has_ended_keeps_its_last_error():
@@ -25,6 +25,14 @@ def test_curves_are_steps():
     assert errors.shape == (2, len(at))
     expected = np.select([at < 30 - 1e-9, at < 60 - 1e-9, at < 100 - 1e-9], [0.6, 0.5, 0.4], 0.3)
     np.testing.assert_array_equal(errors[0], expected)
+
+
+def test_a_silent_first_round_costs_nothing_and_does_not_hide_the_rest():
+    silent = run([0.6, 0.5, 0.4], [0.0, 2.0, 6.0])
+    at, errors = _curves([silent], "airtime_s")
+    assert (at[0], at[-1]) == (pytest.approx(2), pytest.approx(8))
+    assert (errors[0, 0], errors[0, -1]) == (0.5, 0.4)
+    assert _curves([run([0.6, 0.6], [0.0, 0.0])], "airtime_s") is None
 
 
 def test_what_has_no_cost_has_no_curve():

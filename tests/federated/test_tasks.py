@@ -80,6 +80,12 @@ def test_idx_files(tmp_path: Path):
         mnist.read_idx(path)
 
 
+def test_grey_levels_come_back_from_what_models_see():
+    images = torch.arange(256, dtype=torch.uint8)
+    assert mnist.grey_levels(mnist.standardised(images)).equal(images)
+    assert mnist.grey_levels(torch.tensor([-9.0, 9.0])).tolist() == [0, 255]
+
+
 def test_readings_with_a_missing_value_are_left_out(tmp_path: Path):
     path = tmp_path / "table.csv"
     columns = ("Date", *airquality.FEATURES, airquality.TARGET)

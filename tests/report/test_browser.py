@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.cli import main
+from experiments.tiny import TINY
+from feduplink.cli import main, reproduce
 from feduplink.metrics import write_metrics
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -23,7 +24,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 PHONE, DESKTOP = 375, 1280
-TITLES = ["Policies compared", "Federated learning of digits", "Training of pdg", "Figure 1"]
+#: Of ``reproduce``: title, and how many claims.
+REPRODUCED = {
+    "The paper's figures": 0,
+    "Allocated powers": 2,
+    "Arrivals": 2,
+    "Data that differ between workers": 0,
+}
+TITLES = [
+    "Policies compared",
+    "Federated learning of digits",
+    "Training of pdg",
+    "Figure 1",
+    *REPRODUCED,
+]
 CLAIM = {
     "claim": "A claim that is long enough to need more than a line on any telephone",
     "measured": "so-and-so-much, which also takes its time to say",
@@ -45,6 +59,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_metrics(runs / "d", {"title": "Figure 1", "claims": [CLAIM]})
     # A run of an old version has pictures only.
     shutil.copy(runs / "a/comparison.png", runs / "d/old.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reproduce, "QUICK", TINY)
+        figures = "noniid-data arrivals power-histogram"
+        options = f"--quick --processes 1 --data {runs}/none --out {runs}/e"
+        assert main(f"reproduce {figures} {options}".split()) == 0
     assert main(["report", str(runs), "--out", f"{runs}/report"]) == 0
     return runs / "report/report.html"
 
@@ -84,7 +103,7 @@ def test_everything_is_there_and_nothing_sticks_out(browser, report: Path, width
         assert page.locator("h1").inner_text() == "feduplink report"
         assert page.locator("main h2").all_inner_texts() == ["Claims", "Contents", *TITLES]
         figures = page.locator("figure :is(svg, img)").all()
-        assert len(figures) == 2 + 2 + 2 + 1
+        assert len(figures) == 2 + 2 + 2 + 1 + 3
         for figure in figures:
             box = figure.bounding_box()
             assert box is not None
@@ -100,7 +119,8 @@ def test_links_lead_to_sections(browser, report: Path):
         targets = page.locator('a[href^="#"]').evaluate_all(
             "links => links.map(a => document.querySelector(a.hash)?.querySelector('h2').innerText)"
         )
-        assert targets == ["Figure 1", *TITLES]
+        claims = [title for title, count in REPRODUCED.items() for _ in range(count)]
+        assert targets == ["Figure 1", *claims, *TITLES]
 
 
 def _lightness(page: playwright.Page, selector: str, style: str) -> float:

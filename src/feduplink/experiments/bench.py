@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import BaseModel
 
 from feduplink.experiments.scale import Scale
+from feduplink.files import write_text
 
 _T = TypeVar("_T")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _silent(_what: str) -> None:
@@ -54,6 +57,15 @@ class Bench:
         text = json.dumps([self.scale.name, *identity], sort_keys=True)
         return self.directory / kind / hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def once(
+        self, model: type[_Model], make: Callable[[], _Model], kind: str, *identity: Any
+    ) -> _Model:
+        """What ``make`` makes, made once: kept as JSON under ``kind`` and ``identity``."""
+        file = self.kept(kind, *identity).with_suffix(".json")
+        if not file.exists():
+            write_text(file, make().model_dump_json(indent=1))
+        return model.model_validate_json(file.read_bytes())
+
     def map(
         self,
         work: Callable[..., _T],
@@ -62,7 +74,8 @@ class Bench:
     ) -> list[_T]:
         """``work(bench, *arguments[i])`` for every i, in order, several at once.
 
-        ``work`` is a function of a module: other processes have to find it.
+        ``work`` is a function of a module: other processes have to find it. Where one fails, those
+        that have not begun are not begun.
         """
         done: list[_T] = []
         if self.processes == 1 or len(arguments) == 1:
@@ -75,7 +88,11 @@ class Bench:
             self.processes, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
         ) as pool:
             started = [pool.submit(work, alone, *given) for given in arguments]
-            for number, future in enumerate(started):
-                self.tell(f"{what} {number + 1} of {len(arguments)}")
-                done.append(future.result())
+            try:
+                for number, future in enumerate(started):
+                    self.tell(f"{what} {number + 1} of {len(arguments)}")
+                    done.append(future.result())
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
         return done

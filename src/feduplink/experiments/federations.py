@@ -23,6 +23,7 @@ from feduplink.federated import (
     federate,
     load_task,
 )
+from feduplink.federated.data.registry import require
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.tasks import imdb
 from feduplink.files import write_text
@@ -127,13 +128,19 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
     return history
 
 
-def image_task(bench: Bench, partition: Partition) -> Task:
+def image_set(bench: Bench) -> Literal["mnist", "digits"]:
     """MNIST where it is at hand, else the digits that come with the installation."""
-    workers = Scenario().workers
     try:
-        return load_task("mnist", workers=workers, partition=partition, directory=bench.data)
+        require("mnist", bench.data)
     except InputError:
-        return load_task("digits", workers=workers, partition=partition)
+        return "digits"
+    return "mnist"
+
+
+def image_task(bench: Bench, partition: Partition) -> Task:
+    """Images of the set that is at hand."""
+    workers = Scenario().workers
+    return load_task(image_set(bench), workers=workers, partition=partition, directory=bench.data)
 
 
 def _task(bench: Bench, comparison: Comparison) -> Task:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from feduplink.channels import draw_splits
-from feduplink.evaluation import evaluate
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import COMPARED, policy_for
-from feduplink.experiments.settings import OPTIMUM, Figures, Setting, in_rows
+from feduplink.experiments.settings import OPTIMUM, Setting, in_rows, judged_policies
 from feduplink.experiments.sweep import Sweep
-from feduplink.files import write_text
 from feduplink.learning import TRAINABLE
-from feduplink.optimum import solve_dual
 from feduplink.scenario import Scenario
 
 TITLE = "Network size"
@@ -33,25 +29,17 @@ def run(bench: Bench) -> Sweep:
 
 
 def _judged(bench: Bench, workers: int, seed: int) -> Setting:
-    file = bench.kept("sizes", workers, seed).with_suffix(".json")
-    if file.exists():
-        return Setting.model_validate_json(file.read_bytes())
-    scenario = Scenario(workers=workers, rate_min=0.0, ee_min=0.0)
-    csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
-    learned = Scenario()
-    policies = {
-        name: policy_for(bench, name, learned if name in TRAINABLE else scenario, seed)
-        for name in COMPARED
-        if name != "pdm" or workers == learned.workers
-    }
-    found = {
-        name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
-        for name, policy in policies.items()
-    }
-    found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
-    setting = Setting(policies=found)
-    write_text(file, setting.model_dump_json(indent=1))
-    return setting
+    scenario, learned = Scenario(workers=workers, rate_min=0.0, ee_min=0.0), Scenario()
+
+    def make() -> Setting:
+        policies = {
+            name: policy_for(bench, name, learned if name in TRAINABLE else scenario, seed)
+            for name in COMPARED
+            if name != "pdm" or workers == learned.workers
+        }
+        return judged_policies(bench, policies, scenario, seed)
+
+    return bench.once(Setting, make, "sizes", workers, seed)
 
 
 def claims(sweep: Sweep) -> list[Claim]:

@@ -12,7 +12,6 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.settings import Figures, judged_settings
 from feduplink.experiments.sweep import Sweep
-from feduplink.files import write_text
 from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario
 
@@ -82,15 +81,13 @@ def run(bench: Bench) -> OptimalityGap:
 
 
 def _proved(bench: Bench, name: str) -> _Proof:
-    file = bench.kept("certificates", name, bench.seed).with_suffix(".json")
-    if file.exists():
-        return _Proof.model_validate_json(file.read_bytes())
-    scenario = Scenario.from_yaml(name)
-    csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
-    optimum = find_optimum(scenario, csi, budget_s=bench.scale.proof_s)
-    proof = _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
-    write_text(file, proof.model_dump_json())
-    return proof
+    def make() -> _Proof:
+        scenario = Scenario.from_yaml(name)
+        csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
+        optimum = find_optimum(scenario, csi, budget_s=bench.scale.proof_s)
+        return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
+
+    return bench.once(_Proof, make, "certificates", name, bench.seed)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:

@@ -10,8 +10,8 @@ from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import policies_for
-from feduplink.files import write_text
 from feduplink.optimum import solve_dual
+from feduplink.policies import Policy
 from feduplink.problem import Judgement
 from feduplink.scenario import Scenario
 
@@ -48,21 +48,25 @@ class Setting(BaseModel):
 
 
 def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
-    """Make the policies, judge them and find the optimum; kept."""
-    identity = (scenario.model_dump(mode="json"), seed)
-    file = bench.kept("settings", *identity).with_suffix(".json")
-    if file.exists():
-        return Setting.model_validate_json(file.read_bytes())
-    policies = policies_for(bench, scenario, seed)
+    """All compared policies, made for the scenario; kept."""
+
+    def make() -> Setting:
+        return judged_policies(bench, policies_for(bench, scenario, seed), scenario, seed)
+
+    return bench.once(Setting, make, "settings", scenario.model_dump(mode="json"), seed)
+
+
+def judged_policies(
+    bench: Bench, policies: Mapping[str, Policy], scenario: Scenario, seed: int
+) -> Setting:
+    """Judge policies on the test channels, and find the optimum of these."""
     csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
     found = {
         name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
         for name, policy in policies.items()
     }
     found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
-    setting = Setting(policies=found)
-    write_text(file, setting.model_dump_json(indent=1))
-    return setting
+    return Setting(policies=found)
 
 
 def judged_settings(

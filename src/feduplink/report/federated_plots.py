@@ -79,13 +79,13 @@ def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], capti
 
 
 def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
-    """Draw all policies; returns the smallest error of a run."""
+    """Draw all policies; returns the smallest error that has a place on a logarithmic axis."""
     least = np.inf
     for name, runs in history.policies.items():
         if (curves := _curves(runs, cost)) is None:
             continue
         at, errors = curves
-        least = min(least, float(np.nanmin(errors)))
+        least = min(least, float(np.min(errors[errors > 0], initial=np.inf)))
         colour = look_of(name).colour
         axes.plot(at, errors.mean(0), color=colour, label=name)
         if len(runs) > 1:
@@ -113,7 +113,7 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     """Abscissae (M,) and every run's error there, (runs, M); None where the cost is undefined.
 
     Between two rounds a run's error is that of the earlier one, and after its end that of its
-    last. The curve begins when every run has finished its first round.
+    last. The curve begins when every run has finished a round that cost something.
     """
     spent = [run.cumulative(cost) for run in runs]
     errors = [np.array(run.error) for run in runs]
@@ -122,8 +122,11 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     known = [at for at in spent if at is not None]
     if len(known) < len(runs):
         return None
-    start, end = max(at[0] for at in known), max(at[-1] for at in known)
-    if not 0 < start < end:
+    paid = [at[at > 0] for at in known]
+    if not all(map(len, paid)):
+        return None
+    start, end = max(at[0] for at in paid), max(at[-1] for at in paid)
+    if not start < end:
         return None
     grid = np.geomspace(start, end, _GRID_POINTS)
     rows = [

@@ -1,0 +1,57 @@
+"""Results made up, so that what follows from them is obvious."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.settings import Figures
+from feduplink.experiments.sweep import Sweep
+from feduplink.federated import FederatedHistory, RunHistory
+
+HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+
+#: (objective, weighted PER) at every value of the parameter.
+Pairs = Sequence[tuple[float, float | None]]
+
+
+def verdicts(claims: Sequence[Claim]) -> list[str]:
+    return [claim.verdict for claim in claims]
+
+
+def figures(objective: float, per: float | None = 0.1, violation: float = 0.0) -> Figures:
+    return Figures(objective=objective, weighted_per=per, participation=0.5, violation=violation)
+
+
+def sweep(**policies: Pairs) -> Sweep:
+    """One seed; as many values as the policies have."""
+    count = max(map(len, policies.values()))
+    return Sweep(
+        parameter="x",
+        values=[float(place + 1) for place in range(count)],
+        logarithmic=False,
+        policies={
+            name: [[figures(objective, per)] for objective, per in pairs]
+            for name, pairs in policies.items()
+        },
+    )
+
+
+def history(
+    errors: Mapping[str, float], costs: Mapping[str, tuple[float, float]] | None = None
+) -> FederatedHistory:
+    """Two runs of three rounds with the same error; seconds and joules of a round if given."""
+    runs = {}
+    for name, error in errors.items():
+        seconds, joules = costs[name] if costs and name in costs else (None, None)
+        one = RunHistory((error,) * 3, (2,) * 3, (3,) * 3, (seconds,) * 3, (joules,) * 3, (9,) * 3)
+        runs[name] = (one, one)
+    return FederatedHistory("digits", "error rate", runs)
+
+
+def federations(**errors: Mapping[str, float]) -> Federations:
+    """By comparison: final errors; ``exact_average`` stands for ``exact average``."""
+    return Federations(
+        comparisons={label.replace("_", " "): history(final) for label, final in errors.items()}
+    )

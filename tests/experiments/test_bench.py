@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from feduplink import InputError
+from feduplink.experiments import Bench
+
+from .tiny import TINY
+
+
+def _square(_bench: Bench, number: int) -> tuple[int, int]:
+    """The first is the last to be done."""
+    time.sleep(0.2 if number == 0 else 0.0)
+    return number**2, os.getpid()
+
+
+def _leave_a_file(bench: Bench, number: int) -> None:
+    if number == 0:
+        raise InputError("data: there are none.")
+    time.sleep(0.3)
+    (bench.directory / str(number)).touch()
+
+
+def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
+    bench = Bench(tmp_path, TINY)
+    place = bench.kept("policies", "pdg", {"a": 1, "b": 2}, 0)
+    assert place.parent == tmp_path / "policies"
+    assert place.suffix == ""
+    others = [
+        bench.kept("policies", "pdg", {"a": 1, "b": 2}, 1),
+        bench.kept("policies", "pdg", {"a": 2, "b": 2}, 0),
+        bench.kept("policies", "pdm", {"a": 1, "b": 2}, 0),
+        bench.kept("settings", "pdg", {"a": 1, "b": 2}, 0),
+        Bench(tmp_path, dataclasses.replace(TINY, name="other")).kept(
+            "policies", "pdg", {"a": 1, "b": 2}, 0
+        ),
+    ]
+    assert len({place, *others}) == 6
+
+
+def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
+    place = Bench(tmp_path, TINY).kept("policies", "pdg", {"a": 1, "b": 2}, 0)
+    again = Bench(tmp_path, TINY, seed=3, device="cuda", processes=4)
+    assert again.kept("policies", "pdg", {"b": 2, "a": 1}, 0) == place
+    # A literal, so that files of earlier runs are still found.
+    assert place.name == "34f63b11aa0962b0"
+
+
+def test_seeds_follow_the_first(tmp_path: Path):
+    bench = Bench(tmp_path, dataclasses.replace(TINY, seeds=3), seed=5)
+    assert list(bench.seeds) == [5, 6, 7]
+
+
+def test_map_in_this_process(tmp_path: Path):
+    told: list[str] = []
+    bench = Bench(tmp_path, TINY, tell=told.append)
+    assert bench.map(_square, [(3,), (2,)], "number") == [(9, os.getpid()), (4, os.getpid())]
+    assert told == ["number 1 of 2", "number 2 of 2"]
+    assert bench.map(_square, [], "number") == []
+
+
+def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
+    told: list[str] = []
+    bench = Bench(tmp_path, TINY, processes=2, tell=told.append)
+    done = bench.map(_square, [(number,) for number in range(5)], "number")
+    assert [square for square, _ in done] == [0, 1, 4, 9, 16]
+    assert os.getpid() not in {process for _, process in done}
+    assert told == [f"number {n} of 5" for n in range(1, 6)]
+
+
+def test_an_error_in_another_process_is_raised_here_and_ends_the_work(tmp_path: Path):
+    bench = Bench(tmp_path, TINY, processes=2)
+    with pytest.raises(InputError, match="data: there are none"):
+        bench.map(_leave_a_file, [(number,) for number in range(12)], "number")
+    assert len(list(tmp_path.iterdir())) < 11

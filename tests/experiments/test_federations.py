@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from feduplink import InputError, Scenario
+from feduplink.experiments import Bench, federations
+from feduplink.experiments.federations import (
+    PAPERS,
+    Comparison,
+    Federations,
+    federation,
+    image_set,
+    image_task,
+)
+from feduplink.federated.data.registry import data_set
+from feduplink.federated.partition import weighed_by_noise
+
+from .made import federations as made
+from .made import history
+
+#: Needs no policy that takes time.
+CHEAP = Comparison("images", 2, ("ideal", "rand"))
+
+
+def _told(bench: Bench, directory: Path, tell: Callable[[str], None], rounds: int = 3) -> Bench:
+    scale = dataclasses.replace(bench.scale, rounds=rounds)
+    return dataclasses.replace(bench, directory=directory, tell=tell, scale=scale)
+
+
+def _files(directory: Path) -> list[str]:
+    return sorted(path.suffix for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told: list[str] = []
+    own = _told(bench, tmp_path, told.append)
+    first = federation(own, CHEAP)
+    assert told == [f"digits, exact average: round {n} of 3" for n in (1, 2, 3)]
+    assert {name: len(runs) for name, runs in first.policies.items()} == {"ideal": 2, "rand": 2}
+    assert _files(tmp_path) == [".json"]
+    monkeypatch.setattr(federations, "federate", None)
+    assert federation(own, CHEAP) == first
+    with pytest.raises(TypeError):
+        federation(own, dataclasses.replace(CHEAP, runs=1))
+
+
+def test_an_interrupted_comparison_goes_on_to_the_same_end(bench: Bench, tmp_path: Path):
+    class Stop(Exception):
+        pass
+
+    def stop(what: str) -> None:
+        if "round 11 " in what:
+            raise Stop
+
+    told: list[str] = []
+    undisturbed = federation(_told(bench, tmp_path / "a", told.append, 12), CHEAP)
+    assert len(told) == 12
+    with pytest.raises(Stop):
+        federation(_told(bench, tmp_path / "b", stop, 12), CHEAP)
+    assert _files(tmp_path / "b") == [".safetensors"]
+    told.clear()
+    assert federation(_told(bench, tmp_path / "b", told.append, 12), CHEAP) == undisturbed
+    assert [what.split(": ")[1] for what in told] == ["round 11 of 12", "round 12 of 12"]
+    assert _files(tmp_path / "b") == [".json"]
+
+
+def test_digits_stand_in_for_mnist(bench: Bench):
+    assert image_set(bench) == "digits"
+    assert image_task(bench, "iid").name == "digits"
+
+
+def test_mnist_where_it_is_at_hand(bench: Bench, real_data: Path):
+    own = dataclasses.replace(bench, data=real_data)
+    assert image_task(own, "iid").name == "mnist"
+
+
+def test_damaged_mnist_is_not_replaced(bench: Bench, tmp_path: Path):
+    for file in data_set("mnist").files:
+        (tmp_path / file.path).parent.mkdir(exist_ok=True)
+        (tmp_path / file.path).write_bytes(b"damaged")
+    with pytest.raises(InputError, match="not a complete idx file"):
+        image_task(dataclasses.replace(bench, data=tmp_path), "iid")
+
+
+def test_published_is_the_papers_policies_and_silences_nobody(bench: Bench, tmp_path: Path):
+    comparison = Comparison.published("images", 2)
+    assert (comparison.policies, comparison.aggregation) == (PAPERS, "published")
+    policies = ("rand", "orth")
+    own = dataclasses.replace(bench, directory=tmp_path)
+    published = federation(own, dataclasses.replace(comparison, policies=policies))
+    stated = federation(own, Comparison("images", 2, policies))
+    assert all(run.transmitting == (8, 8, 8) for run in published.policies["rand"])
+    for name in policies:
+        for with_selection, without in zip(
+            stated.policies[name], published.policies[name], strict=True
+        ):
+            assert sum(with_selection.transmitting) < sum(without.transmitting)
+
+
+def test_noisy_images_are_weighed_by_quality(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seen = []
+
+    def federate(_task, _policies, scenario, *_args, checkpoint: Path, **_kwargs):
+        seen.append(scenario)
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.touch()
+        return history({"ideal": 0.5})
+
+    monkeypatch.setattr(federations, "federate", federate)
+    own = dataclasses.replace(bench, directory=tmp_path)
+    for partition in ("gaussian", "dirichlet"):
+        federation(own, Comparison("images", 1, ("ideal", "max"), partition))
+    assert seen == [weighed_by_noise(Scenario()), Scenario()]
+
+
+def test_a_model_that_diverged_survives_json():
+    result = made(exact_average={"rand": math.inf, "orth": math.nan, "pdg": 0.25})
+    again = Federations.model_validate_json(result.model_dump_json())
+    assert again.final("exact average", "rand") == math.inf
+    assert math.isnan(again.final("exact average", "orth"))
+    assert again.told("exact average", ("pdg", "rand")) == "pdg 0.25, rand inf"
+
+
+def test_csv_has_a_row_a_round():
+    result = Federations(comparisons={"a": history({"ideal": 0.5, "max": 0.25}, {"max": (2, 3)})})
+    rows = list(csv.DictReader(result.to_csv().splitlines()))
+    assert len(rows) == 2 * 2 * 3
+    assert rows[0] == {
+        "comparison": "a",
+        "task": "digits",
+        "policy": "ideal",
+        "run": "0",
+        "round": "1",
+        "error": "0.5",
+        "arrivals": "2",
+        "transmitting": "3",
+        "airtime_s": "",
+        "energy_j": "",
+    }
+    assert list(rows[-1].values()) == ["a", "digits", "max", "1", "3", "0.25", "2", "3", "2", "3"]

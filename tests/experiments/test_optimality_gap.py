@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import csv
+
+from feduplink.experiments import Bench, optimality_gap
+from feduplink.experiments.optimality_gap import OptimalityGap
+
+from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
+
+
+def _made(
+    pdg: tuple[float, float], ours: tuple[float, float], bound: tuple[float, float]
+) -> OptimalityGap:
+    """Two settings, both with the optimum at 0.8."""
+
+    def pairs(objectives: tuple[float, float]) -> list[tuple[float, float]]:
+        return [(objective, 0.1) for objective in objectives]
+
+    policies = {"pdm": pairs(pdg), "pdg": pairs(pdg), "openloop": pairs(pdg)}
+    return OptimalityGap(
+        scenarios=["a", "b"],
+        sweep=sweep(**policies, dual=pairs(ours), pdx=pairs(ours), optimum=pairs((0.8, 0.8))),
+        optimum=[0.8, 0.8],
+        upper_bound=list(bound),
+    )
+
+
+def test_claims():
+    near = _made(pdg=(0.76, 0.79), ours=(0.795, 0.8), bound=(0.805, 0.81))
+    assert verdicts(optimality_gap.claims(near)) == [HOLDS] * 3
+    far = _made(pdg=(0.6, 0.7), ours=(0.7, 0.7), bound=(0.9, 0.9))
+    assert verdicts(optimality_gap.claims(far)) == [FAILS] * 3
+    mixed = _made(pdg=(0.76, 0.7), ours=(0.795, 0.7), bound=(0.805, 0.9))
+    assert verdicts(optimality_gap.claims(mixed)) == [IN_PART] * 3
+
+
+def test_csv_has_the_bound_of_the_first_seed():
+    rows = list(csv.DictReader(_made((0.7, 0.7), (0.8, 0.8), (0.9, 0.95)).to_csv().splitlines()))
+    assert len(rows) == 2 * 6
+    assert {(row["scenario"], row["upper_bound"]) for row in rows} == {("a", "0.9"), ("b", "0.95")}
+
+
+def test_the_certificate_is_above_what_was_found(bench: Bench, few_settings: None):
+    result = optimality_gap.run(bench)
+    assert result.scenarios == ["default", "interference-x2"]
+    for place in range(2):
+        assert result.upper_bound[place] >= result.optimum[place] - 1e-6
+        assert result.optimum[place] == result.sweep.mean("optimum", place, "objective")

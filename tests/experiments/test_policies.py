@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from feduplink import Scenario, draw_csi
+from feduplink.experiments import Bench, policies
+from feduplink.experiments.policies import COMPARED, policies_for, policy_for, training_history
+
+SCENARIO = Scenario()
+CSI = draw_csi(SCENARIO, 6, torch.Generator().manual_seed(3))
+
+
+def _fail(*_args: object, **_kwargs: object) -> None:
+    raise AssertionError("made again")
+
+
+def test_every_policy_is_usable_and_what_takes_time_is_made_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    first = policies_for(bench, SCENARIO, 0)
+    assert tuple(first) == COMPARED
+    for maker in ("Training", "learn_dual_policy", "shipped_pdx"):
+        monkeypatch.setattr(policies, maker, _fail)
+    again = policies_for(bench, SCENARIO, 0)
+    for name, policy in first.items():
+        assert policy.name == name
+        power = policy.allocate(CSI)
+        assert power.shape == (6, 8)
+        assert bool(((power >= 0) & (power <= SCENARIO.pmax_w * (1 + 1e-6))).all())
+        assert torch.equal(power, again[name].allocate(CSI))
+    with pytest.raises(AssertionError, match="made again"):
+        policy_for(bench, "pdg", SCENARIO, 1)
+
+
+def test_another_seed_or_scenario_is_another_policy(bench: Bench):
+    here, seed, scenario = (
+        policy_for(bench, "pdm", *which).allocate(CSI)
+        for which in ((SCENARIO, 0), (SCENARIO, 1), (SCENARIO.replace(interference=2.0), 0))
+    )
+    assert not torch.equal(here, seed)
+    assert not torch.equal(here, scenario)
+
+
+@pytest.mark.parametrize("name", ["pdm", "pdg"])
+def test_the_history_has_every_epoch(bench: Bench, name: str):
+    history = training_history(bench, name, SCENARIO, 0)
+    assert [epoch.number for epoch in history] == list(range(bench.scale.epochs))
+    assert all(len(epoch.worker_rate) == 8 for epoch in history)
+    assert all(0 < epoch.objective < 1 for epoch in history)

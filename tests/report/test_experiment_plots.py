@@ -1,0 +1,92 @@
+"""The figures of experiments, from results made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from experiments.made import federations, figures, history, sweep
+from feduplink import Scenario
+from feduplink.experiments import EXPERIMENTS
+from feduplink.experiments.convergence import Convergence
+from feduplink.experiments.noniid_data import NoniidData
+from feduplink.experiments.optimality_gap import OptimalityGap
+from feduplink.learning import Epoch
+from feduplink.report.convergence import plot_convergences
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.gap import plot_gap
+from feduplink.report.noniid import plot_noniid, plot_noniid_data
+from feduplink.report.reproduction import _DRAWINGS
+from feduplink.report.sweep import plot_sweep
+
+CAPTION = "What there is to see"
+
+#: pdm is absent at the second value; orth is silent there.
+SWEEP = sweep(
+    pdm=[(0.5, 0.3), (0.5, 0.3)],
+    orth=[(0.4, 0.4), (0.0, None)],
+    pdg=[(0.6, 0.2), (0.5, 0.3)],
+    optimum=[(0.7, 0.1), (0.6, 0.2)],
+)
+SWEEP.policies["pdm"][1] = []
+SWEEP.policies["pdg"][1] = [figures(0.5, 0.3, violation=0.2), figures(0.4, 0.2)]
+
+GAP = OptimalityGap(
+    scenarios=["default", "interference-x2"],
+    sweep=sweep(pdg=[(0.5, 0.3), (0.71, 0.3)], optimum=[(0.7, 0.1), (0.7, 0.1)]),
+    optimum=[0.7, 0.7],
+    upper_bound=[0.7, 0.75],
+)
+
+EPOCHS = [Epoch(n, 0.5, 0.5, n % 2, n == 0, (1.0, math.nan), (60.0, 70.0)) for n in range(3)]
+CONVERGENCE = Convergence(
+    histories={"pdg": [EPOCHS, EPOCHS], "pdm": [EPOCHS]}, others={"optimum": figures(0.7)}
+)
+
+DATA = NoniidData(
+    noise=[10.0, 60.0],
+    weights=[7.4, 0.2],
+    digits=[list(range(16)), [255] * 16],
+    labels=[[5] * 10, [0] * 9 + [40]],
+)
+
+#: Models that diverge, and that are perfect.
+FEDERATIONS = federations(
+    exact_average={"ideal": 0.1, "rand": math.nan, "orth": 0.3},
+    published_average={"ideal": 0.0, "rand": math.inf},
+)
+#: A panel has no partner.
+RATES = federations(a={"ideal": 0.0, "rand": 0.9}, b={"ideal": 0.1}, c={"pdg": 0.2})
+COSTS = history({"ideal": 0.1, "max": 0.2, "orth": 0.3}, {"max": (9.0, 1.0), "orth": (0.0, 2.0)})
+
+DRAWINGS: dict[str, Callable[[Path], None]] = {
+    "sweep": lambda path: plot_sweep(path, SWEEP, CAPTION),
+    "gap": lambda path: plot_gap(path, GAP, CAPTION),
+    "convergences": lambda path: plot_convergences(path, CONVERGENCE, Scenario(workers=2), CAPTION),
+    "noniid-data": lambda path: plot_noniid_data(path, DATA, CAPTION),
+    "noniid": lambda path: plot_noniid(path, RATES, CAPTION),
+    "averages": lambda path: plot_averages(path, FEDERATIONS.comparisons, CAPTION),
+    "error": lambda path: plot_error(path, COSTS, CAPTION),
+    "arrivals": lambda path: plot_arrivals(path, {"pdg": [1, 5], "rand:a": [0]}, CAPTION),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_picture_and_a_drawing_with_their_caption(name: str, tmp_path: Path):
+    DRAWINGS[name](tmp_path / "figure.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"figure.png", "figure.svg"}
+    with Image.open(tmp_path / "figure.png") as image:
+        assert image.info["Title"] == CAPTION
+        colours = image.convert("RGB").getcolors(maxcolors=1 << 24)
+        # More than paper, ink and the shades between them.
+        assert any(max(colour) - min(colour) > 60 for _, colour in colours or [])
+    assert f"<title>{CAPTION}</title>" in (tmp_path / "figure.svg").read_text()
+
+
+def test_every_experiment_has_a_drawing():
+    assert list(_DRAWINGS) == list(EXPERIMENTS)
