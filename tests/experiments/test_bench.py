@@ -29,14 +29,14 @@ def _leave_a_file(bench: Bench, number: int) -> None:
 def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
     bench = Bench(tmp_path, TINY)
     place = bench.kept("policies", "pdg", {"a": 1, "b": 2}, 0)
-    assert place.parent == tmp_path / "policies"
+    assert place.parent == tmp_path / TINY.label / "policies"
     assert place.suffix == ""
     others = [
         bench.kept("policies", "pdg", {"a": 1, "b": 2}, 1),
         bench.kept("policies", "pdg", {"a": 2, "b": 2}, 0),
         bench.kept("policies", "pdm", {"a": 1, "b": 2}, 0),
         bench.kept("settings", "pdg", {"a": 1, "b": 2}, 0),
-        Bench(tmp_path, dataclasses.replace(TINY, name="other")).kept(
+        Bench(tmp_path, dataclasses.replace(TINY, epochs=3)).kept(
             "policies", "pdg", {"a": 1, "b": 2}, 0
         ),
     ]
@@ -48,7 +48,7 @@ def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
     again = Bench(tmp_path, TINY, seed=3, device="cuda", processes=4)
     assert again.kept("policies", "pdg", {"b": 2, "a": 1}, 0) == place
     # A literal, so that files of earlier runs are still found.
-    assert place.name == "34f63b11aa0962b0"
+    assert place.name == "e1279a7e8ed0bbb1"
 
 
 def test_seeds_follow_the_first(tmp_path: Path):

@@ -54,8 +54,13 @@ class Bench:
 
     def kept(self, kind: str, *identity: Any) -> Path:
         """A path, without suffix, for something that ``identity`` and the scale determine."""
-        text = json.dumps([self.scale.name, *identity], sort_keys=True)
-        return self.directory / kind / hashlib.sha256(text.encode()).hexdigest()[:16]
+        text = json.dumps(identity, sort_keys=True)
+        return (
+            self.directory
+            / self.scale.label
+            / kind
+            / hashlib.sha256(text.encode()).hexdigest()[:16]
+        )
 
     def once(
         self, model: type[_Model], make: Callable[[], _Model], kind: str, *identity: Any

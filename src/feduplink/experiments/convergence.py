@@ -18,8 +18,8 @@ TITLE = "Convergence"
 CAPTION = (
     "pdg on its validation channels: mean rate and energy efficiency of each worker against the "
     "threshold, for the first seed; and the objective of pdg and pdm for all seeds, dots where "
-    "every worker meets both constraints. Lines at the right: the other policies and the optimum "
-    "on the test channels."
+    "every worker meets both constraints. Dashed: the other policies and the optimum on the test "
+    "channels."
 )
 
 

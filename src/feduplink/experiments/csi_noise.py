@@ -33,9 +33,9 @@ def _judged(bench: Bench, seed: int) -> list[Setting]:
     clean = Scenario()
     optimum = judged_setting(bench, clean, seed).policies["optimum"]
     csi = draw_splits(clean, bench.scale.channels, seed=seed).test
-    policies = policies_for(bench, clean, seed)
     settings = []
     for variance in _VARIANCES:
+        policies = policies_for(bench, clean, seed)  # anew: rand draws the same at every variance
         scenario = clean.replace(csi_noise=variance)
         shown: dict[str, Policy] = {
             **policies,

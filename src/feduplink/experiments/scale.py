@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 
 from feduplink.federated import LocalWork
 from feduplink.federated.tasks.imdb import PAPER_SIZE, WORK, Size
@@ -41,6 +43,12 @@ class Scale:
     text_rounds: int | None
     text_size: Size
     text_work: LocalWork
+
+    @property
+    def label(self) -> str:
+        """The name and a checksum of all sizes: what is kept under it has exactly these."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 FULL = Scale(
