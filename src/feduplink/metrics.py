@@ -62,6 +62,7 @@ class RunMetrics(_Entry):
         claims: what it was to show.
         figures: by name, which is that of a subdirectory; in the order to be shown.
         scenario, settings, seed: what it was made with.
+        runs_s: seconds that the runs behind it took, where these were kept from another command.
         report: says that this is no run but a page made of some.
         provenance: where it comes from; runs of old versions have none.
 
@@ -74,6 +75,7 @@ class RunMetrics(_Entry):
     scenario: dict[str, Any] | None = None
     settings: dict[str, Any] = {}
     seed: int | None = None
+    runs_s: float | None = None
     report: dict[str, Any] | None = None
     provenance: Provenance | None = None
 

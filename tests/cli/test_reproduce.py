@@ -90,7 +90,8 @@ def test_figures_claims_and_page(run: Run, tmp_path: Path, runs: list[int]):
         metrics = read_metrics(directory)
         assert metrics.title == titles.get(directory.name, "The paper's figures")
         assert metrics.seed == 3
-        assert metrics.settings["scale"] == "tiny"
+        assert metrics.settings == {"scale": "tiny"}
+        assert (metrics.runs_s is None) == (directory == root)
         assert metrics.provenance is not None
         assert metrics.provenance.command is not None
         assert metrics.provenance.command.startswith("feduplink reproduce ")

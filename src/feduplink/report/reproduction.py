@@ -87,7 +87,8 @@ def write_experiment(
             "title": experiment.TITLE,
             "caption": experiment.CAPTION,
             "claims": [claim.model_dump() for claim in claims],
-            "settings": {"scale": bench.scale.name, "runs took, s": round(seconds, 1)},
+            "settings": {"scale": bench.scale.name},
+            "runs_s": round(seconds, 1),
             "seed": bench.seed,
         },
     )
