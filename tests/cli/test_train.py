@@ -93,6 +93,12 @@ def test_interrupt_before_the_first_checkpoint_promises_nothing(
     assert "no checkpoint yet" in ended.err
 
 
+def test_thresholds_that_shut_everybody_out_are_refused(run: Run, tmp_path: Path):
+    sentence = refused(run("train", "--policy", "pdg", *QUICK, "--rate-min", 30))
+    assert "no worker can ever transmit" in sentence
+    assert not list(tmp_path.iterdir())
+
+
 def test_thresholds_that_shut_some_workers_out_are_said(run: Run):
     ended = run("train", "--policy", "pdg", *QUICK, "--rate-min", "30,0.5,0.5")
     assert ended.status == 0

@@ -18,7 +18,7 @@ from feduplink.cli.options import (
     scenario_from,
     whole_number,
 )
-from feduplink.comparison import UNTRAINED, find_policies
+from feduplink.comparison import SOLVED, UNTRAINED, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
@@ -50,13 +50,13 @@ _TARGET_SLACK = 1.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="(default: %(default)s)")
-    known = ("ideal", *UNTRAINED)
+    default = ("ideal", *UNTRAINED)
     parser.add_argument(
         "--policies",
-        default=",".join(known),
+        default=",".join(default),
         metavar="NAME[,NAME...]",
-        help=f"any of {', '.join(known)}, and directories of training runs "
-        f"(default: {','.join(known)})",
+        help=f"any of {', '.join((*default, *SOLVED))}, and directories of training runs "
+        f"(default: {','.join(default)})",
     )
     add_common_options(parser, NAME)
     parser.add_argument(

@@ -31,7 +31,7 @@ from feduplink.learning import (
     TrainingSettings,
     best_epoch,
 )
-from feduplink.optimum import unreachable
+from feduplink.optimum import shut_out
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     )
     if args.resume:
         training.resume(checkpoint)
-    warn_of(unreachable(scenario, splits.training))
+    warn_of(shut_out(scenario, splits.training))
     try:
         training.run(_callbacks(args, directory), checkpoint)
     except KeyboardInterrupt:

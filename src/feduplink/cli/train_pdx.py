@@ -17,7 +17,7 @@ from feduplink.errors import InputError
 from feduplink.files import write_text
 from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
 from feduplink.metrics import write_metrics
-from feduplink.optimum import calibrated, unreachable
+from feduplink.optimum import calibrated, shut_out
 from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
 from feduplink.randomness import torch_generator
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
         raise InputError(f"out: {directory} already holds a policy; accepted: another --out.")
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
-    warn_of(unreachable(scenario, splits.training))
+    warn_of(shut_out(scenario, splits.training))
     out = console()
     curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
     network = UnrolledNetwork.initialised(args.seed).to(device)

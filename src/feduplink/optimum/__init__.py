@@ -3,7 +3,7 @@
 from feduplink.optimum.calibration import calibrated, shipped_pdx
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
-from feduplink.optimum.reachability import Unreachable, unreachable
+from feduplink.optimum.reachability import Unreachable, shut_out, unreachable
 from feduplink.optimum.solution import (
     DistributionBound,
     Optimum,
@@ -27,6 +27,7 @@ __all__ = [
     "learn_dual_policy",
     "learned_on_fresh_channels",
     "shipped_pdx",
+    "shut_out",
     "solve_dual",
     "unreachable",
 ]

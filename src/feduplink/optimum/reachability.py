@@ -13,6 +13,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 
 #: Powers between the most efficient one and Pmax that mixtures are made of.
@@ -75,6 +76,14 @@ def unreachable(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
         for i in range(scenario.workers)
     )
     return [entry for entry in entries if entry]
+
+
+def shut_out(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
+    """As :func:`unreachable`; an :class:`InputError` if that leaves nobody to transmit."""
+    entries = unreachable(scenario, csi)
+    if len(entries) == scenario.workers:
+        raise InputError(f"thresholds: no worker can ever transmit; {entries[0]}.")
+    return entries
 
 
 def _unreachable_alone(

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from feduplink.channels import draw_csi
 from feduplink.channels.csi import check_csi
-from feduplink.errors import InputError
 from feduplink.lagrangian import Cell, HillTops, Multipliers
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, conjugate, solve_dual
-from feduplink.optimum.reachability import Unreachable, unreachable
+from feduplink.optimum.reachability import Unreachable, shut_out
 from feduplink.optimum.settling import settled
 from feduplink.policies.dual import DualPolicy
 from feduplink.problem import Problem
@@ -116,9 +115,7 @@ def find_optimum(
         on_bound: told of every improvement of the bound.
     """
     check_csi(csi, scenario.workers)
-    shut_out = unreachable(scenario, csi)
-    if len(shut_out) == scenario.workers:
-        raise InputError(f"thresholds: no worker can ever transmit; {shut_out[0]}.")
+    out_of_reach = shut_out(scenario, csi)
     solution = solve_dual(scenario, csi, progress=on_dual_step)
     certificate = certify(
         Cell.of(scenario, csi),
@@ -127,7 +124,7 @@ def find_optimum(
         target_gap=target_gap,
         progress=on_bound,
     )
-    return Optimum(scenario, csi, solution, certificate, shut_out)
+    return Optimum(scenario, csi, solution, certificate, out_of_reach)
 
 
 def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN) -> DualPolicy:

@@ -89,7 +89,8 @@ def federated_markdown(history: FederatedHistory, target: float) -> str:
 def _title(history: FederatedHistory, target: float) -> str:
     runs = next(iter(history.policies.values()))
     return (
-        f"{history.task}, {len(runs)} runs of {len(runs[0].error)} rounds; "
+        f"{history.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {len(runs[0].error)} "
+        f"rounds; "
         f"target: {history.metric_name} {target:.4g}"
     )
 
