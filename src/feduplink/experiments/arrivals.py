@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 from pydantic import BaseModel
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import policies_for
+from feduplink.experiments.table import csv_text
 from feduplink.federated import Ideal
 from feduplink.federated.uplink import Rounds, everyone, transmit
 from feduplink.policies import Orthogonal, Policy, RandomPower
@@ -35,15 +33,16 @@ class Arrivals(BaseModel):
 
     def to_csv(self) -> str:
         """The five numbers of each box, and the mean."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(
-            ["policy", "least", "lower_quartile", "median", "upper_quartile", "most", "mean"]
+        header = ["policy", "least", "lower_quartile", "median", "upper_quartile", "most", "mean"]
+        rows = (
+            [
+                name,
+                *(f"{value:g}" for value in np.quantile(counts, (0, 0.25, 0.5, 0.75, 1))),
+                f"{np.mean(counts):.3f}",
+            ]
+            for name, counts in self.arrivals.items()
         )
-        for name, counts in self.arrivals.items():
-            box = np.quantile(counts, (0, 0.25, 0.5, 0.75, 1))
-            rows.writerow([name, *(f"{value:g}" for value in box), f"{np.mean(counts):.3f}"])
-        return out.getvalue()
+        return csv_text(header, rows)
 
 
 RESULT = Arrivals

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import training_history
 from feduplink.experiments.settings import Figures, judged_setting
+from feduplink.experiments.table import csv_text
 from feduplink.learning import Epoch, best_epoch
 from feduplink.scenario import Scenario
 
@@ -33,15 +31,14 @@ class Convergence(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every policy, seed and epoch."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(["policy", "seed", "epoch", "objective", "participation", "violation"])
-        for name, seeds in self.histories.items():
-            for seed, history in enumerate(seeds):
-                for e in history:
-                    figures = (e.objective, e.participation, e.violation)
-                    rows.writerow([name, seed, e.number + 1, *(f"{f:.5f}" for f in figures)])
-        return out.getvalue()
+        figures = ("objective", "participation", "violation")
+        rows = (
+            [name, seed, epoch.number + 1, *(f"{getattr(epoch, figure):.5f}" for figure in figures)]
+            for name, seeds in self.histories.items()
+            for seed, history in enumerate(seeds)
+            for epoch in history
+        )
+        return csv_text(["policy", "seed", "epoch", *figures], rows)
 
 
 RESULT = Convergence

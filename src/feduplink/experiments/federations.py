@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, RootModel
 from feduplink.errors import InputError
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import COMPARED, policy_for
+from feduplink.experiments.table import csv_text
 from feduplink.federated import (
     Aggregation,
     FederatedHistory,
@@ -78,18 +77,18 @@ class Federations(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every comparison, policy, run and round."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
         figures = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
-        rows.writerow(["comparison", "task", "policy", "run", "round", *figures])
-        for label, history in self.comparisons.items():
-            for policy, runs in history.policies.items():
-                for number, run in enumerate(runs):
-                    columns = zip(*(getattr(run, name) for name in figures), strict=True)
-                    for place, values in enumerate(columns):
-                        shown = ["" if v is None else f"{v:.6g}" for v in values]
-                        rows.writerow([label, history.task, policy, number, place + 1, *shown])
-        return out.getvalue()
+        rows = (
+            [label, history.task, policy, number, place + 1]
+            + [None if value is None else f"{value:.6g}" for value in values]
+            for label, history in self.comparisons.items()
+            for policy, runs in history.policies.items()
+            for number, run in enumerate(runs)
+            for place, values in enumerate(
+                zip(*(getattr(run, name) for name in figures), strict=True)
+            )
+        )
+        return csv_text(["comparison", "task", "policy", "run", "round", *figures], rows)
 
     def final(self, label: str, policy: str) -> float:
         """Mean error of the last ten rounds over all runs."""

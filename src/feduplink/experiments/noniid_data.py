@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 import torch
 from pydantic import BaseModel
@@ -12,6 +9,7 @@ from pydantic import BaseModel
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import image_task
+from feduplink.experiments.table import csv_text
 from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
 from feduplink.federated.tasks.mnist import grey_levels
 from feduplink.randomness import numpy_generator
@@ -34,14 +32,12 @@ class NoniidData(BaseModel):
 
     def to_csv(self) -> str:
         """A row a worker."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
-        names = [f"label_{digit}" for digit in range(10)]
-        rows.writerow(["worker", "noise_std", "weight", *names])
-        for worker, counts in enumerate(self.labels):
-            figures = (self.noise[worker], self.weights[worker])
-            rows.writerow([worker + 1, *(f"{figure:.4f}" for figure in figures), *counts])
-        return out.getvalue()
+        rows = (
+            [worker + 1, f"{self.noise[worker]:.4f}", f"{self.weights[worker]:.4f}", *counts]
+            for worker, counts in enumerate(self.labels)
+        )
+        header = ["worker", "noise_std", "weight", *(f"label_{digit}" for digit in range(10))]
+        return csv_text(header, rows)
 
 
 RESULT = NoniidData

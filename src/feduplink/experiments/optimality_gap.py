@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
@@ -12,6 +9,7 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.settings import Figures, judged_settings
 from feduplink.experiments.sweep import Sweep
+from feduplink.experiments.table import csv_text
 from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario
 
@@ -47,15 +45,20 @@ class OptimalityGap(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every setting, policy and seed."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(["scenario", "policy", "seed", *Figures.model_fields, "upper_bound"])
-        for place, scenario in enumerate(self.scenarios):
-            for name, by_setting in self.sweep.policies.items():
-                for seed, figures in enumerate(by_setting[place]):
-                    bound = self.upper_bound[place] if seed == 0 else ""
-                    rows.writerow([scenario, name, seed, *figures.model_dump().values(), bound])
-        return out.getvalue()
+        rows = (
+            [
+                scenario,
+                name,
+                seed,
+                *figures.model_dump().values(),
+                self.upper_bound[place] if seed == 0 else None,
+            ]
+            for place, scenario in enumerate(self.scenarios)
+            for name, by_setting in self.sweep.policies.items()
+            for seed, figures in enumerate(by_setting[place])
+        )
+        header = ["scenario", "policy", "seed", *Figures.model_fields, "upper_bound"]
+        return csv_text(header, rows)
 
 
 RESULT = OptimalityGap

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 from pydantic import BaseModel
 
@@ -13,6 +10,7 @@ from feduplink.evaluation import allocate_seen
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import policies_for
+from feduplink.experiments.table import csv_text
 from feduplink.scenario import Scenario
 
 TITLE = "Allocated powers"
@@ -30,16 +28,18 @@ class PowerHistogram(BaseModel):
 
     def to_csv(self) -> str:
         """Quantiles of the powers, mW, and the shares of silence and of full power."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
         quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
-        names = [f"quantile_{q:g}_mw" for q in quantiles]
-        rows.writerow(["policy", "silent", "at_pmax", *names])
-        for name, powers in self.powers.items():
-            watts = np.array(powers)
-            shown = [f"{1e3 * np.quantile(watts, q):.4g}" for q in quantiles]
-            rows.writerow([name, f"{np.mean(watts <= 0):.4f}", f"{_at_most(watts):.4f}", *shown])
-        return out.getvalue()
+        rows = (
+            [
+                name,
+                f"{np.mean(watts <= 0):.4f}",
+                f"{_at_most(watts):.4f}",
+                *(f"{1e3 * value:.4g}" for value in np.quantile(watts, quantiles)),
+            ]
+            for name, watts in ((name, np.array(powers)) for name, powers in self.powers.items())
+        )
+        header = ["policy", "silent", "at_pmax", *(f"quantile_{q:g}_mw" for q in quantiles)]
+        return csv_text(header, rows)
 
 
 RESULT = PowerHistogram

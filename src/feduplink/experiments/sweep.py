@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from feduplink.experiments.settings import Figures, Setting
+from feduplink.experiments.table import csv_text
 
 Measure = Literal["objective", "weighted_per", "participation", "violation"]
 
@@ -84,11 +83,10 @@ class Sweep(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every policy, value and seed."""
-        out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(["policy", self.parameter, "seed", *Figures.model_fields])
-        for name, by_value in self.policies.items():
-            for value, seeds in zip(self.values, by_value, strict=True):
-                for seed, figures in enumerate(seeds):
-                    rows.writerow([name, f"{value:g}", seed, *figures.model_dump().values()])
-        return out.getvalue()
+        rows = (
+            [name, f"{value:g}", seed, *figures.model_dump().values()]
+            for name, by_value in self.policies.items()
+            for value, seeds in zip(self.values, by_value, strict=True)
+            for seed, figures in enumerate(seeds)
+        )
+        return csv_text(["policy", self.parameter, "seed", *Figures.model_fields], rows)
