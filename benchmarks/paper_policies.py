@@ -19,21 +19,11 @@ from torch import Tensor, nn
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate
 from feduplink.channels import draw_splits
+from feduplink.experiments.optimality_gap import SCENARIOS
 from feduplink.learning import LEARNING_RATES
 from feduplink.policies import POLICIES, NeuralPolicy
 from feduplink.policies.pdg import HIDDEN
 from feduplink.problem import Judgement
-
-SETTINGS = (
-    "default",
-    "interference-x2",
-    "interference-x4",
-    "interference-x8",
-    "pmax-minus-40dbw",
-    "pmax-minus-30dbw",
-    "pmax-minus-10dbw",
-    "pmax-0dbw",
-)
 
 
 class GraphVariant(NeuralPolicy):
@@ -86,11 +76,11 @@ def one(job: tuple[str, str, int]) -> Judgement:
 
 
 def settings(seeds: int, processes: int) -> None:
-    jobs = list(product(SETTINGS, ("pdm", "pdg"), range(seeds)))
+    jobs = list(product(SCENARIOS, ("pdm", "pdg"), range(seeds)))
     with ProcessPoolExecutor(processes) as pool:
         verdicts = dict(zip(jobs, pool.map(one, jobs), strict=True))
     print("| setting | pdm | pdg |\n| --- | ---: | ---: |")
-    for setting in SETTINGS:
+    for setting in SCENARIOS:
         cells = []
         for name in ("pdm", "pdg"):
             values = [verdicts[setting, name, seed].objective for seed in range(seeds)]

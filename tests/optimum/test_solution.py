@@ -64,31 +64,22 @@ def test_every_setting(name: str):
     _assert_solved(name)
 
 
-#: There 10,000 channels tell a worker's mean to 1 to 3 %, and a margin against that costs more than
-#: the objective may lose: whether both demands are met depends on the draw (docs/theory.md, 8).
-_BY_CHANCE = ("interference-x4", "interference-x8", "pmax-minus-40dbw", "pmax-minus-30dbw")
+#: Where 10,000 channels tell a worker's mean well enough for both demands. At the other settings a
+#: margin against chance costs more than the objective may lose (docs/theory.md, 8).
+_WELL_MEASURED = ("default", "interference-x2", "pmax-minus-10dbw", "pmax-0dbw")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.xfail(strict=False, reason="by chance: see docs/theory.md, 8"),
-        )
-        if name in _BY_CHANCE
-        else name
-        for name in REFERENCE
-    ],
-)
+@pytest.mark.parametrize("name", REFERENCE)
 def test_the_dual_policy_on_unseen_channels(name: str):
     scenario = Scenario.from_yaml(name)
     policy = learned_on_fresh_channels(scenario, 1)
     unseen = draw_csi(scenario, 10_000, torch_generator(1, "round-channels"))
     verdict = evaluate(policy, unseen, scenario)
-    assert verdict.feasible
-    assert solve_dual(scenario, unseen).dual_value - verdict.objective <= 0.003
+    well_measured = name in _WELL_MEASURED
+    assert verdict.violation <= 0.01 + (0 if well_measured else 0.02)
+    below = solve_dual(scenario, unseen).dual_value - verdict.objective
+    assert below <= (0.003 if well_measured else 0.005)
 
 
 def test_a_small_cell_from_end_to_end():

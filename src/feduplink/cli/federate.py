@@ -13,6 +13,8 @@ from feduplink.channels import draw_splits
 from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
+    add_data_option,
+    add_device_option,
     add_scenario_options,
     output_directory,
     scenario_from,
@@ -106,13 +108,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ERROR",
         help="error that time and energy are counted to (default: the best final error plus 20 %%)",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
-    )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    add_data_option(parser)
+    add_device_option(parser)
     parser.add_argument(
         "--checkpoint-every",
         type=whole_number(1, 10**6),

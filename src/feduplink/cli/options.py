@@ -56,6 +56,21 @@ def add_split_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """``--data``."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
+    )
+
+
+def add_device_option(parser: argparse._ActionsContainer) -> None:
+    """``--device``."""
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+
+
 def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     """``--scenario`` and one option for every field of :class:`Scenario`."""
     group = parser.add_argument_group("scenario")

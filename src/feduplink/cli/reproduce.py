@@ -16,7 +16,13 @@ from rich.table import Table
 
 from feduplink import provenance
 from feduplink.cli.console import console
-from feduplink.cli.options import add_common_options, output_directory, whole_number
+from feduplink.cli.options import (
+    add_common_options,
+    add_data_option,
+    add_device_option,
+    output_directory,
+    whole_number,
+)
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim
@@ -52,13 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="small runs, minutes in all: what the figures look like, not what they say",
     )
     add_common_options(parser, NAME)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
-    )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    add_data_option(parser)
+    add_device_option(parser)
     parser.add_argument(
         "--processes",
         type=whole_number(1, 1024),

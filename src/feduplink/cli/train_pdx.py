@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from feduplink.channels import draw_csi, draw_splits
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
-from feduplink.cli.options import explicit_fields, whole_number
+from feduplink.cli.options import add_device_option, explicit_fields, whole_number
 from feduplink.comparison import compare
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train for cells of all sizes, powers, interference levels and weights, as the "
         "shipped weights were; the scenario then only sets the multipliers",
     )
-    group.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    add_device_option(group)
 
 
 def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:

@@ -31,23 +31,32 @@ def both_averages(bench: Bench, kind: Kind, runs: int) -> Federations:
 
 def iid_claims(result: Federations, papers: Mapping[str, float]) -> list[Claim]:
     """The paper's order of policies under each average, and its values under the published one."""
-    found = []
-    for label in result.comparisons:
-        final = {name: result.final(label, name) for name in PAPERS}
-        found.append(
-            judged(
-                f"FL with PDG outperforms PDM, Rand and Orth ({label})",
-                [final["pdg"] < final[name] for name in ("pdm", "rand", "orth")],
-                result.told(label, tuple(result.comparisons[label].policies)),
-            )
-        )
+    found = [
+        pdg_ahead(f"FL with PDG outperforms PDM, Rand and Orth ({label})", result, label)
+        for label in result.comparisons
+    ]
     if PUBLISHED in result.comparisons:
-        final = {name: result.final(PUBLISHED, name) for name in papers}
-        found.append(
-            judged(
-                f"With the published average the paper's final errors come out (within {_NEAR:g}×)",
-                [paper / _NEAR <= final[name] <= paper * _NEAR for name, paper in papers.items()],
-                ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.items()),
-            )
-        )
+        found.append(near_paper(result, PUBLISHED, papers))
     return found
+
+
+def pdg_ahead(claim: str, result: Federations, label: str) -> Claim:
+    """A claim that PDG ends with a smaller error than the paper's other policies."""
+    final = {name: result.final(label, name) for name in PAPERS}
+    return judged(
+        claim,
+        [final["pdg"] < final[name] for name in ("pdm", "rand", "orth")],
+        result.told(label, tuple(result.comparisons[label].policies)),
+    )
+
+
+def near_paper(
+    result: Federations, label: str, papers: Mapping[str, float], about: str = ""
+) -> Claim:
+    """The claim that the published average gives the paper's errors, ``about`` some of the data."""
+    final = {name: result.final(label, name) for name in papers}
+    return judged(
+        f"With the published average the paper's final errors come out (within {_NEAR:g}×{about})",
+        [paper / _NEAR <= final[name] <= paper * _NEAR for name, paper in papers.items()],
+        ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.items()),
+    )
