@@ -10,7 +10,7 @@ from torch import nn
 
 from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_rate
 
-# The plain loop that the engine is compared with lives with the benchmarks.
+# What the engine is compared with lives with the benchmarks.
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 SIZES = (12, 31, 20)

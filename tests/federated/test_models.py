@@ -34,6 +34,14 @@ def test_the_perceptron_computes_its_copies_as_vmap_does():
     torch.testing.assert_close(stack(weights, inputs), expected)
 
 
+def test_the_perceptrons_copies_may_share_their_examples():
+    torch.manual_seed(0)
+    stack = ModelStack(Perceptron(4, 5, 3))
+    weights = perturbed(stack, 6)
+    shared = torch.randn(7, 4).expand(6, 7, 4)
+    torch.testing.assert_close(stack(weights, shared), stack(weights, shared.contiguous()))
+
+
 def test_the_initial_weights_are_a_copy_of_the_modules():
     stack = ModelStack(Perceptron(2, 3, 1))
     assert stack.weights_per_model == 3 * 2 + 3 + 3 + 1

@@ -160,7 +160,13 @@ class Federation:
             observer.on_round(len(self._errors), self.rounds, errors)
 
     def _draw_data(self) -> list[FederatedData]:
-        moved: list[tuple[FederatedData, Examples]] = []  # runs may share a pool; it moves once
+        moved: dict[int, tuple[Examples, Examples]] = {}  # as given, and here; once if runs share
+
+        def here(given: Examples) -> Examples:
+            if id(given) not in moved:
+                moved[id(given)] = given, given.to(self.device)
+            return moved[id(given)][1]
+
         runs = []
         for run in range(self.settings.runs):
             data = self.task.data(numpy_generator(self.seed, "data", run))
@@ -169,11 +175,7 @@ class Federation:
                     f"workers: the task has data for {len(data.shares)} workers, the scenario "
                     f"has {self.scenario.workers}; accepted: the same number."
                 )
-            pool = next((pool for d, pool in moved if d.pool.inputs is data.pool.inputs), None)
-            if pool is None:
-                pool = data.pool.to(self.device)
-                moved.append((data, pool))
-            runs.append(FederatedData(pool, data.shares, data.test.to(self.device)))
+            runs.append(FederatedData(here(data.pool), data.shares, here(data.test)))
         return runs
 
     def _initial_models(self) -> tuple[ModelStack, Weights]:
@@ -205,15 +207,18 @@ class Federation:
 
         Seeds torch's global generator; :meth:`run` restores it.
         """
-        present = self.present[number].numpy()
-        if present.any():
-            batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
-            for runs, groups in side_by_side(len(self.names), self.settings.runs, at_once):
-                examples = self._gather(runs, batches)
-                for lanes in groups:
+        someone = bool(self.present[number].any())
+        batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
+        average = self._coefficients(number)
+        errors = torch.empty(len(self._outcomes), dtype=torch.float64)
+        for runs, groups in side_by_side(len(self.names), self.settings.runs, at_once):
+            examples = self._gather(runs, batches)
+            for lanes in groups:
+                if someone:
                     local = self._train(number, lanes, examples, self._adam.lanes(lanes))
-                    combine_(self._models(lanes), self._coefficients(number, lanes), local)
-        self._errors.append(self._evaluate())
+                    combine_(self._models(lanes), average[lanes], local)
+                errors[lanes] = self._evaluate(runs, lanes)
+        self._errors.append(errors.view(len(self.names), -1))
 
     def _draw_batches(self, run: int, number: int) -> RoundBatches:
         stream = numpy_generator(self.seed, "local-training", run * _ROUNDS_BOUND + number)
@@ -239,30 +244,35 @@ class Federation:
             self._stack, self.task, self._models(lanes), state, examples.repeated(repeats)
         )
 
-    def _coefficients(self, number: int, lanes: slice) -> Tensor:
-        """Of every worker's model in the server's average, (lanes, L)."""
-        arrived = torch.stack([outcome.arrived[number] for outcome in self._outcomes[lanes]])
+    def _coefficients(self, number: int) -> Tensor:
+        """Of every worker's model in the server's average, (all lanes, L)."""
+        arrived = torch.stack([outcome.arrived[number] for outcome in self._outcomes])
         if self.settings.aggregation == "published" and number == 0:
             arrived = self.present[0].expand_as(arrived)
-        runs = torch.arange(lanes.start, lanes.stop) % self.settings.runs
-        return coefficients(self._sizes[runs], arrived, self.settings.aggregation)
+        sizes = self._sizes.repeat(len(self.names), 1)
+        return coefficients(sizes, arrived, self.settings.aggregation)
 
     @torch.no_grad()
-    def _evaluate(self) -> Tensor:
-        """Error of every lane's global model on its run's test set, (policies, runs)."""
+    def _evaluate(self, runs: range, lanes: slice) -> Tensor:
+        """Errors of the global models of some lanes, each on its run's test set, (lanes,)."""
         self._stack.module.eval()
-        errors = torch.empty(len(self.names), self.settings.runs, dtype=torch.float64)
-        for run, data in enumerate(self._data):
-            weights = self._models(slice(run, None, self.settings.runs))  # of every policy
+        models = self._models(lanes)
+        errors = torch.empty(lanes.stop - lanes.start, dtype=torch.float64)
+        tests = [self._data[run].test for run in runs]
+        shared = all(test is tests[0] for test in tests)
+        for first, test in enumerate(tests[:1] if shared else tests):
+            some = slice(first, None, 1 if shared else len(tests))  # the lanes with this test set
+            count = len(errors[some])
+            weights = {name: model[some] for name, model in models.items()}
             outputs = torch.cat(
                 [
-                    self._stack(weights, inputs.expand(len(errors), *inputs.shape))
-                    for inputs in torch.split(data.test.inputs, self.task.evaluation_batch)
+                    self._stack(weights, inputs.expand(count, *inputs.shape))
+                    for inputs in torch.split(test.inputs, self.task.evaluation_batch)
                 ],
                 dim=1,
             )
-            for policy, output in enumerate(outputs):
-                errors[policy, run] = float(self.task.metric(output, data.test.targets))
+            found = [float(self.task.metric(output, test.targets)) for output in outputs]
+            errors[some] = torch.tensor(found, dtype=errors.dtype)
         return errors
 
     def lanes_at_once(self) -> int:
@@ -271,10 +281,11 @@ class Federation:
         return lanes_that_fit(self.device, weights, self._rehearse)
 
     def _rehearse(self) -> None:
-        """Train one lane for the largest round, with everything left as it is."""
-        number, lane = int(self.present.sum(-1).argmax()), slice(0, 1)
-        examples = self._gather(range(1), [self._draw_batches(0, number)])
+        """Train and measure one lane in the largest round, with everything left as it is."""
+        number, run, lane = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
+        examples = self._gather(run, [self._draw_batches(0, number)])
         self._train(number, lane, examples, self._adam.lanes(lane).clone())
+        self._evaluate(run, lane)
 
 
 @contextlib.contextmanager

@@ -42,9 +42,10 @@ class FederatedData:
     """The data of one run.
 
     Attributes:
-        pool: examples that the workers hold between them. Runs may share a pool.
+        pool: examples that the workers hold between them. Runs may share one object.
         shares: which rows of the pool each worker holds, L tensors (k_i,) int64.
-        test: held-out examples that the server measures the error on.
+        test: held-out examples that the server measures the error on. Runs that share one object
+            are measured side by side.
 
     """
 

@@ -27,9 +27,12 @@ class Perceptron(nn.Module):
         The weights stand on the left, so that their gradients come out in their own layout; on
         the right they would have to be transposed, which costs as much as the product.
         """
-        hidden = torch.baddbmm(
-            weights["hidden.bias"][..., None], weights["hidden.weight"], inputs.mT
-        ).tanh()
+        weight, bias = weights["hidden.weight"], weights["hidden.bias"]
+        if inputs.stride(0) == 0:  # expanded: all copies see the same examples, in one product
+            rows = torch.addmm(bias.reshape(-1, 1), weight.flatten(0, 1), inputs[0].mT)
+            hidden = rows.tanh_().view(*bias.shape, -1)
+        else:
+            hidden = torch.baddbmm(bias[..., None], weight, inputs.mT).tanh()
         return torch.baddbmm(weights["output.bias"][..., None], weights["output.weight"], hidden).mT
 
 

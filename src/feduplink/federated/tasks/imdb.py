@@ -60,6 +60,7 @@ def task(
         )
     all_tokens = torch.from_numpy(encode((r.text for r in reviews), vocabulary, size.length))
     all_labels = torch.tensor([review.positive for review in reviews], dtype=torch.float32)
+    pool = Examples(all_tokens, all_labels)
     sizes = data_sizes(workers)
     sizes = np.floor(sizes / sizes.sum() * size.train).astype(np.int64)
 
@@ -67,7 +68,6 @@ def task(
         order = torch.from_numpy(rng.permutation(len(reviews)))
         test, train = order[: size.test], order[size.test :]
         shares = tuple(train[rows] for rows in iid_shares(len(train), sizes, rng))
-        pool = Examples(all_tokens, all_labels)
         return FederatedData(pool, shares, Examples(all_tokens[test], all_labels[test]))
 
     return Task(
