@@ -62,7 +62,8 @@ class RunMetrics(_Entry):
         claims: what it was to show.
         figures: by name, which is that of a subdirectory; in the order to be shown.
         scenario, settings, seed: what it was made with.
-        runs_s: seconds that the runs behind it took, where these were kept from another command.
+        runs_s: seconds that its own runs took, now or in another command; not those it found kept,
+            which other figures or an interrupted command had made.
         report: says that this is no run but a page made of some.
         provenance: where it comes from; runs of old versions have none.
 
