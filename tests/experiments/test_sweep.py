@@ -52,7 +52,7 @@ def test_means_in_words():
 
 def test_csv_has_a_row_for_every_figure():
     rows = list(csv.DictReader(SWEEP.to_csv().splitlines()))
-    assert [(row["policy"], row["workers"], row["seed"]) for row in rows] == [
+    assert [(row["policy"], row["workers"], row["run"]) for row in rows] == [
         ("pdm", "8", "0"),
         ("pdm", "8", "1"),
         ("orth", "8", "0"),
@@ -63,7 +63,7 @@ def test_csv_has_a_row_for_every_figure():
     assert rows[1] == {
         "policy": "pdm",
         "workers": "8",
-        "seed": "1",
+        "run": "1",
         "objective": "0.7",
         "weighted_per": "0.4",
         "participation": "0.5",

@@ -30,15 +30,15 @@ class Convergence(BaseModel):
     others: dict[str, Figures]
 
     def to_csv(self) -> str:
-        """A row for every policy, seed and epoch."""
+        """A row for every policy, run (a seed each) and epoch."""
         figures = ("objective", "participation", "violation")
         rows = (
-            [name, seed, epoch.number + 1, *(f"{getattr(epoch, figure):.5f}" for figure in figures)]
+            [name, run, epoch.number + 1, *(f"{getattr(epoch, figure):.5f}" for figure in figures)]
             for name, seeds in self.histories.items()
-            for seed, history in enumerate(seeds)
+            for run, history in enumerate(seeds)
             for epoch in history
         )
-        return csv_text(["policy", "seed", "epoch", *figures], rows)
+        return csv_text(["policy", "run", "epoch", *figures], rows)
 
 
 RESULT = Convergence

@@ -23,9 +23,15 @@ _WORKERS = (6, 8, 16, 24, 32)
 
 def run(bench: Bench) -> Sweep:
     """Judge the policies at each size."""
+    bench.map(_learn, [(seed,) for seed in bench.seeds], "policies")  # which all sizes share
     grid = [(workers, seed) for workers in _WORKERS for seed in bench.seeds]
     settings = bench.map(_judged, grid, "network")
     return Sweep.of("workers", _WORKERS, in_rows(settings, len(bench.seeds)))
+
+
+def _learn(bench: Bench, seed: int) -> None:
+    for name in TRAINABLE:
+        policy_for(bench, name, Scenario(), seed)
 
 
 def _judged(bench: Bench, workers: int, seed: int) -> Setting:

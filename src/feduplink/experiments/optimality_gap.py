@@ -44,20 +44,20 @@ class OptimalityGap(BaseModel):
     upper_bound: list[float]
 
     def to_csv(self) -> str:
-        """A row for every setting, policy and seed."""
+        """A row for every setting, policy and run (a seed each)."""
         rows = (
             [
                 scenario,
                 name,
-                seed,
+                run,
                 *figures.model_dump().values(),
-                self.upper_bound[place] if seed == 0 else None,
+                self.upper_bound[place] if run == 0 else None,
             ]
             for place, scenario in enumerate(self.scenarios)
             for name, by_setting in self.sweep.policies.items()
-            for seed, figures in enumerate(by_setting[place])
+            for run, figures in enumerate(by_setting[place])
         )
-        header = ["scenario", "policy", "seed", *Figures.model_fields, "upper_bound"]
+        header = ["scenario", "policy", "run", *Figures.model_fields, "upper_bound"]
         return csv_text(header, rows)
 
 

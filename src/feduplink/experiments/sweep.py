@@ -82,11 +82,11 @@ class Sweep(BaseModel):
         )
 
     def to_csv(self) -> str:
-        """A row for every policy, value and seed."""
+        """A row for every policy, value and run (a seed each)."""
         rows = (
-            [name, f"{value:g}", seed, *figures.model_dump().values()]
+            [name, f"{value:g}", run, *figures.model_dump().values()]
             for name, by_value in self.policies.items()
             for value, seeds in zip(self.values, by_value, strict=True)
-            for seed, figures in enumerate(seeds)
+            for run, figures in enumerate(seeds)
         )
-        return csv_text(["policy", self.parameter, "seed", *Figures.model_fields], rows)
+        return csv_text(["policy", self.parameter, "run", *Figures.model_fields], rows)
