@@ -35,7 +35,7 @@ def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
     tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
     header = {"kind": kind, **content.header}
     # One entry of metadata: the order of several changes from write to write.
-    metadata = {_HEADER: json.dumps({_CHECKSUM: _checksum(tensors, header), **header})}
+    metadata = {_HEADER: json.dumps({_CHECKSUM: checksum(tensors, header), **header})}
     with replaced_atomically(path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
 
@@ -45,7 +45,7 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[_HEADER])
-            checksum = header.pop(_CHECKSUM)
+            expected = header.pop(_CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{kind}: {path} does not exist.") from None
@@ -53,17 +53,18 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
         raise InputError(f"{kind}: {path} was not written by feduplink.") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
-    if checksum != _checksum(tensors, header):
+    if expected != checksum(tensors, header):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
     if header["kind"] != kind:
         raise InputError(f"{kind}: {path} holds a {header['kind']}; accepted: a {kind}.")
     return TensorFile(tensors, header)
 
 
-def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    """SHA-256 of the header and of every tensor's name, type, shape and numbers."""
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
+        tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()

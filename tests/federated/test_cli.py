@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 from feduplink import cli
-from feduplink.cli import data, federate
+from feduplink.channels import draw_csi
+from feduplink.cli import federate
+from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.report.federated import write_federated
+from feduplink.scenario import Scenario
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -25,8 +32,6 @@ def _results(directory: Path) -> dict:
 def run(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
-    others = tuple(c for c in cli.COMMANDS if c.NAME not in (federate.NAME, data.NAME))
-    monkeypatch.setattr(cli, "COMMANDS", (*others, federate, data))
 
     def run(*words: object) -> tuple[int, str, str]:
         status = cli.main([str(word) for word in words])
@@ -87,6 +92,47 @@ def test_published_keeps_every_worker_of_rand_on_the_air(run: Run, tmp_path: Pat
     assert run(*words)[0] == 0
     metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
     assert metrics["policies"]["rand"]["runs"][0]["transmitting"] == [4, 4, 4]
+    assert metrics["selection"] is False
+
+
+def test_rand_without_selection_draws_from_the_seed():
+    options = cli.build_parser().parse_args(["federate", "--no-selection", "--policies", "rand"])
+    csi = draw_csi(Scenario(), 5, torch.Generator().manual_seed(0))
+
+    def powers(seed: int) -> Tensor:
+        options.seed = seed
+        return federate._policies(options, Scenario())["rand"].allocate(csi)
+
+    assert powers(0).equal(powers(0))
+    assert not powers(0).equal(powers(1))
+
+
+def test_the_target_is_the_one_given(run: Run, tmp_path: Path):
+    words = ("federate", *QUICK, "--policies", "ideal", "--target")
+    assert run(*words, 1.5)[0] == 0
+    metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
+    assert metrics["target_error"] == 1.5
+    assert metrics["policies"]["ideal"]["median_rounds_to_target"] == 1
+
+
+def test_models_that_diverged_do_not_set_the_target(tmp_path: Path):
+    def history(*errors: float) -> FederatedHistory:
+        runs = {f"{n}": (constant_run(error),) for n, error in enumerate(errors)}
+        return FederatedHistory("task", "error", runs)
+
+    assert federate.default_target(history(math.nan, 0.5)) == pytest.approx(0.6)
+    assert federate.default_target(history(0.5, math.inf)) == pytest.approx(0.6)
+    lost = history(math.nan, math.inf)
+    target = federate.default_target(lost)
+    assert target == 0
+    write_federated(tmp_path, lost, target)
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["policies"]["0"]["final_error"] is None
+    assert metrics["policies"]["0"]["median_rounds_to_target"] is None
+
+
+def constant_run(error: float) -> RunHistory:
+    return RunHistory((error,) * 3, (1,) * 3, (1,) * 3, (1.0,) * 3, (1.0,) * 3, (1,) * 3)
 
 
 def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
@@ -94,6 +140,9 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
     assert run(*words)[0] == 0
     metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
     assert max(metrics["scenario"]["weights"]) == pytest.approx(7.389, abs=1e-3)
+    assert run(*words, "--weights", "data", "--out", "asked")[0] == 0
+    metrics = json.loads((tmp_path / "asked/metrics.json").read_text())
+    assert metrics["scenario"]["weights"] == "data"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +151,10 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
         (("--task", "cifar"), "--task"),
         (("--task", "mnist"), "feduplink data --fetch mnist"),
         (("--policies", "nobody"), "'nobody'"),
-        (("--deadline", "-1"), "deadline: -1.0 s is not accepted"),
+        (("--deadline", "-1"), "--deadline: '-1' is not accepted"),
+        (("--deadline", "inf"), "--deadline: 'inf' is not accepted"),
+        (("--target", "nan"), "--target: 'nan' is not accepted"),
+        (("--target", "0"), "--target: '0' is not accepted"),
         (("--present", "9:0"), "present: '9:0' is not accepted"),
         (("--present", "x"), "present: 'x' is not accepted"),
         (("--device", "abacus"), "device: 'abacus'"),

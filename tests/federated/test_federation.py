@@ -175,18 +175,29 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
 def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
     file = tmp_path / "state.safetensors"
     settings = FederationSettings(rounds=2)
-    federate(small_task, {"ideal": Ideal()}, SCENARIO, settings, checkpoint=file)
+    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+    federate(small_task, policies, SCENARIO, settings, checkpoint=file)
+
+    def other_data(rng):
+        data = small_task.data(rng)
+        return replace(data, test=replace(data.test, inputs=data.test.inputs + 1))
+
     others = {
         "seed": {"seed": 1},
         "rounds": {"settings": replace(settings, rounds=3)},
         "aggregation": {"settings": replace(settings, aggregation="published")},
-        "policies": {"policies": {"max": FullPower(SCENARIO)}},
+        "deadline": {"settings": replace(settings, deadline_s=9.0)},
+        "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
+        "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
+        "policy rand": {"policies": {**policies, "rand": RandomPower(SCENARIO, selection=False)}},
         "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
+        "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},
+        "data set": {"task": replace(small_task, data=other_data)},
     }
     for field, change in others.items():
         arguments = {
             "task": small_task,
-            "policies": {"ideal": Ideal()},
+            "policies": policies,
             "scenario": SCENARIO,
             "settings": settings,
             **change,

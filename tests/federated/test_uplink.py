@@ -38,6 +38,14 @@ def test_a_round_by_hand():
     assert outcome.sent_bytes.item() == 2 * BITS / 8
 
 
+def test_the_scenarios_pmax_counts_not_the_policys():
+    louder = FullPower(SCENARIO.replace(pmax_dbw=0))
+    expected = transmit(FullPower(SCENARIO), rounds(), SCENARIO, BITS)
+    outcome = transmit(louder, rounds(), SCENARIO, BITS)
+    assert outcome.energy_j.equal(expected.energy_j)
+    assert outcome.airtime_s.equal(expected.airtime_s)
+
+
 @pytest.mark.parametrize("worker", [0, 1])
 def test_an_upload_arrives_if_its_luck_is_under_the_success_rate(worker: int):
     success = math.exp(-SCENARIO.waterfall / SINR[worker])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +17,9 @@ from feduplink.cli.options import (
     add_data_option,
     add_device_option,
     add_scenario_options,
+    explicit_fields,
     output_directory,
+    positive_number,
     scenario_from,
     whole_number,
 )
@@ -92,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--deadline",
-        type=float,
+        type=positive_number,
         metavar="S",
         help="longest upload in seconds; later ones are lost (default: none)",
     )
@@ -104,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--target",
-        type=float,
+        type=positive_number,
         metavar="ERROR",
         help="error that time and energy are counted to (default: the best final error plus 20 %%)",
     )
@@ -158,7 +161,7 @@ def run(args: argparse.Namespace) -> None:
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
-    target = args.target or default_target(history)
+    target = args.target if args.target is not None else default_target(history)
     write_federated(
         directory,
         history,
@@ -167,7 +170,9 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         partition=args.partition,
         aggregation=args.aggregation,
+        selection=_selection(args),
         deadline_s=args.deadline,
+        present=args.present,
     )
     out = console()
     out.print(federated_table(history, target))
@@ -176,9 +181,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _scenario(args: argparse.Namespace) -> Scenario:
     scenario = scenario_from(args)
-    if args.partition == "gaussian" and scenario.weights == "data":
+    asked = "weights" in explicit_fields(args, Scenario)
+    if args.partition == "gaussian" and scenario.weights == "data" and not asked:
         return weighed_by_noise(scenario)
     return scenario
+
+
+def _selection(args: argparse.Namespace) -> bool:
+    """Whether ``rand`` and ``orth`` silence workers."""
+    return not args.no_selection and args.aggregation != "published"
 
 
 def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy | Ideal]:
@@ -189,10 +200,11 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy 
     if real := [name for name in names if name != "ideal"]:
         tuning = draw_splits(scenario, seed=args.seed).training
         policies.update(find_policies(real, scenario, tuning, seed=args.seed))
-    if args.no_selection or args.aggregation == "published":
-        for name, kind in (("rand", RandomPower), ("orth", Orthogonal)):
-            if name in policies:
-                policies[name] = kind(scenario, selection=False)
+    if not _selection(args):
+        if "rand" in policies:
+            policies["rand"] = RandomPower(scenario, seed=args.seed, selection=False)
+        if "orth" in policies:
+            policies["orth"] = Orthogonal(scenario, selection=False)
     return policies
 
 
@@ -215,8 +227,12 @@ def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:
 
 
 def default_target(history: FederatedHistory) -> float:
-    """The error that costs are counted to, if none is given."""
-    return _TARGET_SLACK * min(history.final_error(name) for name in history.policies)
+    """The error that costs are counted to, if none is given.
+
+    If every model diverged it is 0, which none of them reached.
+    """
+    errors = (history.final_error(name) for name in history.policies)
+    return _TARGET_SLACK * min((error for error in errors if math.isfinite(error)), default=0.0)
 
 
 class RoundsProgress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,19 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def positive_number(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not accepted; accepted: a finite number above 0"
+        )
+    return number
 
 
 def _destination(model: type[BaseModel], name: str) -> str:

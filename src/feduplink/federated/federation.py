@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ from feduplink.federated.uplink import Ideal, Outcome, Rounds, model_bits, trans
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
+from feduplink.tensorfile import checksum
 
 # Random streams are indexed by run and round; no run has this many rounds.
 _ROUNDS_BOUND = 1 << 32
@@ -91,6 +93,7 @@ class Federation:
         self.rounds = settings.rounds or task.rounds
         self.device = usable_device(device)
         self.present = settings.presence(self.rounds, scenario.workers)
+        self._policies = {name: _fingerprint(policy) for name, policy in policies.items()}
         self._data = self._draw_data()
         self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)
         self._stack, self._weights = self._initial_models()
@@ -130,28 +133,30 @@ class Federation:
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
         state = Checkpoint(self._weights, self._adam, self._errors, self._outcomes)
-        state.write(path, self._identity())
+        state.write(path, self._identity)
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same comparison."""
-        state = Checkpoint.read(path, self._identity(), self.device)
+        state = Checkpoint.read(path, self._identity, self.device)
         self._weights, self._adam = state.weights, state.adam
         self._errors, self._outcomes = state.errors, state.outcomes
 
+    @functools.cached_property
     def _identity(self) -> dict[str, Any]:
         """What two checkpoints must agree on to be of one comparison."""
         return {
             "task": self.task.name,
-            "local work": asdict(self.task.work),
-            "data sizes": self._sizes.tolist(),
-            "policies": list(self.names),
+            "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),
             "runs": self.settings.runs,
             "rounds": self.rounds,
             "aggregation": self.settings.aggregation,
             "deadline": self.settings.deadline_s,
             "presence": self.present.int().tolist(),
-            "seed": self.seed,
+            "local work": asdict(self.task.work),
+            "choice of policies": list(self.names),
+            **{f"policy {name}": made for name, made in self._policies.items()},
+            "data set": _data_fingerprint(self._data),
         }
 
     def _report(self, observers: Sequence[Observer]) -> None:
@@ -286,6 +291,25 @@ class Federation:
         examples = self._gather(run, [self._draw_batches(0, number)])
         self._train(number, lane, examples, self._adam.lanes(lane).clone())
         self._evaluate(run, lane)
+
+
+def _fingerprint(policy: Policy | Ideal) -> str:
+    """Tells policies apart that go by the same name."""
+    if isinstance(policy, Ideal):
+        return "ideal"
+    return checksum(policy.tensors(), {"scenario": policy.scenario.model_dump(mode="json")})
+
+
+def _data_fingerprint(runs: Sequence[FederatedData]) -> str:
+    """Of all examples and of who holds which; examples that runs share are read once."""
+    known: dict[int, str] = {}
+    for data in runs:
+        for examples in (data.pool, data.test):
+            if id(examples) not in known:
+                tensors = {"inputs": examples.inputs, "targets": examples.targets}
+                known[id(examples)] = checksum(tensors, {})
+    shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
+    return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -40,8 +41,10 @@ class FederationSettings:
                 raise InputError(f"{name}: {value} is not accepted; accepted: 1 or more.")
         if self.rounds is not None and self.rounds < 1:
             raise InputError(f"rounds: {self.rounds} is not accepted; accepted: 1 or more.")
-        if self.deadline_s is not None and not self.deadline_s > 0:
-            raise InputError(f"deadline: {self.deadline_s} s is not accepted; accepted: above 0.")
+        if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:
+            raise InputError(
+                f"deadline: {self.deadline_s} s is not accepted; accepted: above 0, finite."
+            )
         if self.aggregation not in ("exact", "published"):
             raise InputError(
                 f"aggregation: {self.aggregation!r} is unknown; accepted: exact, published."

@@ -101,7 +101,9 @@ def transmit(
     """
     if isinstance(policy, Ideal):
         return _lossless(rounds.present, bits)
-    power = allocate_present(policy, rounds.seen, rounds.present).double()
+    allocated = allocate_present(policy, rounds.seen, rounds.present)
+    # A policy made for another scenario may know another Pmax; this one counts.
+    power = allocated.clamp_max(scenario.pmax_w).double()
     on_air = power > 0
     # An absent worker has power 0, so it neither sends nor disturbs.
     sinr = link.sinr(rounds.csi.double(), power)

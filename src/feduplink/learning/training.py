@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
 from feduplink.problem import Problem, judge
 from feduplink.randomness import torch_generator
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors
 
 _CHECKPOINT = "training checkpoint"
 
@@ -41,10 +40,7 @@ class TrainingData:
 
     def fingerprint(self) -> str:
         """A checksum of all channels."""
-        digest = hashlib.sha256()
-        for csi in (self.training, self.validation):
-            digest.update(csi.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return checksum({"training": self.training, "validation": self.validation}, {})
 
 
 def primal_dual_step(
