@@ -14,7 +14,7 @@ from feduplink.provenance import provenance
 
 METRICS_FILE = "metrics.json"
 
-Verdict = Literal["holds", "holds in part", "does not hold"]
+Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
 
 def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:

@@ -159,9 +159,12 @@ class Scenario(BaseModel):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Scenario:
-        """Read a scenario from a file, or by the name of one that ships with the package."""
+        """Read a scenario from a file, or by the name of one that ships with the package.
+
+        A shipped one's name is never taken for a file's; write ``./name`` for that.
+        """
         source = Path(path)
-        if not source.suffix and not source.exists():
+        if str(path) in shipped_scenarios() or not (source.suffix or source.exists()):
             return cls._shipped(str(path))
         try:
             return cls._from_text(source.read_text(encoding="utf-8"), str(path))

@@ -10,7 +10,7 @@ from feduplink.experiments.settings import Figures
 from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 
-HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+HOLDS, IN_PART, FAILS, OPEN = "holds", "holds in part", "does not hold", "undecided"
 
 #: (objective, weighted PER) at every value of the parameter.
 Pairs = Sequence[tuple[float, float | None]]
@@ -25,33 +25,42 @@ def figures(objective: float, per: float | None = 0.1, violation: float = 0.0) -
 
 
 def sweep(**policies: Pairs) -> Sweep:
-    """One seed; as many values as the policies have."""
+    """Two seeds that agree; as many values as the policies have."""
     count = max(map(len, policies.values()))
     return Sweep(
         parameter="x",
         values=[float(place + 1) for place in range(count)],
         logarithmic=False,
         policies={
-            name: [[figures(objective, per)] for objective, per in pairs]
+            name: [[figures(objective, per)] * 2 for objective, per in pairs]
             for name, pairs in policies.items()
         },
     )
 
 
 def history(
-    errors: Mapping[str, float], costs: Mapping[str, tuple[float, float]] | None = None
+    errors: Mapping[str, float],
+    costs: Mapping[str, tuple[float, float]] | None = None,
+    task: str = "digits",
+    rounds: int = 3,
 ) -> FederatedHistory:
-    """Two runs of three rounds with the same error; seconds and joules of a round if given."""
+    """Two runs with the same error in all rounds; seconds and joules of a round if given."""
     runs = {}
     for name, error in errors.items():
         seconds, joules = costs[name] if costs and name in costs else (None, None)
-        one = RunHistory((error,) * 3, (2,) * 3, (3,) * 3, (seconds,) * 3, (joules,) * 3, (9,) * 3)
+        values = (error, 2, 3, seconds, joules, 9)
+        one = RunHistory(*((value,) * rounds for value in values))
         runs[name] = (one, one)
-    return FederatedHistory("digits", "error rate", runs)
+    return FederatedHistory(task, "error rate", runs)
 
 
-def federations(**errors: Mapping[str, float]) -> Federations:
+def federations(
+    task: str = "digits", rounds: int = 3, **errors: Mapping[str, float]
+) -> Federations:
     """By comparison: final errors; ``exact_average`` stands for ``exact average``."""
     return Federations(
-        comparisons={label.replace("_", " "): history(final) for label, final in errors.items()}
+        comparisons={
+            label.replace("_", " "): history(final, task=task, rounds=rounds)
+            for label, final in errors.items()
+        }
     )

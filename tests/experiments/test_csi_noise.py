@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from feduplink import Scenario, draw_csi
+from feduplink import Scenario, draw_csi, evaluate
+from feduplink.channels import draw_splits
 from feduplink.experiments import Bench, csi_noise
 from feduplink.experiments.policies import policy_for
 from feduplink.experiments.settings import judged_setting
@@ -38,6 +39,9 @@ def test_all_see_the_noise_and_the_optimum_does_not(bench: Bench, few_settings: 
     faint, strong = result.means("pdx", "objective")
     assert abs(faint - clean["pdx"].objective) < 0.02
     assert strong < faint
+    told = csi_noise._told(policy_for(bench, "pdx", Scenario(), 0), 1e4)
+    test = draw_splits(Scenario(), bench.scale.channels, seed=0).test
+    assert strong == evaluate(told, test, told.scenario).objective
 
 
 def test_pdx_is_told_the_variance(bench: Bench):

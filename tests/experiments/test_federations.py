@@ -50,6 +50,18 @@ def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pyt
         federation(own, dataclasses.replace(CHEAP, runs=1))
 
 
+def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
+    own = _told(bench, tmp_path, lambda _: None)
+    exact = federation(own, CHEAP)
+    published = federation(
+        own, dataclasses.replace(CHEAP, aggregation="published", selection=False)
+    )
+    for one, other in zip(exact.policies["ideal"], published.policies["ideal"], strict=True):
+        assert one.arrivals == other.arrivals
+        assert one.error != other.error
+    assert all(run.transmitting == (8, 8, 8) for run in published.policies["rand"])
+
+
 def test_an_interrupted_comparison_goes_on_to_the_same_end(bench: Bench, tmp_path: Path):
     class Stop(Exception):
         pass

@@ -3,8 +3,11 @@ from __future__ import annotations
 import pytest
 
 from feduplink.experiments import EXPERIMENTS
+from feduplink.experiments.federations import Federations
+from feduplink.experiments.iid import pdg_ahead
+from feduplink.federated import FederatedHistory
 
-from .made import FAILS, HOLDS, IN_PART, federations, verdicts
+from .made import FAILS, HOLDS, IN_PART, OPEN, federations, history, verdicts
 
 PAPER = {
     "airquality": {"ideal": 0.083, "pdg": 0.089, "pdm": 0.16, "rand": 0.29, "orth": 0.34},
@@ -13,9 +16,17 @@ PAPER = {
 }
 
 
+ROUNDS = {"airquality": 50, "imdb": 50, "mnist": 100}
+
+
+def both(name: str, exact: dict[str, float], published: dict[str, float], **scale) -> Federations:
+    scale = {"task": name, "rounds": ROUNDS[name], **scale}
+    return federations(**scale, exact_average=exact, published_average=published)
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_own_values_hold(name: str):
-    result = federations(exact_average=PAPER[name], published_average=PAPER[name])
+    result = both(name, PAPER[name], PAPER[name])
     assert verdicts(EXPERIMENTS[name].claims(result)) == [HOLDS] * 3
 
 
@@ -23,18 +34,28 @@ def test_the_papers_own_values_hold(name: str):
 def test_others_do_not(name: str):
     last = {**dict.fromkeys(PAPER[name], 0.01), "pdg": 0.9}
     middle = {**PAPER[name], "pdg": 0.28}
-    result = federations(exact_average=last, published_average=last)
-    assert verdicts(EXPERIMENTS[name].claims(result)) == [FAILS] * 3
-    result = federations(exact_average=middle, published_average=PAPER[name])
-    assert EXPERIMENTS[name].claims(result)[0].verdict == IN_PART
+    assert verdicts(EXPERIMENTS[name].claims(both(name, last, last))) == [FAILS] * 3
+    assert EXPERIMENTS[name].claims(both(name, middle, PAPER[name]))[0].verdict == IN_PART
 
 
-def test_an_average_that_is_missing_is_not_judged():
-    (claim,) = EXPERIMENTS["imdb"].claims(federations(exact_average=PAPER["imdb"]))
-    assert "exact average" in claim.claim
+@pytest.mark.parametrize("scale", [{"task": "digits"}, {"rounds": 30}])
+def test_the_papers_values_are_asked_only_of_its_data_and_rounds(scale: dict):
+    result = both("mnist", PAPER["mnist"], PAPER["mnist"], **scale)
+    assert verdicts(EXPERIMENTS["mnist"].claims(result)) == [HOLDS] * 2
 
 
-def test_a_model_that_diverged_wins_nothing():
+def test_a_model_that_diverged_wins_nothing_and_loses_to_any_other():
     diverged = {**PAPER["airquality"], "pdg": float("nan")}
-    result = federations(exact_average=diverged)
-    assert verdicts(EXPERIMENTS["airquality"].claims(result)) == [FAILS]
+    others = {**PAPER["airquality"], "rand": float("inf"), "orth": float("nan")}
+    result = both("airquality", diverged, others)
+    assert verdicts(EXPERIMENTS["airquality"].claims(result))[:2] == [FAILS, HOLDS]
+
+
+def test_what_may_be_chance_is_not_decided():
+    one, other = (history({"pdg": e, "pdm": 0.2, "rand": 0.2, "orth": 0.2}) for e in (0.1, 0.2))
+    policies = {name: (one.policies[name][0], other.policies[name][0]) for name in one.policies}
+    mixed = FederatedHistory("digits", "error rate", {"ideal": policies["pdg"], **policies})
+    result = Federations(comparisons={"exact average": mixed})
+    claim = pdg_ahead("ahead", result, "exact average")
+    assert claim.verdict == OPEN
+    assert "pdg − pdm -0.05 ± 0.05" in claim.measured

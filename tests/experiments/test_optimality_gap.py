@@ -5,7 +5,7 @@ import csv
 from feduplink.experiments import Bench, optimality_gap
 from feduplink.experiments.optimality_gap import OptimalityGap
 
-from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
+from .made import FAILS, HOLDS, IN_PART, figures, sweep, verdicts
 
 
 def _made(
@@ -34,10 +34,18 @@ def test_claims():
     assert verdicts(optimality_gap.claims(mixed)) == [IN_PART] * 3
 
 
+def test_whoever_misses_the_constraints_is_not_near():
+    cheating = _made(pdg=(0.8, 0.8), ours=(0.9, 0.9), bound=(0.8, 0.8))
+    for name in ("pdg", "dual", "pdx"):
+        cheating.sweep.policies[name] = [[figures(1.0, violation=0.9)]] * 2
+    assert verdicts(optimality_gap.claims(cheating)) == [HOLDS, FAILS, FAILS]
+
+
 def test_csv_has_the_bound_of_the_first_seed():
     rows = list(csv.DictReader(_made((0.7, 0.7), (0.8, 0.8), (0.9, 0.95)).to_csv().splitlines()))
-    assert len(rows) == 2 * 6
-    assert {(row["scenario"], row["upper_bound"]) for row in rows} == {("a", "0.9"), ("b", "0.95")}
+    assert len(rows) == 2 * 2 * 6
+    bounds = {(row["scenario"], row["run"], row["upper_bound"]) for row in rows}
+    assert bounds == {("a", "0", "0.9"), ("b", "0", "0.95"), ("a", "1", ""), ("b", "1", "")}
 
 
 def test_the_certificate_is_above_what_was_found(bench: Bench, few_settings: None):

@@ -8,7 +8,7 @@ import pytest
 from feduplink.experiments.settings import Setting
 from feduplink.experiments.sweep import Sweep
 
-from .made import figures
+from .made import figures, sweep
 
 #: Two values, two seeds; pdm is absent at the second value, orth silent in one seed there.
 SWEEP = Sweep.of(
@@ -40,9 +40,17 @@ def test_a_seed_without_errors_to_speak_of_leaves_no_mean():
 
 
 def test_below_counts_only_values_where_both_exist():
-    assert SWEEP.below("orth", "pdm", "objective") == [True]
-    assert SWEEP.below("pdm", "orth", "objective") == [False]
-    assert SWEEP.below("orth", "orth", "participation") == [False, False]
+    clear = sweep(a=[(0.1, 0.1), (0.2, None)], b=[(0.2, 0.2), (0.1, 0.3)])
+    clear.policies["c"] = [clear.policies["b"][0], []]
+    assert clear.below("a", "b", "objective") == [True, False]
+    assert clear.below("b", "a", "objective") == [False, True]
+    assert clear.below("a", "c", "objective") == [True]
+
+
+def test_a_silent_policy_is_neither_below_nor_above():
+    clear = sweep(a=[(0.1, 0.1), (0.2, None)], b=[(0.2, 0.2), (0.1, 0.3)])
+    assert clear.below("a", "b", "weighted_per") == [True, None]
+    assert clear.below("b", "a", "weighted_per") == [False, None]
 
 
 def test_means_in_words():

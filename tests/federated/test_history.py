@@ -47,8 +47,12 @@ def test_medians_over_runs_count_failures_as_endless():
     assert HISTORY.median_cost("ideal", "airtime_s") is None
 
 
-def test_final_error_is_the_mean_of_the_last_rounds():
-    assert HISTORY.final_error("p", last=2) == pytest.approx((0.255 + 0.35) / 2)
+def test_final_error_is_the_mean_of_the_last_ten_rounds():
+    long = run([0.9] * 5 + [0.1] * 5 + [0.3] * 5), run([0.5] * 15)
+    history = FederatedHistory("task", "error", {"p": long})
+    assert history.final_errors("p") == pytest.approx([0.2, 0.5])
+    assert history.final_error("p") == pytest.approx(0.35)
+    assert history.rounds == 15
 
 
 def test_json_has_a_list_a_run_and_none_for_what_json_cannot_say():

@@ -28,7 +28,7 @@ from feduplink.errors import InputError
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim
 from feduplink.experiments.federations import image_set
 from feduplink.files import write_text
-from feduplink.metrics import write_metrics
+from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.reproduction import write_experiment
 from feduplink.report.runs import FinishedRun
@@ -134,10 +134,18 @@ def _result(name: str, bench: Bench) -> tuple[Any, float]:
     return experiment.RESULT.model_validate_json(file.read_bytes()), float(took.read_text())
 
 
+def _is_alike(directory: Path, bench: Bench) -> bool:
+    """Whether a figure was drawn at this scale and with this seed, now or before."""
+    if not (directory / METRICS_FILE).exists():
+        return False
+    metrics = read_metrics(directory)
+    return metrics.seed == bench.seed and metrics.settings.get("scale") == bench.scale.name
+
+
 def _finish(
     directory: Path, bench: Bench, claims: Mapping[str, Sequence[Claim]], out: Console
 ) -> None:
-    drawn = [name for name in EXPERIMENTS if (directory / name / "metrics.json").exists()]
+    drawn = [name for name in EXPERIMENTS if _is_alike(directory / name, bench)]
     write_metrics(
         directory,
         {

@@ -6,13 +6,15 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
-from feduplink.experiments.iid import both_averages, iid_claims
+from feduplink.experiments.iid import Papers, both_averages, iid_claims
 
 TITLE = "Air quality"
 RESULT = Federations
 
 #: Scaled RMSE in the authors' notebooks after 50 rounds.
-_PAPERS = {"ideal": 0.083, "pdg": 0.089, "pdm": 0.16, "rand": 0.29, "orth": 0.34}
+_PAPERS = Papers(
+    "airquality", 50, {"ideal": 0.083, "pdg": 0.089, "pdm": 0.16, "rand": 0.29, "orth": 0.34}
+)
 
 
 def run(bench: Bench) -> Federations:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy import stats
 
 from feduplink.metrics import Claim, Verdict
 
-__all__ = ["Claim", "judged"]
+__all__ = ["Claim", "judged", "lower"]
+
+_CONFIDENCE = 0.95
+#: Errors below this are alike.
+_SMALLEST = 1e-9
 
 
-def judged(claim: str, checks: Iterable[bool], measured: str) -> Claim:
-    """A claim that holds if all checks do, and in part if some do; without any it does not.
+def judged(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
+    """A claim that holds if all checks do, and in part if some do.
 
-    >>> judged("a wins everywhere", [True, False], "a 1, 2; b 0, 3").verdict
+    A check that is None could not be decided; a claim is undecided if none was.
+
+    >>> judged("a wins everywhere", [True, False, None], "a 1, 2, 4; b 0, 3, 4").verdict
     'holds in part'
     """
     outcomes = list(checks)
@@ -21,4 +30,29 @@ def judged(claim: str, checks: Iterable[bool], measured: str) -> Claim:
         verdict = "holds"
     elif any(outcomes):
         verdict = "holds in part"
+    elif outcomes and all(outcome is None for outcome in outcomes):
+        verdict = "undecided"
     return Claim(claim=claim, measured=measured, verdict=verdict)
+
+
+def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
+    """Whether errors are lower than others that share their luck, run by run.
+
+    None if chance may be behind it: if the 95 % confidence interval of the mean log-ratio
+    (Student's t) holds zero, or there is a single pair. Ratios, because one model that goes astray
+    would drown all differences. What diverged is lower than nothing, and everything finite is
+    lower than that.
+
+    >>> lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), lower([0.1, 0.3], [0.2, 0.2])
+    (True, None)
+    """
+    if not np.isfinite(ours).all():
+        return False
+    if not np.isfinite(others).all():
+        return True
+    if len(ours) == 1:
+        return None
+    ratios = np.log(np.maximum(ours, _SMALLEST)) - np.log(np.maximum(others, _SMALLEST))
+    reach = stats.sem(ratios) * stats.t.ppf((1 + _CONFIDENCE) / 2, len(ratios) - 1)
+    mean = float(ratios.mean())
+    return None if abs(mean) <= reach else mean < 0

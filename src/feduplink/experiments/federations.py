@@ -123,7 +123,7 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         resume=checkpoint.exists(),
     )
     write_text(file, _History(history).model_dump_json())
-    checkpoint.unlink()
+    checkpoint.unlink(missing_ok=True)
     return history
 
 

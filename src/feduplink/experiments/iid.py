@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
 
 from feduplink.experiments.bench import Bench
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import Claim, judged, lower
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, Kind, federation
 
 EXACT, PUBLISHED = "exact average", "published average"
@@ -29,34 +33,69 @@ def both_averages(bench: Bench, kind: Kind, runs: int) -> Federations:
     )
 
 
-def iid_claims(result: Federations, papers: Mapping[str, float]) -> list[Claim]:
+@dataclass(frozen=True)
+class Papers:
+    """What the paper's notebooks end with.
+
+    Attributes:
+        task: on which data,
+        rounds: after how many rounds,
+        errors: and with which final error, by policy.
+    """
+
+    task: str
+    rounds: int
+    errors: Mapping[str, float]
+
+
+def iid_claims(result: Federations, papers: Papers) -> list[Claim]:
     """The paper's order of policies under each average, and its values under the published one."""
-    found = [
-        pdg_ahead(f"FL with PDG outperforms PDM, Rand and Orth ({label})", result, label)
-        for label in result.comparisons
+    return [
+        *(
+            pdg_ahead(f"FL with PDG outperforms PDM, Rand and Orth ({label})", result, label)
+            for label in (EXACT, PUBLISHED)
+        ),
+        *near_paper(result, PUBLISHED, papers),
     ]
-    if PUBLISHED in result.comparisons:
-        found.append(near_paper(result, PUBLISHED, papers))
-    return found
 
 
 def pdg_ahead(claim: str, result: Federations, label: str) -> Claim:
-    """A claim that PDG ends with a smaller error than the paper's other policies."""
-    final = {name: result.final(label, name) for name in PAPERS}
+    """A claim that PDG ends with a smaller error than the paper's other policies, run by run."""
+    history = result.comparisons[label]
+    final = {name: history.final_errors(name) for name in PAPERS}
     return judged(
         claim,
-        [final["pdg"] < final[name] for name in ("pdm", "rand", "orth")],
-        result.told(label, tuple(result.comparisons[label].policies)),
+        [lower(final["pdg"], final[name]) for name in ("pdm", "rand", "orth")],
+        f"{result.told(label, tuple(history.policies))}; pdg − pdm "
+        + _difference(final["pdg"], final["pdm"]),
     )
 
 
-def near_paper(
-    result: Federations, label: str, papers: Mapping[str, float], about: str = ""
-) -> Claim:
-    """The claim that the published average gives the paper's errors, ``about`` some of the data."""
-    final = {name: result.final(label, name) for name in papers}
-    return judged(
-        f"With the published average the paper's final errors come out (within {_NEAR:g}×{about})",
-        [paper / _NEAR <= final[name] <= paper * _NEAR for name, paper in papers.items()],
-        ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.items()),
-    )
+def near_paper(result: Federations, label: str, papers: Papers, about: str = "") -> list[Claim]:
+    """The claim that the published average gives the paper's errors, ``about`` some of the data.
+
+    None for other data or fewer rounds than the paper's.
+    """
+    history = result.comparisons[label]
+    if (history.task, history.rounds) != (papers.task, papers.rounds):
+        return []
+    final = {name: result.final(label, name) for name in papers.errors}
+    return [
+        judged(
+            "With the published average the paper's final errors come out "
+            f"(within {_NEAR:g}×{about})",
+            [
+                paper / _NEAR <= final[name] <= paper * _NEAR
+                for name, paper in papers.errors.items()
+            ],
+            ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.errors.items()),
+        )
+    ]
+
+
+def _difference(ours: Sequence[float], others: Sequence[float]) -> str:
+    """The mean paired difference and its standard error, in words."""
+    differences = np.subtract(ours, others)
+    if len(differences) == 1 or not np.isfinite(differences).all():
+        return f"{differences.mean():+.2g}"
+    return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"

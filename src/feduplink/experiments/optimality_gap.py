@@ -22,6 +22,10 @@ CAPTION = (
     "the constraints gets to its left."
 )
 
+#: A policy that misses a constraint by more than this on average is near nothing. The test
+#: channels cannot tell less.
+_MISSED = 0.08
+
 #: In the order of the figure.
 SCENARIOS = (
     "default",
@@ -104,8 +108,14 @@ def claims(result: OptimalityGap) -> list[Claim]:
         )
         return [best - reached for best, reached in pairs]
 
+    def near(name: str, distance: float) -> list[bool]:
+        missed = sweep.means(name, "violation")
+        pairs = zip(short(name), missed, strict=True)
+        return [gap <= distance and miss <= _MISSED for gap, miss in pairs]
+
     def told(name: str) -> str:
-        return f"{name} " + ", ".join(f"{gap:.3f}" for gap in short(name))
+        gaps = ", ".join(f"{gap:.3f}" for gap in short(name))
+        return f"{name} {gaps}, constraints missed by {max(sweep.means(name, 'violation')):.1%}"
 
     return [
         judged(
@@ -116,12 +126,12 @@ def claims(result: OptimalityGap) -> list[Claim]:
         ),
         judged(
             "PDG is close to optimal (within 0.05 of the optimum)",
-            [gap <= 0.05 for gap in short("pdg")],
+            near("pdg", 0.05),
             "; ".join(told(name) for name in ("pdm", "pdg", "openloop")),
         ),
         judged(
             "(ours) dual and pdx are within 0.01 of the optimum at every setting",
-            [gap <= 0.01 for name in ("dual", "pdx") for gap in short(name)],
+            [near_it for name in ("dual", "pdx") for near_it in near(name, 0.01)],
             "; ".join(told(name) for name in ("dual", "pdx")),
         ),
     ]

@@ -63,10 +63,18 @@ class Sweep(BaseModel):
         """Mean over the seeds at every value."""
         return [self.mean(policy, place, measure) for place in range(len(self.values))]
 
-    def below(self, better: str, worse: str, measure: Measure) -> list[bool]:
-        """At every value where both exist, whether ``better`` is under ``worse``."""
-        pairs = zip(self.means(better, measure), self.means(worse, measure), strict=True)
-        return [one < other for one, other in pairs if not np.isnan(one + other)]
+    def below(self, better: str, worse: str, measure: Measure) -> list[bool | None]:
+        """At every value where both exist, whether ``better`` is under ``worse`` on average.
+
+        None where one of them is silent and has no such measure.
+        """
+        both = [
+            place
+            for place in range(len(self.values))
+            if self.policies[better][place] and self.policies[worse][place]
+        ]
+        pairs = [(self.mean(better, n, measure), self.mean(worse, n, measure)) for n in both]
+        return [None if np.isnan(one + other) else one < other for one, other in pairs]
 
     def told(self, policies: Sequence[str], measure: Measure) -> str:
         """The means in words, ``pdg 0.940, 0.880; pdm ...``; shares of errors in percent."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.federations import ALL, Comparison, Federations, federation
@@ -26,8 +29,12 @@ def claims(result: Federations) -> list[Claim]:
     """Cheaper rounds than full power and than open loop."""
     history = result.comparisons[EXACT]
     shown = ("max", "rand", "orth", "pdm", "pdg", "openloop", "dual", "pdx")
-    seconds = {name: history.median_cost(name, "airtime_s") or 0.0 for name in shown}
-    joules = {name: history.median_cost(name, "energy_j") or 0.0 for name in shown}
+
+    def costs_of(kind: Literal["airtime_s", "energy_j"]) -> dict[str, float]:
+        medians = {name: history.median_cost(name, kind) for name in shown}
+        return {name: math.nan if cost is None else cost for name, cost in medians.items()}
+
+    seconds, joules = costs_of("airtime_s"), costs_of("energy_j")
     costs = (seconds, joules)
     measured = ", ".join(f"{n} {seconds[n]:.3g} s / {joules[n]:.3g} J" for n in shown)
     return [

@@ -14,6 +14,9 @@ from feduplink.federated.uplink import Outcome
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
+#: A final error is the mean of so many rounds, which differ from one to the next.
+_LAST_ROUNDS = 10
+
 
 @dataclass(frozen=True)
 class RunHistory:
@@ -89,9 +92,18 @@ class FederatedHistory:
     metric_name: str
     policies: dict[str, tuple[RunHistory, ...]]
 
-    def final_error(self, policy: str, last: int = 10) -> float:
-        """Mean error over the runs and their last rounds."""
-        return float(np.mean([np.mean(run.error[-last:]) for run in self.policies[policy]]))
+    @property
+    def rounds(self) -> int:
+        """Of every run, so far."""
+        return max(len(run.error) for runs in self.policies.values() for run in runs)
+
+    def final_errors(self, policy: str) -> list[float]:
+        """Mean error over the last ten rounds, a value a run."""
+        return [float(np.mean(run.error[-_LAST_ROUNDS:])) for run in self.policies[policy]]
+
+    def final_error(self, policy: str) -> float:
+        """Mean error over the last ten rounds of all runs."""
+        return float(np.mean(self.final_errors(policy)))
 
     def median_cost(self, policy: str, cost: Literal["airtime_s", "energy_j"]) -> float | None:
         """Median over all rounds of all runs; None if not defined."""
@@ -99,7 +111,7 @@ class FederatedHistory:
         return None if None in values else float(np.median(values))
 
     def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
-        """Median over the runs of :meth:`RunHistory.cost_to`; None if under half reach it."""
+        """Median over the runs of :meth:`RunHistory.cost_to`; None if half or more miss it."""
         costs = [run.cost_to(error, cost) for run in self.policies[policy]]
         return median_or_none(costs)
 

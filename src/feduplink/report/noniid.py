@@ -56,7 +56,7 @@ def plot_noniid(path: Path, result: Federations, caption: str = "") -> None:
 def _plot_bars(axes: Any, history: FederatedHistory) -> None:
     names = list(history.policies)
     for place, name in enumerate(names):
-        finals = [float(np.mean(run.error[-10:])) for run in history.policies[name]]
+        finals = history.final_errors(name)
         mean = history.final_error(name)
         axes.bar(place, mean, width=0.7, color=look_of(name).colour, alpha=0.75)
         axes.plot([place] * len(finals), finals, ".", color="black", markersize=4)

@@ -21,7 +21,7 @@ PAGE_FILE = "report.html"
 _FEW_SECTIONS = 3
 
 #: Never by colour alone.
-_VERDICT_SIGNS = {"holds": "✓", "holds in part": "◐", "does not hold": "✗"}
+_VERDICT_SIGNS = {"holds": "✓", "holds in part": "◐", "does not hold": "✗", "undecided": "?"}
 
 
 @dataclass(frozen=True)
