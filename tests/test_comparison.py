@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, RandomPower, evaluate
+from feduplink import FullPower, InputError, RandomPower, evaluate, save_policy
 from feduplink.comparison import compare, find_policies
 
 
@@ -28,3 +28,13 @@ def test_a_name_given_twice_counts_once(default_csi, default_scenario):
 def test_unknown_policies_are_refused(default_csi, default_scenario):
     with pytest.raises(InputError, match="accepted: rand, orth, max, openloop"):
         find_policies(["moon"], default_scenario, default_csi)
+
+
+@pytest.mark.parametrize("order", [("saved", "rand"), ("rand", "saved")])
+def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
+    order, default_csi, default_scenario, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    save_policy(RandomPower(default_scenario, seed=7), "saved")
+    found = find_policies(order, default_scenario, default_csi, seed=1)
+    assert {name: policy.seed for name, policy in found.items()} == {"rand": 1, "rand:saved": 7}

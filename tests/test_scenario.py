@@ -146,3 +146,10 @@ def test_unknown_scenario_names_the_shipped_ones():
 def test_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*nowhere\.yaml"):
         Scenario.from_yaml(tmp_path / "nowhere.yaml")
+
+
+def test_a_file_does_not_hide_a_shipped_scenario(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "interference-x2").write_text("workers: 3")
+    assert Scenario.from_yaml("interference-x2").interference == 2
+    assert Scenario.from_yaml("./interference-x2").workers == 3

@@ -11,6 +11,7 @@
 from feduplink.channels import draw_channels, draw_csi, read_channels, write_channels
 from feduplink.errors import InputError
 from feduplink.evaluation import evaluate
+from feduplink.federated import federate, load_task
 from feduplink.learning import Training, TrainingData, TrainingSettings
 from feduplink.optimum import Optimum, find_optimum
 from feduplink.policies import (
@@ -48,9 +49,11 @@ __all__ = [
     "draw_channels",
     "draw_csi",
     "evaluate",
+    "federate",
     "find_optimum",
     "judge",
     "load_policy",
+    "load_task",
     "read_channels",
     "save_policy",
     "shipped_scenarios",

@@ -91,6 +91,7 @@ def find_policies(
     if not names:
         raise InputError(f"policies: none given; {_ACCEPTED}.")
     found: dict[str, Policy] = {}
+    taken = {name for name in names if name in UNTRAINED or name in SOLVED}
     for name in dict.fromkeys(names):
         if name in UNTRAINED:
             found[name] = UNTRAINED[name](scenario, tuning_csi, seed)
@@ -98,7 +99,9 @@ def find_policies(
             found[name] = SOLVED[name](scenario, tuning_csi, seed, recorded)
         else:
             policy = _saved(name, scenario)
-            found[f"{policy.name}:{name}" if policy.name in found else policy.name] = policy
+            label = f"{policy.name}:{name}" if policy.name in taken else policy.name
+            taken.add(label)
+            found[label] = policy
     return found
 
 

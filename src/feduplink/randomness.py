@@ -24,6 +24,7 @@ Stream = Literal[
     "local-training",
     "arrivals",
     "search",
+    "cell",
 ]
 
 _STREAMS: tuple[str, ...] = Stream.__args__  # type: ignore[attr-defined]

@@ -60,6 +60,22 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     return TensorFile(tensors, header)
 
 
+def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:
+    """Raise an :class:`InputError` that names the entry of the header that is another one."""
+    for name, value in expected.items():
+        found = file.header.get(name)
+        if found == value:
+            continue
+        named = name.replace("_", " ")
+        if isinstance(value, dict) and isinstance(found, dict):
+            keys = sorted(k for k in value.keys() | found.keys() if value.get(k) != found.get(k))
+            named += f" ({', '.join(keys)})"
+        raise InputError(
+            f"{file.header['kind']}: {path} was made with another {named}; accepted: the one it "
+            "was started with."
+        )
+
+
 def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
     """SHA-256 of the header and of every tensor's name, type, shape and numbers."""
     digest = hashlib.sha256(json.dumps(header).encode())

@@ -94,7 +94,12 @@ def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, rec
 def test_options_that_recorded_channels_ignore_are_named(run: Run, recorded: Path):
     ended = run("evaluate", "--policies", "max", "--channels", recorded, "--interference", 2)
     assert ended.status == 0
-    assert "--interference has no effect" in ended.err
+    assert "interference has no effect" in ended.err
+    ended = run(
+        "evaluate", "--policies", "max", "--channels", recorded, "--scenario", "interference-x4"
+    )
+    assert ended.err.count("has no effect") == 1
+    assert "interference has no effect" in ended.err
 
 
 def test_workers_must_fit_the_recorded_channels(run: Run, recorded: Path):

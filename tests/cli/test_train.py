@@ -117,8 +117,8 @@ def test_an_existing_run_is_not_overwritten(run: Run, tmp_path: Path):
     ("change", "named"),
     [
         (("--policy", "pdm"), "policy"),
-        (("--pmax-dbw", -30), "scenario"),
-        (("--epochs", 5), "settings"),
+        (("--pmax-dbw", -30), "scenario (pmax_dbw)"),
+        (("--batch-size", 7), "settings (batch_size)"),
         (("--seed", 1), "seed"),
         (("--channels-per-split", 41), "channel set"),
     ],
@@ -129,6 +129,15 @@ def test_resume_only_what_was_started(run: Run, tmp_path: Path, change: tuple, n
     sentence = refused(run("train", "--policy", "pdg", *QUICK, *change, "--resume"))
     assert f"another {named}" in sentence
     assert {path: path.read_bytes() for path in (tmp_path / "runs/train").iterdir()} == before
+
+
+def test_a_finished_run_can_have_more_epochs(run: Run, tmp_path: Path):
+    assert run("train", "--policy", "pdg", *QUICK).status == 0
+    assert run("train", "--policy", "pdg", *QUICK, "--epochs", 5, "--resume").status == 0
+    assert run("train", "--policy", "pdg", *QUICK, "--epochs", 5, "--out", "whole").status == 0
+    histories = [(tmp_path / name / "history.csv").read_text() for name in ("runs/train", "whole")]
+    assert histories[0] == histories[1]
+    assert histories[0].count("\n") == 6
 
 
 def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):

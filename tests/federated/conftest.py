@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def blobs(rng: np.random.Generator, count: int) -> Examples:
     return Examples(centres[labels] + noise, labels)
 
 
-def blob_task(work: LocalWork, model: type[nn.Module] | None = None) -> Task:
+def blob_task(work: LocalWork, model: Callable[[], nn.Module] | None = None) -> Task:
     """A task of three workers that trains in milliseconds."""
 
     def network() -> nn.Module:

@@ -132,6 +132,23 @@ class Unsteady(nn.Module):
         return self.layers(inputs)
 
 
+def test_frozen_weights_are_neither_trained_nor_sent():
+    def network() -> nn.Module:
+        model = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 3))
+        model[0].requires_grad_(False)
+        return model
+
+    task = blob_task(LocalWork(batch_size=8), network)
+    federation = Federation(
+        task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
+    )
+    frozen = federation._stack.module[0].weight.clone()
+    errors = federation.run().policies["ideal"][0]
+    assert federation._stack.module[0].weight.equal(frozen)
+    assert set(federation._weights) == {"2.weight", "2.bias"}
+    assert errors.sent_bytes[0] == 3 * (32 * 21 + 32) / 8
+
+
 def test_dropout_is_repeatable_and_off_when_measuring():
     task = blob_task(LocalWork(batch_size=8), Unsteady)
     runs = []

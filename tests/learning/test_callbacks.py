@@ -36,7 +36,7 @@ def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):
     watch(CsvLog(path), 3, 6)  # the checkpoint was older than the last row
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["epoch"]) for row in rows] == list(range(7))
+    assert [int(row["epoch"]) for row in rows] == list(range(1, 8))
     assert float(rows[4]["objective"]) == 0.75
     assert rows[0]["feasible"] == "False"
     assert [rows[0][f"rate_{i}"] for i in (1, 2)] == ["nan", "0.625"]
@@ -53,7 +53,7 @@ def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):
         assert len({event.step for event in scalars}) == len(scalars)
         return {event.step: event.value for event in scalars}
 
-    assert series("objective") == {n: 0.5 + n / 16 for n in range(7)}
+    assert series("objective") == {n + 1: 0.5 + n / 16 for n in range(7)}
     assert set(series("participation").values()) == {0.75}
     assert set(series("violation").values()) == {0.25}
     assert set(series("rate_min").values()) == {0.625}

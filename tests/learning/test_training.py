@@ -17,6 +17,7 @@ from feduplink import (
     save_policy,
 )
 from feduplink.learning import Epoch, primal_dual_step
+from feduplink.learning.state import Expectations
 
 SCENARIO = Scenario(workers=3)
 SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
@@ -134,7 +135,7 @@ def test_step_moves_the_weights_up_the_lagrangian(data):
     """The first step has no multipliers to climb by, the second has."""
     training = make_training(data)
     policy, problem = training.policy, training.problem
-    optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=100.0)  # multipliers begin tiny
 
     def weights() -> Tensor:
         return torch.cat([w.detach().flatten() for w in policy.parameters()])
@@ -142,8 +143,14 @@ def test_step_moves_the_weights_up_the_lagrangian(data):
     start = weights()
     state = primal_dual_step(policy, optimizer, problem, data.training, None, SETTINGS)
     assert torch.equal(weights(), start)
+
+    def lagrangian() -> float:
+        expected = Expectations.estimate(problem, data.training, policy(data.training))
+        return state.lagrangian(expected).item()
+
+    before = lagrangian()
     primal_dual_step(policy, optimizer, problem, data.training, state, SETTINGS)
-    assert not torch.equal(weights(), start)
+    assert lagrangian() > before
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_step_moves_the_weights_up_the_lagrangian(data):
     [
         ({"policy": GraphPolicy(SCENARIO.replace(pmax_dbw=-30))}, "scenario"),
         ({"policy": PerceptronPolicy(SCENARIO)}, "policy"),
-        ({"settings": TrainingSettings(epochs=7)}, "settings"),
+        ({"settings": TrainingSettings(batch_size=7)}, "settings"),
         ({"seed": 1}, "seed"),
         ({"data": TrainingData(torch.ones(40, 3, 3), torch.ones(40, 3, 3))}, "channel set"),
     ],

@@ -3,7 +3,7 @@
 from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi, scale_interference
 from feduplink.channels.model import Channels, draw_channels, draw_csi
 from feduplink.channels.recorded import read_channels, write_channels
-from feduplink.channels.splits import ChannelSplits, draw_splits
+from feduplink.channels.splits import ChannelSplits, draw_splits, draw_training_csi
 
 __all__ = [
     "ChannelSplits",
@@ -13,6 +13,7 @@ __all__ = [
     "draw_channels",
     "draw_csi",
     "draw_splits",
+    "draw_training_csi",
     "noisy_csi",
     "read_channels",
     "scale_interference",

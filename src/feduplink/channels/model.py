@@ -31,24 +31,36 @@ class Channels:
     antenna: Tensor | None = None
 
 
-def draw_csi(scenario: Scenario, count: int, generator: torch.Generator) -> Tensor:
+def draw_csi(
+    scenario: Scenario,
+    count: int,
+    generator: torch.Generator,
+    *,
+    cell: torch.Generator | None = None,
+) -> Tensor:
     """H of ``count`` realisations, (count, L, L) float32.
 
     With ``geometry: redrawn`` they are independent; with ``geometry: kept`` they are the
     successive rounds of one run, with workers that move and fading that is correlated as the
-    scenario says.
+    scenario says. Where kept workers start, and behind which obstacles, is drawn from ``cell``, if
+    given: draws from the same cell differ in the fading alone.
     """
-    return draw_channels(scenario, count, generator, keep_antenna=False).csi
+    return draw_channels(scenario, count, generator, cell=cell, keep_antenna=False).csi
 
 
 def draw_channels(
-    scenario: Scenario, count: int, generator: torch.Generator, *, keep_antenna: bool = True
+    scenario: Scenario,
+    count: int,
+    generator: torch.Generator,
+    *,
+    cell: torch.Generator | None = None,
+    keep_antenna: bool = True,
 ) -> Channels:
     """As :func:`draw_csi`, and on request the antenna coefficients."""
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
     if scenario.geometry == "kept":
-        return _realise(scenario, count, generator, keep_antenna)
+        return _realise(scenario, count, generator, keep_antenna, cell)
     chunks = [
         _realise(scenario, min(_CHUNK, count - start), generator, keep_antenna)
         for start in range(0, count, _CHUNK)
@@ -61,9 +73,13 @@ def draw_channels(
 
 
 def _realise(
-    scenario: Scenario, count: int, generator: torch.Generator, keep_antenna: bool
+    scenario: Scenario,
+    count: int,
+    generator: torch.Generator,
+    keep_antenna: bool,
+    cell: torch.Generator | None = None,
 ) -> Channels:
-    gain = _mean_gain(scenario, count, generator)
+    gain = _mean_gain(scenario, count, cell or generator)
     coefficients = fading.rayleigh(
         (count, scenario.workers, scenario.base_stations, scenario.antennas), generator
     )

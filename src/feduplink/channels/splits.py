@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from feduplink.channels.model import draw_csi
-from feduplink.randomness import torch_generator
+from feduplink.randomness import Stream, torch_generator
 from feduplink.scenario import Scenario
 
 #: Channels in each of the three sets, unless asked otherwise.
@@ -26,9 +26,22 @@ class ChannelSplits:
 def draw_splits(
     scenario: Scenario, count: int = CHANNELS_PER_SPLIT, *, seed: int = 0
 ) -> ChannelSplits:
-    """``count`` channels for each split, each from a stream of its own."""
+    """``count`` channels for each split, each from a stream of its own.
+
+    With ``geometry: kept`` all three are of the same cell.
+    """
     return ChannelSplits(
-        training=draw_csi(scenario, count, torch_generator(seed, "train-channels")),
-        validation=draw_csi(scenario, count, torch_generator(seed, "validation-channels")),
-        test=draw_csi(scenario, count, torch_generator(seed, "test-channels")),
+        training=_draw(scenario, count, seed, "train-channels"),
+        validation=_draw(scenario, count, seed, "validation-channels"),
+        test=_draw(scenario, count, seed, "test-channels"),
     )
+
+
+def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0) -> Tensor:
+    """The training channels of :func:`draw_splits`, only as many as it takes, (count, L, L)."""
+    return _draw(scenario, count, seed, "train-channels")
+
+
+def _draw(scenario: Scenario, count: int, seed: int, stream: Stream) -> Tensor:
+    cell = torch_generator(seed, "cell")
+    return draw_csi(scenario, count, torch_generator(seed, stream), cell=cell)

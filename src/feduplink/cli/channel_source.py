@@ -81,10 +81,12 @@ def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
             f"workers: {args.channels} holds channels of {workers} workers; accepted: {workers}, "
             "or no --workers."
         )
-    for name in explicit.keys() & _DRAWING_FIELDS:
-        warnings.warn(
-            f"recorded channels are taken as they are; --{name.replace('_', '-')} has no effect",
-            stacklevel=2,
-        )
     scenario = scenario_from(args, workers=workers)
+    usual = Scenario()
+    for name in sorted(_DRAWING_FIELDS):
+        if name in explicit or getattr(scenario, name) != getattr(usual, name):
+            warnings.warn(
+                f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect",
+                stacklevel=2,
+            )
     return scenario, ChannelSource(csi, csi, f"from {args.channels}", recorded=True)

@@ -198,8 +198,10 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy 
     if "ideal" in names:
         policies["ideal"] = Ideal()
     if real := [name for name in names if name != "ideal"]:
-        tuning = draw_splits(scenario, seed=args.seed).training
-        policies.update(find_policies(real, scenario, tuning, seed=args.seed))
+        # Every run has a cell of its own, which nobody knows beforehand.
+        anywhere = scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+        tuning = draw_splits(anywhere, seed=args.seed).training
+        policies.update(find_policies(real, anywhere, tuning, seed=args.seed))
     if not _selection(args):
         if "rand" in policies:
             policies["rand"] = RandomPower(scenario, seed=args.seed, selection=False)

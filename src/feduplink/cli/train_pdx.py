@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from feduplink.channels import draw_csi, draw_splits
+from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import add_device_option, explicit_fields, whole_number
@@ -20,7 +20,6 @@ from feduplink.metrics import write_metrics
 from feduplink.optimum import calibrated, shut_out
 from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
-from feduplink.randomness import torch_generator
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
             ),
         )
     out.print("network trained; finding the multipliers of the scenario ...")
-    csi = draw_csi(scenario, CHANNELS, torch_generator(args.seed, "train-channels"))
+    csi = draw_training_csi(scenario, CHANNELS, seed=args.seed)
     policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)
     test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)

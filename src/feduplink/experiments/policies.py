@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, RootModel
 
-from feduplink.channels import draw_csi, draw_splits
+from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.comparison import UNTRAINED
 from feduplink.experiments.bench import Bench
 from feduplink.files import write_text
@@ -20,7 +20,6 @@ from feduplink.learning import (
 )
 from feduplink.optimum import learn_dual_policy, shipped_pdx
 from feduplink.policies import NeuralPolicy, Policy, load_policy, save_policy
-from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 #: The paper's four, then what it leaves out; the order of all figures.
@@ -73,8 +72,7 @@ def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPo
 
 
 def _solved(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
-    generator = torch_generator(seed, "train-channels")
-    csi = draw_csi(scenario, bench.scale.solved_channels, generator)
+    csi = draw_training_csi(scenario, bench.scale.solved_channels, seed=seed)
     if name == "dual":
         return learn_dual_policy(scenario, csi)
     return shipped_pdx(scenario, csi, seed=seed)

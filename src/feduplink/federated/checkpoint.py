@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feduplink.errors import InputError
 from feduplink.federated.adam import AdamState
 from feduplink.federated.models.stacked import Weights
 from feduplink.federated.uplink import Outcome
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
 
 _KIND = "federated checkpoint"
 
@@ -55,12 +54,7 @@ class Checkpoint:
     def read(cls, path: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint:
         """Read one of the same comparison; others raise :class:`InputError`."""
         file = read_tensors(path, _KIND)
-        for name, value in identity.items():
-            if file.header.get(name) != value:
-                raise InputError(
-                    f"resume: {path} was made with another {name}; accepted: the one it was "
-                    "started with."
-                )
+        check_same(path, file, identity)
         saved = file.tensors
 
         def moved(prefix: str) -> Weights:

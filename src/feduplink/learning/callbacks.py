@@ -101,7 +101,7 @@ class CsvLog:
             self._header_written = True
         figures = (epoch.objective, epoch.participation, epoch.violation, epoch.feasible)
         self._writer.writerow(
-            [epoch.number, *figures, *epoch.worker_rate, *epoch.worker_energy_efficiency]
+            [epoch.number + 1, *figures, *epoch.worker_rate, *epoch.worker_energy_efficiency]
         )
 
 
@@ -129,7 +129,7 @@ class TensorBoardLog:
             "energy_efficiency_min": _smallest(epoch.worker_energy_efficiency),
         }
         for name, value in figures.items():
-            self._writer.add_scalar(f"validation/{name}", value, epoch.number)
+            self._writer.add_scalar(f"validation/{name}", value, epoch.number + 1)
 
     def on_end(self) -> None:
         """Close the writer."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import check_csi, draw_csi
-from feduplink.errors import InputError
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import TrainingSettings
@@ -22,9 +21,11 @@ from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
 from feduplink.problem import Problem, judge
 from feduplink.randomness import torch_generator
-from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
 _CHECKPOINT = "training checkpoint"
+#: Settings that may change when a run is resumed: more epochs, for instance.
+_WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
 
 
 #: Policies that primal–dual training learns.
@@ -150,12 +151,7 @@ class Training:
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same policy, scenario, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
-        for name, value in self._identity().items():
-            if file.header.get(name) != value:
-                raise InputError(
-                    f"{_CHECKPOINT}: {path} was made with another {name.replace('_', ' ')}; "
-                    "accepted: the one it was started with."
-                )
+        check_same(path, file, self._identity())
 
         def group(prefix: str) -> dict[str, Tensor]:
             return {
@@ -171,11 +167,11 @@ class Training:
         self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
 
     def _identity(self) -> dict[str, Any]:
-        """What a run must share with a checkpoint to continue it."""
+        """What a run must share with a checkpoint to continue it: all that an epoch depends on."""
         return {
             "policy": self.policy.name,
             "scenario": self.policy.scenario.model_dump(mode="json"),
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json", exclude=_WHEN_TO_STOP),
             "seed": self._seed,
             "channel_set": self.data.fingerprint(),
         }
@@ -207,7 +203,8 @@ class Training:
         if self.settings.fresh_channels:
             for start in range(0, len(self.data.training), size):
                 count = min(size, len(self.data.training) - start)
-                yield draw_csi(self.policy.scenario, count, self._generator)
+                cell = torch_generator(self._seed, "cell")
+                yield draw_csi(self.policy.scenario, count, self._generator, cell=cell)
         else:
             order = torch.randperm(len(self.data.training), generator=self._generator)
             for start in range(0, len(order), size):

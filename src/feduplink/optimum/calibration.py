@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from feduplink.channels import draw_csi
+from feduplink.channels import draw_training_csi
 from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi
 from feduplink.lagrangian import Cell, Prices
 from feduplink.optimum.dual import solve_dual
@@ -84,5 +84,5 @@ def shipped_pdx(
     policy = load_policy(UnrolledPolicy.name)
     assert isinstance(policy, UnrolledPolicy)
     if csi is None:
-        csi = draw_csi(scenario, CHANNELS, torch_generator(seed, "train-channels"))
+        csi = draw_training_csi(scenario, CHANNELS, seed=seed)
     return calibrated(policy.network, scenario, csi, margin=margin, seed=seed)

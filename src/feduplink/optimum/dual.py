@@ -32,7 +32,8 @@ PRIMAL_TOLERANCE = 2e-3
 PRIMAL_GAP = 5e-4
 #: A run of the quasi-Newton method ends early when they differ by no more than this.
 _EARLY_GAP = 1e-4
-#: Maximisers that miss a constraint by more than this share of its threshold are not repaired.
+#: Maximisers that miss a constraint by more than this share of its threshold are not repaired
+#: while there is hope for better ones.
 _REPAIRABLE = 0.1
 #: Most evaluations in one run of the quasi-Newton method, and the relative progress of one
 #: iteration under which it ends.
@@ -158,6 +159,16 @@ class _DualFunction:
             return self.repaired
         return power, verdict
 
+    def insist(self) -> None:
+        """If nothing met the constraints, repair what came nearest, however far that is.
+
+        On a handful of channels no maximiser may come near, but silencing always gets there.
+        """
+        assert self.best is not None
+        (met, _), power, _, _ = self.best
+        if self.repair and not met and self.repaired is None:
+            self._consider(repaired(power, self.cell, self.scenario, self.problem))
+
     def solved(self, value: float, tolerance: float) -> bool:
         """Whether a primal solution that meets the constraints is this close to ``value``."""
         verdict = self.primal()[1]
@@ -258,6 +269,7 @@ def solve_dual(
         if function.solved(value, PRIMAL_GAP):
             break
     assert function.best is not None
+    function.insist()
     power, verdict = function.primal()
     multipliers, primal_multipliers = function.multipliers(x), function.best[3]
     return DualSolution(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feduplink.channels import draw_csi
+from feduplink.channels import draw_training_csi
 from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import Cell, HillTops, Multipliers
 from feduplink.optimum.certificate import Certificate, certify
@@ -19,7 +19,6 @@ from feduplink.optimum.reachability import Unreachable, shut_out
 from feduplink.optimum.settling import settled
 from feduplink.policies.dual import DualPolicy
 from feduplink.problem import Problem
-from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 #: A gap of at most this share of the objective's scale counts as certified.
@@ -166,7 +165,7 @@ def aimed_above(scenario: Scenario, csi: Tensor, power: Tensor, margin: float) -
 
 def learned_on_fresh_channels(scenario: Scenario, seed: int) -> DualPolicy:
     """The ``dual`` policy for a scenario, from channels drawn for it."""
-    csi = draw_csi(scenario, LEARNING_CHANNELS, torch_generator(seed, "train-channels"))
+    csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=seed)
     return learn_dual_policy(scenario, csi)
 
 

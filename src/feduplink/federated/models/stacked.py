@@ -37,16 +37,20 @@ class ModelStack:
 
     @property
     def weights_per_model(self) -> int:
-        """n, the number of weights of one model."""
-        return sum(math.prod(p.shape) for p in self.module.parameters())
+        """n, the number of weights of one model that are trained and sent."""
+        return sum(math.prod(p.shape) for p in self._trained().values())
 
     def initial(self) -> Weights:
-        """A copy of the module's own weights."""
-        return {name: p.detach().clone() for name, p in self.module.named_parameters()}
+        """A copy of the module's own weights, but for frozen ones (``requires_grad`` is off)."""
+        return {name: p.detach().clone() for name, p in self._trained().items()}
+
+    def _trained(self) -> Weights:
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     def __call__(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Outputs (R, B, ...) of R copies on inputs (R, B, ...)."""
-        if isinstance(self.module, StackedForward):
+        """Outputs (R, B, ...) of R copies on inputs (R, B, ...); frozen weights are shared."""
+        complete = len(weights) == sum(1 for _ in self.module.parameters())
+        if complete and isinstance(self.module, StackedForward):
             return self.module.stacked_forward(weights, inputs)
         return _vectorised(self.module)(weights, inputs)
 
