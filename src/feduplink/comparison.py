@@ -30,7 +30,7 @@ UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
     "rand": lambda scenario, _csi, seed: RandomPower(scenario, seed=seed),
     "orth": lambda scenario, _csi, _seed: Orthogonal(scenario),
     "max": lambda scenario, _csi, _seed: FullPower(scenario),
-    "openloop": lambda scenario, csi, _seed: OpenLoop.tuned(scenario, csi),
+    "openloop": lambda scenario, csi, seed: OpenLoop.tuned(scenario, csi, seed=seed),
 }
 
 #: Policies that exist without training but take a minute to find: name -> (scenario, tuning

@@ -47,7 +47,7 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         "rand": RandomPower(scenario, seed=7),
         "orth": Orthogonal(scenario),
         "max": FullPower(scenario),
-        "openloop": OpenLoop.tuned(scenario, splits.training),
+        "openloop": OpenLoop.tuned(scenario, splits.training, seed=7),
         "pdg": learned,
     }
     metrics = metrics_of(tmp_path / "runs/evaluate")
@@ -98,6 +98,7 @@ def test_options_that_recorded_channels_ignore_are_named(run: Run, recorded: Pat
     ended = run(
         "evaluate", "--policies", "max", "--channels", recorded, "--scenario", "interference-x4"
     )
+    assert "interference x1" in ended.out
     assert ended.err.count("has no effect") == 1
     assert "interference has no effect" in ended.err
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from feduplink import FullPower, InputError, OpenLoop, RandomPower, Scenario
+from feduplink import FullPower, InputError, OpenLoop, PerceptronPolicy, RandomPower, Scenario
 from feduplink.federated import (
     Examples,
     FederatedData,
@@ -143,6 +143,14 @@ def test_workers_leave_and_join(small_task: Task):
     run = federate(small_task, {"ideal": Ideal()}, SCENARIO, settings).policies["ideal"][0]
     assert run.arrivals == (3, 2, 2, 0, 1, 1)
     assert run.error[3] == run.error[2]
+
+
+def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
+    policy = PerceptronPolicy(SCENARIO)
+    settings = FederationSettings(rounds=2, present=presence(2, 3, {1: {0, 2}}))
+    with pytest.raises(InputError, match="present: pdm takes exactly 3 workers"):
+        federate(small_task, {"pdm": policy}, SCENARIO, settings)
+    federate(small_task, {"pdm": policy}, SCENARIO, FederationSettings(rounds=1))
 
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):

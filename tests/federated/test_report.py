@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from feduplink.federated import FederatedHistory
 from feduplink.report.federated import federated_markdown, write_federated
-from feduplink.report.federated_plots import _curves
+from feduplink.report.federated_plots import _curves, _plot_curves
 
 from .test_history import FAST, HISTORY, IDEAL, SLOW, run
 
@@ -33,6 +35,15 @@ def test_a_silent_first_round_costs_nothing_and_does_not_hide_the_rest():
     assert (at[0], at[-1]) == (pytest.approx(2), pytest.approx(8))
     assert (errors[0, 0], errors[0, -1]) == (0.5, 0.4)
     assert _curves([run([0.6, 0.6], [0.0, 0.0])], "airtime_s") is None
+
+
+def test_two_policies_of_a_kind_have_lines_of_their_own():
+    axes = Figure().subplots()
+    policies = {"pdg": (FAST,), "pdg:runs/b": (SLOW,), "max": (SLOW,)}
+    _plot_curves(axes, FederatedHistory("task", "error", policies), "rounds")
+    looks = [(line.get_color(), line.get_linestyle()) for line in axes.get_lines()]
+    assert len(set(looks)) == 3
+    assert looks[0][0] == looks[1][0]
 
 
 def test_what_has_no_cost_has_no_curve():

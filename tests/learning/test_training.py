@@ -13,6 +13,7 @@ from feduplink import (
     TrainingData,
     TrainingSettings,
     draw_csi,
+    evaluate,
     judge,
     save_policy,
 )
@@ -195,3 +196,16 @@ def test_bad_channels_are_refused_before_training(data, csi, sentence):
         make_training(TrainingData(csi, data.validation))
     with pytest.raises(InputError, match=f"^{sentence}"):
         make_training(TrainingData(data.training, csi))
+
+
+def test_a_policy_for_noisy_channels_learns_from_what_it_will_see(data):
+    """What it is judged by while training is what an evaluation with the same noise says."""
+    noisy = SCENARIO.replace(csi_noise=1e5)
+    training = Training(GraphPolicy.initialised(noisy), data, SETTINGS)
+    clean = make_training(data)
+    best = training.run()
+    clean.run()
+    assert not same_weights(training, clean)
+    verdict = evaluate(training.policy, data.validation, noisy)
+    assert best.objective == pytest.approx(verdict.objective)
+    assert best.objective != evaluate(training.policy, data.validation, SCENARIO).objective

@@ -20,6 +20,7 @@ from feduplink import (
     draw_csi,
     evaluate,
 )
+from feduplink.channels import draw_splits
 from feduplink.policies.orth import largest_efficient_power
 from feduplink.policies.selection import select
 from feduplink.randomness import torch_generator
@@ -146,3 +147,14 @@ def test_tuned_open_loop_is_feasible_and_good_on_unseen_channels():
 def test_open_loop_is_tuned_on_valid_channels_only():
     with pytest.raises(InputError, match=r"^csi: 3 workers; accepted here: exactly 8"):
         OpenLoop.tuned(Scenario(), torch.ones(10, 3, 3))
+
+
+def test_the_open_loop_is_tuned_to_the_noise_it_will_see():
+    exact = Scenario(rate_min=0.6, ee_min=45)
+    noisy = exact.replace(csi_noise=1e6)
+    training = draw_splits(noisy, 300).training
+    unaware, told = (OpenLoop.tuned(scenario, training) for scenario in (exact, noisy))
+    verdicts = [evaluate(policy, training, noisy) for policy in (unaware, told)]
+    assert verdicts[1].violation == 0
+    assert verdicts[1].objective > verdicts[0].objective or verdicts[0].violation > 0
+    assert told.tensors()["setting"].tolist() != unaware.tensors()["setting"].tolist()

@@ -21,6 +21,8 @@ from feduplink.files import replaced_atomically
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"
+#: Kinds of NumPy types that are real numbers: floating point, signed and unsigned integers.
+_REAL_KINDS = "fiu"
 
 
 def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario: str = "") -> None:
@@ -40,10 +42,15 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
     """Read and check recorded channels; raises :class:`InputError` with the reason."""
     try:
         with h5py.File(path, "r") as file:
-            if CSI_DATASET not in file:
+            if not isinstance(file.get(CSI_DATASET), h5py.Dataset):
                 raise InputError(
                     f"channels: {path} has no dataset {CSI_DATASET}; accepted: HDF5 files with "
                     "that dataset, (N, L, L)."
+                )
+            if file[CSI_DATASET].dtype.kind not in _REAL_KINDS:
+                raise InputError(
+                    f"channels: {CSI_DATASET} of {path} holds {file[CSI_DATASET].dtype}; accepted: "
+                    f"real numbers. Complex antenna coefficients go to {ANTENNA_DATASET}."
                 )
             csi = torch.from_numpy(np.asarray(file[CSI_DATASET], dtype=np.float32))
             antenna = None

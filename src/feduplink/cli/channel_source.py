@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from feduplink.channels import draw_splits, read_channels
+from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario
@@ -89,4 +90,10 @@ def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
                 f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect",
                 stacklevel=2,
             )
-    return scenario, ChannelSource(csi, csi, f"from {args.channels}", recorded=True)
+    if args.channels_per_split != CHANNELS_PER_SPLIT:
+        warnings.warn(
+            "all recorded channels are taken; channels-per-split has no effect", stacklevel=2
+        )
+    return scenario.replace(interference=1.0), ChannelSource(
+        csi, csi, f"from {args.channels}", recorded=True
+    )

@@ -40,6 +40,10 @@ EXAMPLE = "feduplink reproduce interference mnist --quick"
 ALL = "all"
 #: What is kept between runs lies here, beside the figures' directories.
 _KEPT = "kept"
+_AT_FIRST_SIGHT = (
+    "A first look with fewer runs, rounds and channels than the paper's: the verdicts that count "
+    "are those without --quick."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -150,6 +154,7 @@ def _finish(
         directory,
         {
             "title": "The paper's figures",
+            "caption": _AT_FIRST_SIGHT if bench.scale is QUICK else None,
             "settings": {"scale": bench.scale.name},
             "seed": bench.seed,
             "figures": {name: {"title": EXPERIMENTS[name].TITLE} for name in drawn},
@@ -164,4 +169,6 @@ def _finish(
         for claim in judged:
             table.add_row(name, claim.claim, claim.verdict)
     out.print(table)
+    if bench.scale is QUICK:
+        out.print(_AT_FIRST_SIGHT)
     out.print(f"figures, tables and what was measured: open {page} in a browser")

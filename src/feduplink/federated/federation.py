@@ -93,6 +93,12 @@ class Federation:
         self.rounds = settings.rounds or task.rounds
         self.device = usable_device(device)
         self.present = settings.presence(self.rounds, scenario.workers)
+        for name, policy in policies.items():
+            if isinstance(policy, Policy) and policy.fixed_workers and not self.present.all():
+                raise InputError(
+                    f"present: {name} takes exactly {policy.fixed_workers} workers; accepted while "
+                    "workers come and go: policies for any number of them."
+                )
         self._policies = {name: _fingerprint(policy) for name, policy in policies.items()}
         self._data = self._draw_data()
         self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)

@@ -15,7 +15,7 @@ from feduplink.federated.uplink import Outcome
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
 #: A final error is the mean of so many rounds, which differ from one to the next.
-_LAST_ROUNDS = 10
+FINAL_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class FederatedHistory:
 
     def final_errors(self, policy: str) -> list[float]:
         """Mean error over the last ten rounds, a value a run."""
-        return [float(np.mean(run.error[-_LAST_ROUNDS:])) for run in self.policies[policy]]
+        return [float(np.mean(run.error[-FINAL_ROUNDS:])) for run in self.policies[policy]]
 
     def final_error(self, policy: str) -> float:
         """Mean error over the last ten rounds of all runs."""

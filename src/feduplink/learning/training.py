@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.channels import check_csi, draw_csi
+from feduplink.channels import check_csi, draw_csi, noisy_csi
+from feduplink.evaluation import allocate_seen
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import TrainingSettings
@@ -51,12 +52,15 @@ def primal_dual_step(
     csi: Tensor,
     state: PrimalDualState | None,
     settings: TrainingSettings,
+    *,
+    seen: Tensor | None = None,
 ) -> PrimalDualState:
     """One batch: ascend the weights on the Lagrangian, then update the other variables.
 
-    ``state`` is None for the first batch of a run, which sets the starting point.
+    ``state`` is None for the first batch of a run, which sets the starting point. The policy sees
+    ``seen`` instead of the channels ``csi`` (N, L, L), if given.
     """
-    expected = Expectations.estimate(problem, csi, policy(csi))
+    expected = Expectations.estimate(problem, csi, policy(csi if seen is None else seen))
     state = state or PrimalDualState.start(problem, expected)
     optimizer.zero_grad(set_to_none=True)
     (-state.lagrangian(expected)).backward()  # type: ignore[no-untyped-call]
@@ -185,9 +189,10 @@ class Training:
                 csi,
                 self._state,
                 self.settings,
+                seen=noisy_csi(csi, self.policy.scenario.csi_noise, self._generator),
             )
         verdict = judge(
-            self.policy.allocate(self.data.validation),
+            allocate_seen(self.policy, self.data.validation, self.policy.scenario, seed=self._seed),
             self.data.validation,
             self.policy.scenario,
             self.problem,

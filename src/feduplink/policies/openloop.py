@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels.csi import check_csi
+from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.errors import InputError
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem, relative_shortfall
+from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 #: Fractions a of the path loss that are tried; 3GPP allows steps of 0.1, we refine.
@@ -59,8 +60,8 @@ class OpenLoop(Policy):
         return cls(scenario, target=target, fraction=fraction)
 
     @classmethod
-    def tuned(cls, scenario: Scenario, training_csi: Tensor) -> OpenLoop:
-        """The best P0 and a on the training channels.
+    def tuned(cls, scenario: Scenario, training_csi: Tensor, *, seed: int = 0) -> OpenLoop:
+        """The best P0 and a on the training channels, seen through the scenario's CSI noise.
 
         Best is the highest objective among the settings of a grid that meet every constraint by
         at least one standard error (so that unseen channels meet them too), or the least
@@ -68,13 +69,14 @@ class OpenLoop(Policy):
         """
         check_csi(training_csi, scenario.workers)
         problem = Problem.of(scenario)
-        direct = training_csi.diagonal(dim1=-2, dim2=-1)
+        seen = noisy_csi(training_csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
+        direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
 
         def attempt(target: float, fraction: float) -> None:
             nonlocal best
             candidate = cls(scenario, target=target, fraction=fraction)
-            rank = _rank(problem, training_csi, candidate.powers(training_csi))
+            rank = _rank(problem, training_csi, candidate.powers(seen))
             if best is None or rank > best[0]:
                 best = (rank, candidate)
 
@@ -101,7 +103,9 @@ def _rank(problem: Problem, csi: Tensor, power: Tensor) -> tuple[bool, float]:
     violation = 0.0
     for constraint in problem.constraints:
         values = constraint.measure(sinr, power)
-        cautious = values.mean(0) - values.std(0) / len(values) ** 0.5
+        cautious = values.mean(0)
+        if len(values) > 1:
+            cautious -= values.std(0) / len(values) ** 0.5
         violation = max(violation, relative_shortfall(cautious, constraint.threshold))
     if violation > 0:
         return (False, -violation)

@@ -53,8 +53,10 @@ def plot_comparison(
         ]
         _mark_ratios(efficiency, names, rows, efficiency_ratios)
         efficiency.set_xlabel("worst worker's energy\nefficiency / threshold")
+        shaded = "; grey: proved out of reach for those" if optimum is not None else ""
         drawing.suptitle(
-            "filled marks: every worker meets both constraints (within 1 %); hollow marks: not",
+            "filled marks: every worker meets both constraints (within 1 %)"
+            f"{shaded}; hollow marks: not",
             fontsize=8,
             color=MUTED,
         )

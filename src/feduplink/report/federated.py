@@ -9,7 +9,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from feduplink.federated.history import FederatedHistory
+from feduplink.federated.history import FINAL_ROUNDS, FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_error
@@ -90,7 +90,7 @@ def _title(history: FederatedHistory, target: float) -> str:
     runs = next(iter(history.policies.values()))
     return (
         f"{history.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {len(runs[0].error)} "
-        f"rounds; "
+        f"rounds; final error: mean of the last {min(FINAL_ROUNDS, len(runs[0].error))}; "
         f"target: {history.metric_name} {target:.4g}"
     )
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from feduplink.federated.history import Cost, FederatedHistory, RunHistory
-from feduplink.report.style import figure, look_of
+from feduplink.report.style import MUTED, figure, look_of
 
 COST_LABELS: dict[Cost, str] = {
     "rounds": "rounds",
@@ -21,6 +21,11 @@ COST_LABELS: dict[Cost, str] = {
 _GRID_POINTS = 200
 #: The axis ends this far above the smallest error: a model that diverges has no place on it.
 _MOST_DECADES = 1.5
+
+#: Under this ratio of its ends a logarithmic axis has labels between the powers of ten too.
+_FEW_DECADES = 100.0
+#: The first policy of a kind, the second, ...
+_LINES = ("-", "--", ":", "-.")
 
 _Values = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -58,8 +63,6 @@ def plot_error(path: Path, history: FederatedHistory, caption: str = "") -> None
             _plot_curves(axes, history, cost)
             if cost == "rounds":
                 axes.set_ylabel(history.metric_name)
-            else:
-                axes.set_xscale("log")
         _legend_below(drawing, panels[0])
 
 
@@ -81,13 +84,22 @@ def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], capti
 def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
     """Draw all policies; returns the smallest error that has a place on a logarithmic axis."""
     least = np.inf
+    colours: list[str] = []
     for name, runs in history.policies.items():
         if (curves := _curves(runs, cost)) is None:
             continue
         at, errors = curves
         least = min(least, float(np.min(errors[errors > 0], initial=np.inf)))
         colour = look_of(name).colour
-        axes.plot(at, errors.mean(0), color=colour, label=name)
+        axes.plot(
+            at,
+            errors.mean(0),
+            color=colour,
+            linestyle=_LINES[colours.count(colour) % len(_LINES)],
+            marker="o" if len(at) == 1 else None,
+            label=name,
+        )
+        colours.append(colour)
         if len(runs) > 1:
             axes.fill_between(
                 at, errors.min(0), errors.max(0), color=colour, alpha=0.15, linewidth=0
@@ -99,8 +111,25 @@ def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
     axes.yaxis.set_minor_formatter("{x:g}")
     if cost == "rounds":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    elif colours:
+        _scale_costs(axes)
+    else:
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "no curve", transform=axes.transAxes, ha="center", color=MUTED)
     return least
+
+
+def _scale_costs(axes: Any) -> None:
+    """A logarithmic axis whose labels keep clear of each other."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high < _FEW_DECADES * low:
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.xaxis.set_minor_formatter("{x:g}")
+    else:
+        axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _legend_below(drawing: Any, complete: Any) -> None:

@@ -75,10 +75,17 @@ def _remarks(optimum: Optimum | None) -> list[str]:
 
 
 def _title(scenario: Scenario) -> str:
-    return (
-        f"{scenario.workers} workers, Pmax {scenario.pmax_dbw:g} dBW, "
-        f"interference x{scenario.interference:g}, objective {scenario.objective}"
-    )
+    parts = [
+        f"{scenario.workers} worker{'s' if scenario.workers > 1 else ''}",
+        f"Pmax {scenario.pmax_dbw:g} dBW",
+        f"interference x{scenario.interference:g}",
+        f"objective {scenario.objective}",
+    ]
+    if scenario.utility != Scenario().utility:
+        parts.append(f"utility {scenario.utility}")
+    if scenario.csi_noise > 0:
+        parts.append(f"CSI noise of variance {scenario.csi_noise:g}")
+    return ", ".join(parts)
 
 
 def _columns(scenario: Scenario, optimum: Optimum | None) -> list[str]:
