@@ -85,7 +85,7 @@ class Scenario(BaseModel):
     objective: ObjectiveName = Field("psr", description="inner function of the objective")
     utility: UtilityName = Field("weighted-sum", description="utility g over the workers")
     weights: Literal["data", "uniform", "ones"] | tuple[_Weight, ...] = Field(
-        "data", description="worker weights: data sizes k_i/K, 1/L, 1, or a list"
+        "data", description="worker weights: data (k_i/K), uniform (1/L), ones, or a list"
     )
     rate_min: _Rate | tuple[_Rate, ...] = Field(
         0.70, description="threshold r0 on E[R|p>0], nats/s/Hz; one value or one a worker"

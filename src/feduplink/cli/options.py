@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.errors import InputError
+from feduplink.metrics import METRICS_FILE, read_metrics
 from feduplink.scenario import Scenario, shipped_scenarios
 
 #: Options with a second, shorter name.
@@ -39,10 +40,21 @@ def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def output_directory(args: argparse.Namespace) -> Path:
-    """The directory of ``--out``, which need not exist yet."""
+    """The directory of ``--out``, which need not exist yet.
+
+    The same command may run there again; what another one left is not overwritten.
+    """
     directory: Path = args.out
     if directory.exists() and not directory.is_dir():
         raise InputError(f"out: {directory} is a file; accepted: a directory, new or existing.")
+    if (directory / METRICS_FILE).exists():
+        origin = read_metrics(directory).provenance
+        made_by = origin.command or "" if origin else ""
+        if made_by.split()[1:2] != [args.command]:
+            raise InputError(
+                f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
+                "accepted: another directory."
+            )
     return directory
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from feduplink.cli.console import console
 from feduplink.cli.options import add_common_options, output_directory
-from feduplink.errors import InputError
-from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
+from feduplink.metrics import write_metrics
 from feduplink.report.page import PAGE_FILE, read_sections, write_page
 from feduplink.report.runs import find_runs
 
@@ -33,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read the runs, write the page and ``metrics.json``."""
     directory = output_directory(args)
-    if (directory / METRICS_FILE).exists() and read_metrics(directory).report is None:
-        raise InputError(f"out: {directory} holds a run; accepted: another directory.")
     sections = read_sections(find_runs(args.directories))
     path = write_page(directory, sections)
     write_metrics(
