@@ -18,7 +18,16 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
     ended = run("demo", "--workers", 3, "--out", "here")
     assert ended.status == 0
     metrics = metrics_of(tmp_path / "here")
-    assert set(metrics["policies"]) == {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual"}
+    assert set(metrics["policies"]) == {
+        "rand",
+        "orth",
+        "max",
+        "openloop",
+        "pdm",
+        "pdg",
+        "dual",
+        "pdx",
+    }
     scenario = Scenario(workers=3)
     test = draw_splits(scenario).test
     for name in ("pdm", "pdg"):
@@ -32,7 +41,7 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
     assert "has the highest objective" in ended.out
     assert "here/pdg" in ended.out
     federated = metrics_of(tmp_path / "here/federated")
-    assert list(federated["policies"]) == ["ideal", "max", "openloop", "pdg"]
+    assert list(federated["policies"]) == ["ideal", "max", "openloop", "pdg", "pdx"]
     assert federated["provenance"]["seconds"] < metrics["provenance"]["seconds"]
     page = (tmp_path / "here/report.html").read_text()
     assert page.count("<section") == 4

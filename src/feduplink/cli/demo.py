@@ -31,7 +31,7 @@ from feduplink.learning import (
     TrainingData,
     TrainingSettings,
 )
-from feduplink.optimum import Optimum, learn_dual_policy
+from feduplink.optimum import Optimum, learn_dual_policy, shipped_pdx
 from feduplink.policies import Policy
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.report.page import read_sections, write_page
@@ -54,7 +54,7 @@ _EPOCHS = 100
 _BUDGET_S = 20.0
 
 #: Who takes part in federated learning beside ``ideal``, where every upload arrives.
-_FEDERATED = ("max", "openloop", "pdg")
+_FEDERATED = ("max", "openloop", "pdg", "pdx")
 _ROUNDS, _RUNS = 20, 2
 
 
@@ -81,9 +81,11 @@ def run(args: argparse.Namespace) -> None:
         with provenance.part():
             policies[name] = _train(name, scenario, splits, directory / name, args.seed, out)
     out.print(
-        "Learning the multipliers of dual, then searching the optimum of the test channels ..."
+        "Learning the multipliers of dual and pdx, then searching the optimum of the test "
+        "channels ..."
     )
     policies["dual"] = learn_dual_policy(scenario, splits.training)
+    policies["pdx"] = shipped_pdx(scenario, splits.training, seed=args.seed)
     optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
