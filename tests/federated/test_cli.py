@@ -157,6 +157,7 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
         (("--target", "0"), "--target: '0' is not accepted"),
         (("--present", "9:0"), "present: '9:0' is not accepted"),
         (("--present", "x"), "present: 'x' is not accepted"),
+        (("--present", "1:0;1:2"), "present: '1:0;1:2' is not accepted"),
         (("--device", "abacus"), "device: 'abacus'"),
         (("--resume",), "does not exist"),
     ],

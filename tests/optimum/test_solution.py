@@ -95,8 +95,16 @@ def test_a_small_cell_from_end_to_end():
     assert float(optimum.certificate.upper.mean()) >= optimum.objective - 0.002
 
 
-def test_the_bound_for_the_distribution_covers_a_large_sample():
+def test_no_more_than_every_upload_can_arrive():
     scenario = Scenario(workers=2)
+    csi = draw_splits(scenario, 10).test
+    multipliers = solve_dual(scenario, csi).multipliers
+    bound = distribution_bound(scenario, multipliers, csi, confidence=0.95, budget_s=10)
+    assert bound.upper_bound == pytest.approx(float(scenario.worker_weights.sum()))
+
+
+def test_the_bound_for_the_distribution_covers_a_large_sample():
+    scenario = Scenario(workers=2, objective="rate")
     splits = draw_splits(scenario, 300)
     multipliers = solve_dual(scenario, splits.training).multipliers
     bound = distribution_bound(scenario, multipliers, splits.test, confidence=0.95, budget_s=10)

@@ -214,8 +214,10 @@ def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:
     if text is None:
         return None
     try:
-        entries = (entry.split(":") for entry in text.split(";"))
+        entries = [entry.split(":") for entry in text.split(";")]
         changes = {int(start): {int(w) for w in listed.split(",")} for start, listed in entries}
+        if len(changes) < len(entries):
+            raise ValueError("a round is listed twice")
     except ValueError:
         changes = {-1: set()}
     if not all(0 <= start < rounds for start in changes) or not all(

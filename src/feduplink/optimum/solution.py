@@ -238,4 +238,9 @@ def distribution_bound(
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
     slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
     mean = float(certificate.upper.mean()) + conjugate(scenario, multipliers.worth)
-    return DistributionBound(mean + slack, confidence, strongest, count)
+    # That every upload arrives bounds the objective as well, and more tightly on few channels.
+    everything = math.inf
+    if scenario.objective == "psr":
+        arrived = torch.ones(scenario.workers, dtype=torch.float64)
+        everything = float(Problem.of(scenario).utility.value(arrived))
+    return DistributionBound(min(mean + slack, everything), confidence, strongest, count)
