@@ -109,6 +109,19 @@ def test_figures_claims_and_page(run: Run, tmp_path: Path, runs: list[int]):
         assert claim.claim in ended.out
 
 
+def test_a_page_is_of_one_seed_and_says_that_quick_is_a_first_look(
+    run: Run, tmp_path: Path, runs: list[int]
+):
+    assert run("reproduce", "noniid-data", *QUICK, "--seed", 3).status == 0
+    ended = run("reproduce", "arrivals", *QUICK, "--seed", 4)
+    root = tmp_path / "runs/reproduce"
+    assert list(metrics_of(root)["figures"]) == ["arrivals"]
+    page = (root / "report.html").read_text()
+    assert page.count("<figure") == 1
+    assert "A first look" in page
+    assert "A first look" in ended.out
+
+
 def test_a_second_time_figures_are_only_drawn(run: Run, tmp_path: Path, runs: list[int]):
     assert run("reproduce", "arrivals", *QUICK).status == 0
     drawn = tmp_path / "runs/reproduce/arrivals"
