@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, load_policy
-from feduplink.learning import Curriculum, NetworkSettings, train_network
+from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.policies import UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.pdx import lagrangian_at_gates
 
@@ -34,12 +34,8 @@ def test_a_short_training_comes_near_the_maximum():
     network = UnrolledNetwork.initialised(0)
     curriculum = Curriculum.only(scenario)
     told = []
-    train_network(
-        network,
-        curriculum,
-        NetworkSettings(steps=100, batch_size=64),
-        progress=lambda step, value: told.append((step, value)),
-    )
+    training = NetworkTraining(network, curriculum, NetworkSettings(steps=100, batch_size=64))
+    training.run(lambda step, value: told.append((step, value)))
     assert [step for step, _ in told] == [100]
     cell, prices = curriculum.draw(200, torch.Generator().manual_seed(77))
 
@@ -53,17 +49,52 @@ def test_a_short_training_comes_near_the_maximum():
     assert reached(network) > reached(shipped.network) - 0.02
 
 
-def test_training_is_repeatable():
-    networks = [UnrolledNetwork.initialised(1) for _ in range(2)]
-    for network in networks:
-        train_network(
-            network,
-            Curriculum.only(Scenario(workers=2)),
-            NetworkSettings(steps=100, batch_size=4),
-            seed=3,
-        )
-    for a, b in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
-        assert torch.equal(a, b)
+def small_training(seed: int = 3, steps: int = 200) -> NetworkTraining:
+    return NetworkTraining(
+        UnrolledNetwork.initialised(1),
+        Curriculum.only(Scenario(workers=2)),
+        NetworkSettings(steps=steps, batch_size=4),
+        seed=seed,
+    )
+
+
+def same(one: NetworkTraining, other: NetworkTraining) -> bool:
+    pairs = zip(one.network.parameters(), other.network.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step: int, _value: float) -> None:
+        if step == 200:
+            raise Stop
+
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    whole, again, parts, resumed = (small_training() for _ in range(4))
+    whole.run()
+    again.run()
+    assert same(whole, again)
+    with pytest.raises(Stop):
+        parts.run(stop, checkpoint)
+    resumed.resume(checkpoint)
+    assert resumed.step == 100
+    resumed.run()
+    assert same(resumed, whole)
+
+
+@pytest.mark.parametrize(
+    ("another", "named"),
+    [
+        (small_training(seed=4), "seed"),
+        (small_training(steps=300), r"settings \(steps\)"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(another, named, tmp_path):
+    small_training().save(tmp_path / "checkpoint.safetensors")
+    with pytest.raises(InputError, match=f"another {named}"):
+        another.resume(tmp_path / "checkpoint.safetensors")
 
 
 def test_settings_out_of_range_are_refused():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 from typing import get_args
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,6 +22,7 @@ from feduplink.cli.options import (
     scenario_from,
     whole_number,
 )
+from feduplink.cli.resuming import check_beginning, told_how_to_go_on
 from feduplink.comparison import SOLVED, UNTRAINED, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -129,11 +129,7 @@ def run(args: argparse.Namespace) -> None:
     scenario, directory = _scenario(args), output_directory(args)
     usable_device(args.device)
     checkpoint = directory / CHECKPOINT_FILE
-    if checkpoint.exists() and not args.resume:
-        raise InputError(
-            f"out: {directory} already holds a federated comparison; accepted: --resume to "
-            "continue it, or another --out."
-        )
+    check_beginning(checkpoint, "a federated comparison", resume=args.resume)
     task = load_task(
         args.task, workers=scenario.workers, partition=args.partition, directory=args.data
     )
@@ -146,21 +142,21 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
-    with RoundsProgress(f"{args.task}, {args.runs} runs", rounds) as progress:
-        try:
-            history = federate(
-                task,
-                _policies(args, scenario),
-                scenario,
-                settings,
-                seed=args.seed,
-                device=args.device,
-                observers=[progress],
-                checkpoint=checkpoint,
-                resume=args.resume,
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
+    with (
+        told_how_to_go_on(checkpoint),
+        RoundsProgress(f"{args.task}, {args.runs} runs", rounds) as progress,
+    ):
+        history = federate(
+            task,
+            _policies(args, scenario),
+            scenario,
+            settings,
+            seed=args.seed,
+            device=args.device,
+            observers=[progress],
+            checkpoint=checkpoint,
+            resume=args.resume,
+        )
     target = args.target if args.target is not None else default_target(history)
     write_federated(
         directory,
@@ -266,9 +262,3 @@ class RoundsProgress:
         """Advance."""
         shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
         self._progress.update(self._task, completed=done, errors=shown)
-
-
-def _how_to_go_on(checkpoint: Path) -> str:
-    if checkpoint.exists():
-        return "The same command with --resume continues from the last checkpoint."
-    return "There is no checkpoint yet; run the same command again."

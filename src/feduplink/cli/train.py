@@ -18,6 +18,7 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
+from feduplink.cli.resuming import check_beginning, told_how_to_go_on
 from feduplink.errors import InputError
 from feduplink.learning import (
     LEARNING_RATES,
@@ -67,8 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, then write the best policy, plots and ``metrics.json``."""
     scenario, directory = scenario_from(args), output_directory(args)
+    checkpoint = directory / CHECKPOINT_FILE
+    check_beginning(checkpoint, "a training run", resume=args.resume)
     if args.policy == "pdx":
-        train_pdx.run(args, scenario, directory)
+        train_pdx.run(args, scenario, directory, checkpoint)
         return
     settings = TrainingSettings(
         **{
@@ -76,12 +79,6 @@ def run(args: argparse.Namespace) -> None:
             **explicit_fields(args, TrainingSettings),
         }
     )
-    checkpoint = directory / CHECKPOINT_FILE
-    if checkpoint.exists() and not args.resume:
-        raise InputError(
-            f"out: {directory} already holds a training run; accepted: --resume to continue it, "
-            "or another --out."
-        )
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     training = Training(
         TRAINABLE[args.policy].initialised(scenario, args.seed),
@@ -92,10 +89,8 @@ def run(args: argparse.Namespace) -> None:
     if args.resume:
         training.resume(checkpoint)
     warn_of(shut_out(scenario, splits.training))
-    try:
+    with told_how_to_go_on(checkpoint):
         training.run(_callbacks(args, directory), checkpoint)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(checkpoint)) from None
     test = write_training(directory, training, splits, seed=args.seed)
 
     out = console()
@@ -119,9 +114,3 @@ def _callbacks(args: argparse.Namespace, directory: Path) -> list[Callback]:
     if out.is_terminal:
         callbacks.append(ProgressBar(out, args.policy))
     return callbacks
-
-
-def _how_to_go_on(checkpoint: Path) -> str:
-    if checkpoint.exists():
-        return "The same command with --resume continues from the last checkpoint."
-    return "There is no checkpoint yet; run the same command again."

@@ -11,15 +11,16 @@ from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import add_device_option, explicit_fields, whole_number
+from feduplink.cli.resuming import told_how_to_go_on
 from feduplink.comparison import compare
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.files import write_text
-from feduplink.learning import Curriculum, NetworkSettings, TrainingSettings, train_network
+from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining, TrainingSettings
 from feduplink.metrics import write_metrics
 from feduplink.optimum import calibrated, shut_out
 from feduplink.optimum.calibration import CHANNELS
-from feduplink.policies import POLICY_FILE, UnrolledNetwork, save_policy
+from feduplink.policies import UnrolledNetwork, save_policy
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
@@ -48,35 +49,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_option(group)
 
 
-def run(args: argparse.Namespace, scenario: Scenario, directory: Path) -> None:
+def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoint: Path) -> None:
     """Train, calibrate, write the policy, its histogram and ``metrics.json``."""
     settings = _settings(args)
-    if (directory / POLICY_FILE).exists():
-        raise InputError(f"out: {directory} already holds a policy; accepted: another --out.")
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     warn_of(shut_out(scenario, splits.training))
     out = console()
     curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
     network = UnrolledNetwork.initialised(args.seed).to(device)
-    with Progress(
-        TextColumn("pdx"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(),
-        console=out,
-        disable=not out.is_terminal,
-    ) as progress:
+    training = NetworkTraining(network, curriculum, settings, seed=args.seed)
+    if args.resume:
+        training.resume(checkpoint)
+    with (
+        told_how_to_go_on(checkpoint),
+        Progress(
+            TextColumn("pdx"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=out,
+            disable=not out.is_terminal,
+        ) as progress,
+    ):
         task = progress.add_task("", total=settings.steps, figures="")
-        train_network(
-            network,
-            curriculum,
-            settings,
-            seed=args.seed,
-            progress=lambda step, value: progress.update(
+        training.run(
+            lambda step, value: progress.update(
                 task, completed=step, figures=f"Lagrangian {value:.4f}"
             ),
+            checkpoint,
         )
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_training_csi(scenario, CHANNELS, seed=args.seed)
@@ -108,7 +110,6 @@ def _settings(args: argparse.Namespace) -> NetworkSettings:
             f"{name}: an option of primal-dual training; accepted for pdx: steps, "
             f"{', '.join(_SHARED)}."
         )
-    for name in ("resume", "tensorboard"):
-        if getattr(args, name):
-            raise InputError(f"{name}: accepted for pdg and pdm only.")
+    if args.tensorboard:
+        raise InputError("tensorboard: accepted for pdg and pdm only.")
     return NetworkSettings(steps=args.steps, **explicit)

@@ -55,24 +55,18 @@ class Checkpoint:
         """Read one of the same comparison; others raise :class:`InputError`."""
         file = read_tensors(path, _KIND)
         check_same(path, file, identity)
-        saved = file.tensors
 
         def moved(prefix: str) -> Weights:
-            return {name: t.to(device) for name, t in _under(prefix, saved).items()}
+            return {name: t.to(device) for name, t in file.under(prefix).items()}
 
-        steps = saved["adam.steps"].to(device)
+        steps = file.tensors["adam.steps"].to(device)
         return cls(
-            moved("weights"),
-            AdamState(moved("adam.mean"), moved("adam.square"), steps),
-            list(saved["errors"].unbind(0)),
-            [Outcome(**_under(f"outcome.{lane}", saved)) for lane in range(len(steps))],
+            moved("weights."),
+            AdamState(moved("adam.mean."), moved("adam.square."), steps),
+            list(file.tensors["errors"].unbind(0)),
+            [Outcome(**file.under(f"outcome.{lane}.")) for lane in range(len(steps))],
         )
 
 
 def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    start = f"{prefix}."
-    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

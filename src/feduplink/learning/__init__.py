@@ -1,6 +1,6 @@
 """Primal–dual training: variables, step, loop, checkpoints, callbacks."""
 
-from feduplink.learning.amortised import Curriculum, NetworkSettings, train_network
+from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import LEARNING_RATES, TrainingSettings
@@ -14,6 +14,7 @@ __all__ = [
     "Curriculum",
     "Epoch",
     "NetworkSettings",
+    "NetworkTraining",
     "ProgressBar",
     "TensorBoardLog",
     "Training",
@@ -21,5 +22,4 @@ __all__ = [
     "TrainingSettings",
     "best_epoch",
     "primal_dual_step",
-    "train_network",
 ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,12 +21,17 @@ from torch.nn.utils import clip_grad_norm_
 from feduplink.channels import draw_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import Cell, Prices
+from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.policies.pdx import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario, first_problem
+from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
 
 #: How much each iteration's output counts in the loss, the start first.
 _DEPTH_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 1.0)
+#: Steps between two reports and two checkpoints.
+_REPORT_EVERY = 100
+_CHECKPOINT = "pdx training checkpoint"
 
 
 @dataclass(frozen=True)
@@ -116,34 +122,95 @@ class NetworkSettings(BaseModel):
             raise InputError(first_problem(error, type(self))) from None
 
 
-def train_network(
-    network: UnrolledNetwork,
-    curriculum: Curriculum,
-    settings: NetworkSettings,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
-) -> None:
-    """Train in place on fresh channels at every step, the rate rising once and then falling.
+class NetworkTraining:
+    """Training in place on fresh channels at every step, the rate rising once and then falling.
 
-    ``progress`` is told the step and the Lagrangian reached, every hundred steps.
+    Everything that the next step depends on is in the checkpoint, so that a run that is killed and
+    resumed ends with the same weights as one left alone (bit for bit on a CPU).
     """
-    device = next(network.parameters()).device
-    generator = torch_generator(seed, "train-channels", device=device)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=settings.learning_rate, total_steps=settings.steps, pct_start=0.05
-    )
-    for step in range(settings.steps):
-        cell, prices = curriculum.draw(settings.batch_size, generator)
-        reached = [lagrangian_at_gates(cell, prices, out) for out in network(cell, prices)]
+
+    def __init__(
+        self,
+        network: UnrolledNetwork,
+        curriculum: Curriculum,
+        settings: NetworkSettings,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.network, self.curriculum, self.settings = network, curriculum, settings
+        self.step = 0
+        self._seed = seed
+        device = next(network.parameters()).device
+        self._generator = torch_generator(seed, "train-channels", device=device)
+        self._optimizer = torch.optim.AdamW(
+            network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
+        )
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer,
+            max_lr=settings.learning_rate,
+            total_steps=settings.steps,
+            pct_start=0.05,
+        )
+
+    def run(
+        self,
+        progress: Callable[[int, float], None] | None = None,
+        checkpoint: Path | None = None,
+    ) -> None:
+        """Take the steps that are left.
+
+        ``progress`` is told the step and the Lagrangian reached, every hundred steps; as often the
+        state is written to ``checkpoint``.
+        """
+        while self.step < self.settings.steps:
+            reached = self._take_step()
+            self.step += 1
+            if self.step % _REPORT_EVERY == 0:
+                if progress:
+                    progress(self.step, float(reached))
+                if checkpoint:
+                    self.save(checkpoint)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint of the state between two steps."""
+        group = self._optimizer.param_groups[0]
+        tensors = {
+            **{f"network.{k}": v for k, v in self.network.state_dict().items()},
+            **{f"adam.{k}": v for k, v in adam_tensors(self._optimizer).items()},
+            "generator": self._generator.get_state(),
+        }
+        state = {"step": self.step, "rate": group["lr"], "betas": list(group["betas"])}
+        write_tensors(path, _CHECKPOINT, TensorFile(tensors, {**self._identity(), "state": state}))
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of the same curriculum, settings and seed."""
+        file = read_tensors(path, _CHECKPOINT)
+        check_same(path, file, self._identity())
+        state = file.header["state"]
+        self.step = state["step"]
+        self.network.load_state_dict(file.under("network."))
+        restore_adam(self._optimizer, file.under("adam."))
+        self._optimizer.param_groups[0].update(lr=state["rate"], betas=tuple(state["betas"]))
+        self._schedule.load_state_dict({"last_epoch": self.step, "_step_count": self.step + 1})
+        self._generator.set_state(file.tensors["generator"])
+
+    def _identity(self) -> dict[str, Any]:
+        """What a run must share with a checkpoint to continue it."""
+        scenario = self.curriculum.scenario.model_dump(mode="json")
+        return {
+            "curriculum": {**asdict(self.curriculum), "scenario": scenario},
+            "settings": self.settings.model_dump(mode="json"),
+            "seed": self._seed,
+        }
+
+    def _take_step(self) -> Tensor:
+        """One batch; the Lagrangian that the last iteration reached, a scalar."""
+        cell, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
+        reached = [lagrangian_at_gates(cell, prices, out) for out in self.network(cell, prices)]
         weighted = [w * r.mean() for w, r in zip(_DEPTH_WEIGHTS, reached, strict=True)]
-        optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad(set_to_none=True)
         (-torch.stack(weighted).sum()).backward()  # type: ignore[no-untyped-call]
-        clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        if progress and (step + 1) % 100 == 0:
-            progress(step + 1, float(reached[-1].detach().mean()))
+        clip_grad_norm_(self.network.parameters(), 1.0)
+        self._optimizer.step()
+        self._schedule.step()
+        return reached[-1].detach().mean()

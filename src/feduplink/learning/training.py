@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.evaluation import allocate_seen
+from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import TrainingSettings
@@ -142,7 +143,7 @@ class Training:
         tensors = {
             **{f"policy.{k}": v for k, v in self.policy.state_dict().items()},
             **{f"best.{k}": v for k, v in self._best_weights.items()},
-            **{f"adam.{k}": v for k, v in self._adam_tensors().items()},
+            **{f"adam.{k}": v for k, v in adam_tensors(self._optimizer).items()},
             **{f"state.{k}": v for k, v in (self._state.tensors() if self._state else {}).items()},
             "generator": self._generator.get_state(),
         }
@@ -156,17 +157,11 @@ class Training:
         """Continue from a checkpoint of the same policy, scenario, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
-
-        def group(prefix: str) -> dict[str, Tensor]:
-            return {
-                k.removeprefix(prefix): v for k, v in file.tensors.items() if k.startswith(prefix)
-            }
-
-        self.policy.load_state_dict(group("policy."))
-        self._best_weights = group("best.")
-        state = group("state.")
+        self.policy.load_state_dict(file.under("policy."))
+        self._best_weights = file.under("best.")
+        state = file.under("state.")
         self._state = PrimalDualState(**state) if state else None
-        self._restore_adam(group("adam."))
+        restore_adam(self._optimizer, file.under("adam."))
         self._generator.set_state(file.tensors["generator"])
         self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
 
@@ -214,20 +209,6 @@ class Training:
             order = torch.randperm(len(self.data.training), generator=self._generator)
             for start in range(0, len(order), size):
                 yield self.data.training[order[start : start + size]]
-
-    def _adam_tensors(self) -> dict[str, Tensor]:
-        return {
-            f"{name}.{i}": tensor
-            for i, entry in self._optimizer.state_dict()["state"].items()
-            for name, tensor in entry.items()
-        }
-
-    def _restore_adam(self, tensors: dict[str, Tensor]) -> None:
-        saved = self._optimizer.state_dict()
-        for key, tensor in tensors.items():
-            name, index = key.rsplit(".", 1)
-            saved["state"].setdefault(int(index), {})[name] = tensor
-        self._optimizer.load_state_dict(saved)
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

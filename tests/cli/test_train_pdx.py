@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feduplink.cli import train_pdx
+from feduplink.learning import NetworkTraining
+
+from .conftest import Run, metrics_of, refused, results_of
+
+QUICK = ("--policy", "pdx", "--workers", 2, "--steps", 200, "--batch-size", 4)
+
+
+@pytest.fixture(autouse=True)
+def _few_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_pdx, "CHANNELS", 100)
+
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert run("train", *QUICK, "--out", "whole").status == 0
+    assert metrics_of(tmp_path / "whole")["settings"]["steps"] == 200
+
+    saved = NetworkTraining.save
+
+    def save_and_interrupt(self: NetworkTraining, path: Path) -> None:
+        saved(self, path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NetworkTraining, "save", save_and_interrupt)
+        ended = run("train", *QUICK, "--out", "parts")
+    assert ended.status == 130
+    assert "--resume" in ended.err
+    assert not (tmp_path / "parts/metrics.json").exists()
+
+    assert "--resume" in refused(run("train", *QUICK, "--out", "parts"))
+    assert run("train", *QUICK, "--out", "parts", "--resume").status == 0
+    assert results_of(tmp_path / "parts") == results_of(tmp_path / "whole")
+    parts, whole = (tmp_path / name / "policy.safetensors" for name in ("parts", "whole"))
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("option", [("--epochs", 3), ("--tensorboard",)])
+def test_options_of_the_others_are_refused(run: Run, tmp_path: Path, option: tuple):
+    refused(run("train", *QUICK, *option))
+    assert list(tmp_path.iterdir()) == []
