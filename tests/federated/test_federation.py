@@ -198,6 +198,7 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
         "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
         "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
         "policy rand": {"policies": {**policies, "rand": RandomPower(SCENARIO, selection=False)}},
+        "policy ideal": {"policies": {**policies, "ideal": FullPower(SCENARIO)}},
         "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
         "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},
         "data set": {"task": replace(small_task, data=other_data)},

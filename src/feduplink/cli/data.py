@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from feduplink.cli.console import console
-from feduplink.cli.options import add_common_options, output_directory
+from feduplink.cli.options import add_common_options, add_data_option, output_directory
 from feduplink.errors import InputError
 from feduplink.federated.data import (
     DATA_SETS,
@@ -30,12 +30,7 @@ EXAMPLE = "feduplink data --fetch mnist --data ~/feduplink-data"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
-    )
+    add_data_option(parser)
     parser.add_argument(
         "--fetch",
         metavar="NAME",

@@ -6,11 +6,10 @@ import argparse
 import math
 from typing import get_args
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from feduplink.channels import draw_splits
-from feduplink.cli.console import console
+from feduplink.cli.console import console, progress_bar
 from feduplink.cli.options import (
     add_common_options,
     add_data_option,
@@ -239,17 +238,8 @@ class RoundsProgress:
     """Rounds done and the policies' errors, on a terminal; silent elsewhere."""
 
     def __init__(self, title: str, rounds: int) -> None:
-        out = console()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[errors]}"),
-            TimeRemainingColumn(),
-            console=out,
-            disable=not out.is_terminal,
-        )
-        self._task = self._progress.add_task(title, total=rounds, errors="")
+        self._progress = progress_bar()
+        self._task = self._progress.add_task(title, total=rounds, figures="")
 
     def __enter__(self) -> RoundsProgress:
         self._progress.start()
@@ -261,4 +251,4 @@ class RoundsProgress:
     def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
         """Advance."""
         shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
-        self._progress.update(self._task, completed=done, errors=shown)
+        self._progress.update(self._task, completed=done, figures=shown)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from feduplink.channels import draw_splits, draw_training_csi
-from feduplink.cli.console import console
+from feduplink.cli.console import console, progress_bar
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import add_device_option, explicit_fields, whole_number
 from feduplink.cli.resuming import told_how_to_go_on
@@ -61,19 +59,8 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:
         training.resume(checkpoint)
-    with (
-        told_how_to_go_on(checkpoint),
-        Progress(
-            TextColumn("pdx"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-            console=out,
-            disable=not out.is_terminal,
-        ) as progress,
-    ):
-        task = progress.add_task("", total=settings.steps, figures="")
+    with told_how_to_go_on(checkpoint), progress_bar() as progress:
+        task = progress.add_task("pdx", total=settings.steps, figures="")
         training.run(
             lambda step, value: progress.update(
                 task, completed=step, figures=f"Lagrangian {value:.4f}"

@@ -6,13 +6,13 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
-from feduplink.experiments.iid import Papers, both_averages, iid_claims
+from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 
 TITLE = "Air quality"
 RESULT = Federations
 
 #: Scaled RMSE in the authors' notebooks after 50 rounds.
-_PAPERS = Papers(
+_PAPERS = PaperErrors(
     "airquality", 50, {"ideal": 0.083, "pdg": 0.089, "pdm": 0.16, "rand": 0.29, "orth": 0.34}
 )
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from feduplink.metrics import Claim, Verdict
 
-__all__ = ["Claim", "judged", "lower"]
+__all__ = ["Claim", "difference", "judged", "lower"]
 
 _CONFIDENCE = 0.95
 #: Errors below this are alike.
@@ -56,3 +56,15 @@ def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
     reach = stats.sem(ratios) * stats.t.ppf((1 + _CONFIDENCE) / 2, len(ratios) - 1)
     mean = float(ratios.mean())
     return None if abs(mean) <= reach else mean < 0
+
+
+def difference(ours: Sequence[float], others: Sequence[float]) -> str:
+    """The mean of ``ours`` minus ``others``, run by run, and its standard error, in words.
+
+    >>> difference([1.0, 4.0], [2.0, 3.0])
+    '+0 ± 1'
+    """
+    differences = np.subtract(ours, others)
+    if len(differences) == 1 or not np.isfinite(differences).all():
+        return f"{differences.mean():+.2g}"
+    return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"

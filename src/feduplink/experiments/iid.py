@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import stats
-
 from feduplink.experiments.bench import Bench
-from feduplink.experiments.claims import Claim, judged, lower
+from feduplink.experiments.claims import Claim, difference, judged, lower
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, Kind, federation
 
 EXACT, PUBLISHED = "exact average", "published average"
@@ -34,7 +31,7 @@ def both_averages(bench: Bench, kind: Kind, runs: int) -> Federations:
 
 
 @dataclass(frozen=True)
-class Papers:
+class PaperErrors:
     """What the paper's notebooks end with.
 
     Attributes:
@@ -48,7 +45,7 @@ class Papers:
     errors: Mapping[str, float]
 
 
-def iid_claims(result: Federations, papers: Papers) -> list[Claim]:
+def iid_claims(result: Federations, papers: PaperErrors) -> list[Claim]:
     """The paper's order of policies under each average, and its values under the published one."""
     return [
         *(
@@ -67,11 +64,13 @@ def pdg_ahead(claim: str, result: Federations, label: str) -> Claim:
         claim,
         [lower(final["pdg"], final[name]) for name in ("pdm", "rand", "orth")],
         f"{result.told(label, tuple(history.policies))}; pdg − pdm "
-        + _difference(final["pdg"], final["pdm"]),
+        + difference(final["pdg"], final["pdm"]),
     )
 
 
-def near_paper(result: Federations, label: str, papers: Papers, about: str = "") -> list[Claim]:
+def near_paper(
+    result: Federations, label: str, papers: PaperErrors, about: str = ""
+) -> list[Claim]:
     """The claim that the published average gives the paper's errors, ``about`` some of the data.
 
     None for other data or fewer rounds than the paper's.
@@ -91,11 +90,3 @@ def near_paper(result: Federations, label: str, papers: Papers, about: str = "")
             ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.errors.items()),
         )
     ]
-
-
-def _difference(ours: Sequence[float], others: Sequence[float]) -> str:
-    """The mean paired difference and its standard error, in words."""
-    differences = np.subtract(ours, others)
-    if len(differences) == 1 or not np.isfinite(differences).all():
-        return f"{differences.mean():+.2g}"
-    return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"

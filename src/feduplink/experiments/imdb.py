@@ -6,13 +6,15 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
-from feduplink.experiments.iid import Papers, both_averages, iid_claims
+from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 
 TITLE = "Movie reviews"
 RESULT = Federations
 
 #: Error rates in the authors' notebooks after 50 rounds.
-_PAPERS = Papers("imdb", 50, {"ideal": 0.14, "pdg": 0.18, "pdm": 0.27, "rand": 0.48, "orth": 0.48})
+_PAPERS = PaperErrors(
+    "imdb", 50, {"ideal": 0.14, "pdg": 0.18, "pdm": 0.27, "rand": 0.48, "orth": 0.48}
+)
 
 
 def run(bench: Bench) -> Federations:

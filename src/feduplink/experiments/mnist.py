@@ -6,13 +6,13 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
-from feduplink.experiments.iid import Papers, both_averages, iid_claims
+from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 
 TITLE = "Handwritten digits"
 RESULT = Federations
 
 #: Final errors that the authors' code gives (100 rounds, three runs).
-_PAPERS = Papers("mnist", 100, {"ideal": 0.135, "rand": 0.290, "orth": 0.295})
+_PAPERS = PaperErrors("mnist", 100, {"ideal": 0.135, "rand": 0.290, "orth": 0.295})
 
 
 def run(bench: Bench) -> Federations:

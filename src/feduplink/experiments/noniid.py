@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Comparison, Federations, federation
-from feduplink.experiments.iid import EXACT, PUBLISHED, Papers, near_paper, pdg_ahead
+from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper, pdg_ahead
 from feduplink.federated import Partition
 
 TITLE = "Digits that differ between workers"
@@ -19,11 +19,11 @@ CAPTION = (
 RESULT = Federations
 
 #: Final errors in the authors' notebooks.
-_PAPERS: Mapping[Partition, Papers] = {
-    "gaussian": Papers(
+_PAPERS: Mapping[Partition, PaperErrors] = {
+    "gaussian": PaperErrors(
         "mnist", 100, {"ideal": 0.143, "pdg": 0.161, "pdm": 0.195, "rand": 0.216, "orth": 0.252}
     ),
-    "dirichlet": Papers(
+    "dirichlet": PaperErrors(
         "mnist", 100, {"ideal": 0.153, "pdg": 0.184, "pdm": 0.281, "rand": 0.304, "orth": 0.317}
     ),
 }

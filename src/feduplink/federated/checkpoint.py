@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from torch import Tensor
 
 from feduplink.federated.adam import AdamState
 from feduplink.federated.models.stacked import Weights
-from feduplink.federated.uplink import Outcome
-from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+from feduplink.federated.task import FederatedData
+from feduplink.federated.uplink import Ideal, Outcome
+from feduplink.policies.base import Policy
+from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
 _KIND = "federated checkpoint"
 
@@ -70,3 +73,23 @@ class Checkpoint:
 
 def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def policy_fingerprint(policy: Policy | Ideal) -> str:
+    """Tells policies apart that go by the same name."""
+    if isinstance(policy, Ideal):
+        return "ideal"
+    made_of = {"kind": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
+    return checksum(policy.tensors(), made_of)
+
+
+def data_fingerprint(runs: Sequence[FederatedData]) -> str:
+    """Of all examples and of who holds which; examples that runs share are read once."""
+    known: dict[int, str] = {}
+    for data in runs:
+        for examples in (data.pool, data.test):
+            if id(examples) not in known:
+                tensors = {"inputs": examples.inputs, "targets": examples.targets}
+                known[id(examples)] = checksum(tensors, {})
+    shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
+    return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})

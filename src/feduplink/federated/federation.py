@@ -17,7 +17,7 @@ from feduplink.errors import InputError
 from feduplink.federated.adam import AdamState
 from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
-from feduplink.federated.checkpoint import Checkpoint
+from feduplink.federated.checkpoint import Checkpoint, data_fingerprint, policy_fingerprint
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.federated.lanes import lanes_that_fit, side_by_side
 from feduplink.federated.local import train_locally
@@ -29,7 +29,6 @@ from feduplink.federated.uplink import Ideal, Outcome, Rounds, model_bits, trans
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
-from feduplink.tensorfile import checksum
 
 # Random streams are indexed by run and round; no run has this many rounds.
 _ROUNDS_BOUND = 1 << 32
@@ -99,7 +98,7 @@ class Federation:
                     f"present: {name} takes exactly {policy.fixed_workers} workers; accepted while "
                     "workers come and go: policies for any number of them."
                 )
-        self._policies = {name: _fingerprint(policy) for name, policy in policies.items()}
+        self._policies = {name: policy_fingerprint(policy) for name, policy in policies.items()}
         self._data = self._draw_data()
         self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)
         self._stack, self._weights = self._initial_models()
@@ -162,7 +161,7 @@ class Federation:
             "local work": asdict(self.task.work),
             "choice of policies": list(self.names),
             **{f"policy {name}": made for name, made in self._policies.items()},
-            "data set": _data_fingerprint(self._data),
+            "data set": data_fingerprint(self._data),
         }
 
     def _report(self, observers: Sequence[Observer]) -> None:
@@ -297,25 +296,6 @@ class Federation:
         examples = self._gather(run, [self._draw_batches(0, number)])
         self._train(number, lane, examples, self._adam.lanes(lane).clone())
         self._evaluate(run, lane)
-
-
-def _fingerprint(policy: Policy | Ideal) -> str:
-    """Tells policies apart that go by the same name."""
-    if isinstance(policy, Ideal):
-        return "ideal"
-    return checksum(policy.tensors(), {"scenario": policy.scenario.model_dump(mode="json")})
-
-
-def _data_fingerprint(runs: Sequence[FederatedData]) -> str:
-    """Of all examples and of who holds which; examples that runs share are read once."""
-    known: dict[int, str] = {}
-    for data in runs:
-        for examples in (data.pool, data.test):
-            if id(examples) not in known:
-                tensors = {"inputs": examples.inputs, "targets": examples.targets}
-                known[id(examples)] = checksum(tensors, {})
-    shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
-    return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ class ModelStack:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self._has_frozen_weights = not all(p.requires_grad for p in module.parameters())
 
     @property
     def weights_per_model(self) -> int:
@@ -49,8 +50,7 @@ class ModelStack:
 
     def __call__(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Outputs (R, B, ...) of R copies on inputs (R, B, ...); frozen weights are shared."""
-        complete = len(weights) == sum(1 for _ in self.module.parameters())
-        if complete and isinstance(self.module, StackedForward):
+        if isinstance(self.module, StackedForward) and not self._has_frozen_weights:
             return self.module.stacked_forward(weights, inputs)
         return _vectorised(self.module)(weights, inputs)
 
