@@ -26,7 +26,9 @@ def test_a_name_given_twice_counts_once(default_csi, default_scenario):
 
 
 def test_unknown_policies_are_refused(default_csi, default_scenario):
-    with pytest.raises(InputError, match="accepted: rand, orth, max, openloop"):
+    with pytest.raises(
+        InputError, match="accepted: rand, rand:unselected, orth, orth:unselected, max"
+    ):
         find_policies(["moon"], default_scenario, default_csi)
 
 

@@ -48,7 +48,8 @@ def test_worker_that_never_transmits_has_no_rate_and_breaks_no_constraint():
     assert verdict.worker_rate[1].isnan()
     assert verdict.rate_min == pytest.approx(math.log(2), rel=1e-6)
     assert verdict.participation == 0.5
-    assert verdict.feasible
+    assert verdict.violation == 0
+    assert verdict.feasible is not False
 
 
 def test_nobody_transmits():

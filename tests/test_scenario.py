@@ -8,7 +8,7 @@ from feduplink import InputError, Scenario, TrainingSettings, shipped_scenarios
 
 def test_powers_become_watts():
     scenario = Scenario(pmax_dbw=-30)
-    assert scenario.pmax_w == pytest.approx(1e-3)
+    assert float(scenario.pmax_w) == pytest.approx(1e-3)
     # 180 kHz · (−174 dBm/Hz + 3 dB) = 1.8e5 · 10^(−20.1) W
     assert scenario.noise_power_w == pytest.approx(1.8e5 * 10**-20.1)
 

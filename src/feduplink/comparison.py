@@ -28,10 +28,17 @@ from feduplink.scenario import Scenario
 #: Policies that exist without training: name -> (scenario, tuning channels, seed) -> policy.
 UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
     "rand": lambda scenario, _csi, seed: RandomPower(scenario, seed=seed),
+    "rand:unselected": lambda scenario, _csi, seed: RandomPower(
+        scenario, seed=seed, selection=False
+    ),
     "orth": lambda scenario, _csi, _seed: Orthogonal(scenario),
+    "orth:unselected": lambda scenario, _csi, _seed: Orthogonal(scenario, selection=False),
     "max": lambda scenario, _csi, _seed: FullPower(scenario),
     "openloop": lambda scenario, csi, seed: OpenLoop.tuned(scenario, csi, seed=seed),
 }
+
+#: Those that a comparison shows unless others are asked for.
+DEFAULT_POLICIES = ("rand", "orth", "max", "openloop")
 
 #: Policies that exist without training but take a minute to find: name -> (scenario, tuning
 #: channels, seed, whether these channels are recorded) -> policy. From recorded channels, all
@@ -116,8 +123,8 @@ def _saved(path: str, scenario: Scenario) -> Policy:
         )
     if policy.scenario.pmax_dbw != scenario.pmax_dbw:
         warnings.warn(
-            f"the {policy.name} of {path} was made for {policy.scenario.pmax_dbw:g} dBW; its "
-            f"powers are taken as they are, cut at {scenario.pmax_dbw:g} dBW",
+            f"the {policy.name} of {path} was made for {policy.scenario.pmax_dbw} dBW; its "
+            f"powers are taken as they are, cut at {scenario.pmax_dbw} dBW",
             stacklevel=3,
         )
     return policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi, noisy_csi
@@ -28,4 +29,5 @@ def allocate_seen(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int 
     """
     check_csi(csi, scenario.workers)
     seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
-    return policy.allocate(seen).clamp_max(scenario.pmax_w)
+    power = policy.allocate(seen)
+    return torch.minimum(power, scenario.pmax_w.to(power))

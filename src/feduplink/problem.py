@@ -18,13 +18,11 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
+from feduplink.feasibility import Shortfalls
 from feduplink.scenario import Scenario
 
 #: A per-worker quantity (SINR, power in W) -> value, all of shape (..., L).
 Measure = Callable[[Tensor, Tensor], Tensor]
-
-#: A policy is feasible when no constraint is missed by more than this share of its threshold.
-FEASIBILITY_TOLERANCE = 0.01
 
 
 class Utility(Protocol):
@@ -131,7 +129,10 @@ def scenario_measures(scenario: Scenario) -> dict[str, Measure]:
 
     def energy_efficiency(sinr: Tensor, power: Tensor) -> Tensor:
         return link.energy_efficiency(
-            link.rate(sinr), power, scenario.static_power_w, scenario.amplifier_inefficiency
+            link.rate(sinr),
+            power,
+            scenario.static_power.to(power),
+            scenario.amplifier_inefficiency,
         )
 
     return {"psr": psr, "rate": rate, "energy_efficiency": energy_efficiency}
@@ -157,8 +158,12 @@ class Judgement:
         participation: share of worker-rounds with p > 0.
         rate_min: smallest E[R_i | p_i > 0] over the workers that ever transmit, nats/s/Hz.
         energy_efficiency_min: the same of the energy efficiency, nats/s/Hz/W.
-        feasible: no constraint is missed by more than 1 % of its threshold.
-        violation: largest relative shortfall of a constraint, 0 if all are met.
+        feasible: whether the constraints are met to within 1 % of their thresholds on the
+            distribution that the channels were drawn from: True, False, or None if so many
+            channels cannot tell (:mod:`feduplink.feasibility`).
+        shortfall: largest relative shortfall of a constraint on these channels; negative if
+            there is something to spare everywhere, 0 if nothing is constrained.
+        shortfall_error: half the width of its interval, all of which hold together with 95 %.
         worker_rate: E[R_i | p_i > 0], (L,), NaN for a worker that never transmits.
         worker_energy_efficiency: E[EE_i | p_i > 0], (L,), likewise.
 
@@ -169,13 +174,19 @@ class Judgement:
     participation: float
     rate_min: float
     energy_efficiency_min: float
-    feasible: bool
-    violation: float
+    feasible: bool | None
+    shortfall: float
+    shortfall_error: float
     worker_rate: Tensor
     worker_energy_efficiency: Tensor
 
+    @property
+    def violation(self) -> float:
+        """By how much a constraint is missed on these very channels, 0 if all are met."""
+        return max(0.0, self.shortfall)
+
     def as_metrics(self) -> dict[str, float | bool | None]:
-        """The entry of ``metrics.json``; what does not exist is None."""
+        """The entry of ``metrics.json``; what does not exist or cannot be told is None."""
         names = (
             "objective",
             "weighted_per",
@@ -183,9 +194,14 @@ class Judgement:
             "rate_min",
             "energy_efficiency_min",
             "feasible",
+            "shortfall",
+            "shortfall_error",
         )
         values = {name: getattr(self, name) for name in names}
-        return {name: v if math.isfinite(v) else None for name, v in values.items()}
+        return {
+            name: value if value is not None and math.isfinite(value) else None
+            for name, value in values.items()
+        }
 
 
 def judge(
@@ -208,11 +224,8 @@ def judge(
 
     weights = scenario.worker_weights * on_air
     per = link.packet_error_rate(sinr, scenario.waterfall)
-    shortfalls = [
-        relative_shortfall(transmitting_mean(c.measure(sinr, power), power), c.threshold)
-        for c in problem.constraints
-    ]
-    violation = max(shortfalls, default=0.0)
+    shortfalls = constraint_shortfalls(problem, sinr, power)
+    shortfall, shortfall_error = shortfalls.worst
     worker_rate = transmitting_mean(measures["rate"](sinr, power), power)
     worker_ee = transmitting_mean(measures["energy_efficiency"](sinr, power), power)
     return Judgement(
@@ -221,10 +234,22 @@ def judge(
         participation=float(on_air.double().mean()),
         rate_min=_smallest(worker_rate),
         energy_efficiency_min=_smallest(worker_ee),
-        feasible=violation <= FEASIBILITY_TOLERANCE,
-        violation=violation,
+        feasible=shortfalls.met,
+        shortfall=shortfall,
+        shortfall_error=shortfall_error,
         worker_rate=worker_rate,
         worker_energy_efficiency=worker_ee,
+    )
+
+
+def constraint_shortfalls(problem: Problem, sinr: Tensor, power: Tensor) -> Shortfalls:
+    """Shortfalls of all constraints on channels with these SINRs and powers, (N, L) each."""
+    if not problem.constraints:
+        return Shortfalls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
+    return Shortfalls.from_samples(
+        torch.stack([c.measure(sinr, power) for c in problem.constraints]),
+        power,
+        torch.stack([c.threshold for c in problem.constraints]),
     )
 
 

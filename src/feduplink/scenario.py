@@ -1,6 +1,6 @@
 """One validated description of a system: the cell, the radio, the problem to solve in it.
 
->>> Scenario(workers=4, pmax_dbw=-30).pmax_w
+>>> float(Scenario(workers=4, pmax_dbw=-30).pmax_w)
 0.001
 >>> Scenario(rate_min=-1)
 Traceback (most recent call last):
@@ -21,7 +21,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
+from feduplink import link
 from feduplink.errors import InputError
+
+#: Bits of the checksum that every upload ends with.
+CHECKSUM_BITS = 32
 
 ChannelModelName = Literal[
     "wbs", "hata-urban", "hata-suburban", "hata-urban-shadowed", "hata-suburban-shadowed"
@@ -34,6 +38,21 @@ UtilityName = Literal["weighted-sum", "proportional-fairness"]
 _Rate = Annotated[float, Field(ge=0, le=40)]
 _EnergyEfficiency = Annotated[float, Field(ge=0, le=1e6)]
 _Weight = Annotated[float, Field(gt=0, le=1e9)]
+_PowerDbw = Annotated[float, Field(ge=-120, le=60)]
+_Watts = Annotated[float, Field(gt=0, le=1e3)]
+_ComputeEnergy = Annotated[float, Field(ge=0, le=1)]
+_Bits = Annotated[float, Field(gt=0, le=1024)]
+
+#: Fields that may hold one value, or one per worker.
+_PER_WORKER = (
+    "pmax_dbw",
+    "static_power_w",
+    "compute_energy_j_per_bit",
+    "bits_per_weight",
+    "rate_min",
+    "ee_min",
+    "weights",
+)
 
 
 class Scenario(BaseModel):
@@ -69,17 +88,25 @@ class Scenario(BaseModel):
         0.0, ge=0, le=1e30, description="variance of the Gaussian noise on the CSI a policy sees"
     )
 
-    pmax_dbw: float = Field(-20.0, ge=-120, le=60, description="largest transmit power, dBW")
+    pmax_dbw: _PowerDbw | tuple[_PowerDbw, ...] = Field(
+        -20.0, description="largest transmit power, dBW; one value or one per worker"
+    )
     bandwidth_hz: float = Field(180e3, gt=0, le=1e12, description="bandwidth, Hz")
     noise_dbm_per_hz: float = Field(-174.0, ge=-250, le=0, description="noise density, dBm/Hz")
     noise_figure_db: float = Field(3.0, ge=0, le=60, description="receiver noise figure, dB")
     waterfall: float = Field(0.023, gt=0, le=1e3, description="waterfall threshold m of the PER")
-    static_power_w: float = Field(0.01, gt=0, le=1e3, description="static power P_c, W")
+    static_power_w: _Watts | tuple[_Watts, ...] = Field(
+        0.01, description="static power P_c, W; one value or one per worker"
+    )
     amplifier_inefficiency: float = Field(
         1.0, gt=0, le=1e3, description="amplifier inefficiency mu"
     )
-    compute_energy_j_per_bit: float = Field(
-        0.0, ge=0, le=1, description="computation energy c_comp per model bit, J"
+    compute_energy_j_per_bit: _ComputeEnergy | tuple[_ComputeEnergy, ...] = Field(
+        0.0,
+        description="computation energy c_comp per model bit, J; one value or one per worker",
+    )
+    bits_per_weight: _Bits | tuple[_Bits, ...] = Field(
+        32.0, description="bits that a model's weight is sent with; one value or one per worker"
     )
 
     objective: ObjectiveName = Field("psr", description="inner function of the objective")
@@ -88,10 +115,10 @@ class Scenario(BaseModel):
         "data", description="worker weights: data (k_i/K), uniform (1/L), ones, or a list"
     )
     rate_min: _Rate | tuple[_Rate, ...] = Field(
-        0.70, description="threshold r0 on E[R|p>0], nats/s/Hz; one value or one a worker"
+        0.70, description="threshold r0 on E[R|p>0], nats/s/Hz; one value or one per worker"
     )
     ee_min: _EnergyEfficiency | tuple[_EnergyEfficiency, ...] = Field(
-        55.0, description="threshold e0 on E[EE|p>0], nats/s/Hz/W; one value or one a worker"
+        55.0, description="threshold e0 on E[EE|p>0], nats/s/Hz/W; one value or one per worker"
     )
 
     def __init__(self, /, **fields: Any) -> None:
@@ -102,7 +129,7 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _check_lengths_and_motion(self) -> Self:
-        for name in ("rate_min", "ee_min", "weights"):
+        for name in _PER_WORKER:
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.workers:
                 raise ValueError(
@@ -116,10 +143,63 @@ class Scenario(BaseModel):
             )
         return self
 
-    @property
-    def pmax_w(self) -> float:
-        """Largest transmit power, W."""
-        return float(10 ** (self.pmax_dbw / 10))
+    @cached_property
+    def pmax_w(self) -> Tensor:
+        """Largest transmit power, W; () for one value, (L,) for one per worker, float64."""
+        return torch.tensor(
+            tuple(10 ** (dbw / 10) for dbw in self.pmax_dbw)
+            if isinstance(self.pmax_dbw, tuple)
+            else 10 ** (self.pmax_dbw / 10),
+            dtype=torch.float64,
+        )
+
+    @cached_property
+    def static_power(self) -> Tensor:
+        """P_c, W; () or (L,), float64."""
+        return torch.tensor(self.static_power_w, dtype=torch.float64)
+
+    @cached_property
+    def compute_energy(self) -> Tensor:
+        """c_comp, J per bit of the model; () or (L,), float64."""
+        return torch.tensor(self.compute_energy_j_per_bit, dtype=torch.float64)
+
+    def model_bits(self, weights: int) -> Tensor:
+        """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64."""
+        return torch.tensor(self.bits_per_weight, dtype=torch.float64) * weights + CHECKSUM_BITS
+
+    def listed_per_worker(self, *fields: str) -> int | None:
+        """The number of workers if any of these fields lists a value per worker, else None."""
+        listed = any(isinstance(getattr(self, field), tuple) for field in fields)
+        return self.workers if listed else None
+
+    def with_limits(
+        self,
+        model_bits: float | Tensor,
+        *,
+        time_max_s: float | Tensor | None = None,
+        energy_max_j: float | Tensor | None = None,
+    ) -> Scenario:
+        """The scenario with thresholds from what an upload of ``model_bits`` Z may take.
+
+        r0 = Z ln 2 / (B T) for a time T and e0 = (ln 2 / B) / (E / Z − c_comp) for an energy E,
+        each a scalar or one value per worker.
+
+        >>> round(Scenario().with_limits(1_272_352, time_max_s=7.0).rate_min, 4)
+        0.6999
+        """
+        changes: dict[str, Any] = {}
+        if time_max_s is not None:
+            _check_limit("time_max_s", time_max_s)
+            r0 = link.rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
+            changes["rate_min"] = r0.tolist()
+        if energy_max_j is not None:
+            computing = (self.compute_energy * torch.as_tensor(model_bits)).max()
+            _check_limit("energy_max_j", energy_max_j, above=float(computing))
+            e0 = link.efficiency_for_energy(
+                model_bits, energy_max_j, self.bandwidth_hz, self.compute_energy
+            )
+            changes["ee_min"] = e0.tolist()
+        return self.replace(**changes)
 
     @property
     def noise_power_w(self) -> float:
@@ -202,6 +282,16 @@ def shipped_scenarios() -> list[str]:
 def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The paper's draw of relative data sizes k_i, (L,) integers in [100, 1000)."""
     return np.random.RandomState(42).randint(100, 1000, workers).astype(np.int64)
+
+
+def _check_limit(name: str, value: float | Tensor, above: float = 0.0) -> None:
+    limits = torch.as_tensor(value)
+    if not bool((limits.isfinite() & (limits > above)).all()):
+        because = f" ({above:g} go into the computation)" if above else ""
+        raise InputError(
+            f"{name}: {limits.tolist()} is not accepted; accepted: finite and above {above:g}"
+            f"{because}."
+        )
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> str:

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from feduplink import FullPower, GraphPolicy, InputError, PerceptronPolicy, Scenario
+from feduplink import FullPower, GraphPolicy, InputError, PerceptronPolicy, Scenario, link
 from feduplink.federated.uplink import (
     Ideal,
+    OrthogonalAccess,
     Rounds,
     allocate_present,
     everyone,
-    model_bits,
     presence,
     transmit,
 )
@@ -20,7 +20,10 @@ SCENARIO = Scenario(workers=2, pmax_dbw=-20, bandwidth_hz=1e5, compute_energy_j_
 #: α = 200 and 100, β = 50 and 25: at 0.01 W the SINR are 2/1.5 and 1/1.25.
 CSI = torch.tensor([[[200.0, 50.0], [25.0, 100.0]]])
 SINR = (2 / 1.5, 1 / 1.25)
-BITS = 1000
+BITS = torch.tensor(1000.0, dtype=torch.float64)
+#: The first ends at SINR 4/3, the second sends the rest of its bits alone, at SINR 1.
+FAST = 1000 / (1e5 * math.log2(1 + SINR[0]))
+SLOW = FAST + (1000 - FAST * 1e5 * math.log2(1 + SINR[1])) / 1e5
 
 
 def rounds(luck=(0.5, 0.5), present=(True, True), csi=CSI) -> Rounds:
@@ -29,13 +32,11 @@ def rounds(luck=(0.5, 0.5), present=(True, True), csi=CSI) -> Rounds:
 
 def test_a_round_by_hand():
     outcome = transmit(FullPower(SCENARIO), rounds(), SCENARIO, BITS)
-    taken = [BITS / (1e5 * math.log2(1 + sinr)) for sinr in SINR]
     assert outcome.arrived.tolist() == [[True, True]]
     assert outcome.transmitting.tolist() == [[True, True]]
-    assert outcome.airtime_s.item() == pytest.approx(max(taken))
-    energy = 2 * 1e-9 * BITS + sum(0.02 * seconds for seconds in taken)
-    assert outcome.energy_j.item() == pytest.approx(energy)
-    assert outcome.sent_bytes.item() == 2 * BITS / 8
+    assert outcome.airtime_s.item() == pytest.approx(SLOW)
+    assert outcome.energy_j.item() == pytest.approx(2e-6 + 0.02 * (FAST + SLOW))
+    assert outcome.sent_bytes.item() == 250
 
 
 def test_the_scenarios_pmax_counts_not_the_policys():
@@ -58,18 +59,80 @@ def test_an_upload_arrives_if_its_luck_is_under_the_success_rate(worker: int):
 
 
 def test_after_the_deadline_an_upload_is_lost_and_stops_costing():
-    fast, slow = (BITS / (1e5 * math.log2(1 + sinr)) for sinr in SINR)
-    deadline = (fast + slow) / 2
+    deadline = (FAST + SLOW) / 2
     outcome = transmit(FullPower(SCENARIO), rounds(), SCENARIO, BITS, deadline)
     assert outcome.arrived.tolist() == [[True, False]]
     assert outcome.airtime_s.item() == pytest.approx(deadline)
-    assert outcome.energy_j.item() == pytest.approx(2e-6 + 0.02 * (fast + deadline))
-    assert outcome.sent_bytes.item() == pytest.approx((1 + deadline / slow) * BITS / 8)
+    assert outcome.energy_j.item() == pytest.approx(2e-6 + 0.02 * (FAST + deadline))
+    late = 1e5 * (SLOW - deadline)  # bits left at SINR 1
+    assert outcome.sent_bytes.item() == pytest.approx((2000 - late) / 8)
+
+
+def test_every_phase_counts_by_its_bits_if_asked_for():
+    """The second's last bits are sent alone: it arrives where the worst phase would lose it."""
+    early = FAST * 1e5 * math.log2(1 + SINR[1]) / 1000
+    every = math.exp(-SCENARIO.waterfall * (early / SINR[1] + (1 - early) / 1.0))
+    worst = math.exp(-SCENARIO.waterfall / SINR[1])
+    between = rounds((0.5, (worst + every) / 2))
+    for rule, arrives in (("worst-phase", False), ("every-phase", True)):
+        outcome = transmit(FullPower(SCENARIO), between, SCENARIO, BITS, packet_success=rule)
+        assert outcome.arrived[0, 1].item() is arrives
+    assert not transmit(
+        FullPower(SCENARIO),
+        rounds((0.5, every + 1e-6)),
+        SCENARIO,
+        BITS,
+        packet_success="every-phase",
+    ).arrived[0, 1]
+
+
+def test_each_worker_has_its_own_constants():
+    own = SCENARIO.replace(
+        pmax_dbw=(-20, -23), static_power_w=(0.01, 0.03), compute_energy_j_per_bit=(1e-9, 2e-9)
+    )
+    low = 10**-2.3
+    bits = torch.tensor([1000.0, 500.0], dtype=torch.float64)
+    outcome = transmit(FullPower(own), rounds(), own, bits)
+    power = torch.tensor([0.01, low], dtype=torch.float64)
+    upload = link.simultaneous_upload(CSI[0].double(), power, bits, 1e5)
+    first, second = upload.airtime_s.tolist()
+    spent = 1e-6 + 1e-6 + 0.02 * first + (low + 0.03) * second
+    assert outcome.energy_j.item() == pytest.approx(spent)
+
+
+@pytest.mark.parametrize("name", ["tdma", "ofdma"])
+def test_orthogonal_access_by_hand(name: str):
+    outcome = transmit(OrthogonalAccess(name), rounds(), SCENARIO, BITS)
+    if name == "tdma":
+        taken = [1000 / (1e5 * math.log2(1 + snr)) for snr in (2, 1)]
+        duration = sum(taken)
+    else:
+        taken = [1000 / (0.5e5 * math.log2(1 + 2 * snr)) for snr in (2, 1)]
+        duration = max(taken)
+    assert outcome.arrived.tolist() == [[True, True]]
+    assert outcome.airtime_s.item() == pytest.approx(duration)
+    assert outcome.energy_j.item() == pytest.approx(2e-6 + 0.02 * sum(taken))
+
+
+def test_a_price_on_energy_lowers_the_power_of_orthogonal_access():
+    loud = SCENARIO.replace(pmax_dbw=0)
+    for name in ("tdma", "ofdma"):
+        free, priced = (
+            transmit(OrthogonalAccess(name, kappa), rounds(), loud, BITS) for kappa in (0.0, 1e4)
+        )
+        assert priced.energy_j < free.energy_j
+        assert priced.airtime_s > free.airtime_s
+
+
+@pytest.mark.parametrize("kappa", [-1.0, math.inf, math.nan])
+def test_a_price_on_energy_is_a_number(kappa: float):
+    with pytest.raises(InputError, match=r"^kappa: .*; accepted: 0 or more, finite\.$"):
+        OrthogonalAccess("tdma", kappa)
 
 
 def test_the_absent_neither_send_nor_disturb_nor_spend():
     outcome = transmit(FullPower(SCENARIO), rounds(present=(True, False)), SCENARIO, BITS)
-    alone_s = BITS / (1e5 * math.log2(1 + 2.0))
+    alone_s = 1000 / (1e5 * math.log2(1 + 2.0))
     assert outcome.arrived.tolist() == [[True, False]]
     assert outcome.airtime_s.item() == pytest.approx(alone_s)
     assert outcome.energy_j.item() == pytest.approx(1e-6 + 0.02 * alone_s)
@@ -132,4 +195,6 @@ def test_noise_is_in_what_the_policy_sees_not_in_the_outcome():
 
 
 def test_bits_of_a_model():
-    assert model_bits(39_760) == 32 * 39_760 + 32
+    assert Scenario().model_bits(39_760) == 32 * 39_760 + 32
+    own = Scenario(workers=2, bits_per_weight=(8, 16))
+    assert own.model_bits(100).tolist() == [832, 1632]

@@ -22,7 +22,10 @@ class Instance:
 
 
 def random_instance(seed: int, workers: int, channels: int) -> Instance:
-    """Gains over decades, prices over decades and some of them zero, Pmax up to 1 W."""
+    """Gains over decades, prices over decades and some of them zero, Pmax up to 1 W.
+
+    By turns Pmax and P_c are alike for all workers, or every worker has its own.
+    """
     rng = np.random.default_rng(seed)
 
     def decades(low: float, high: float, *shape: int) -> Tensor:
@@ -33,6 +36,7 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
 
     # By turns: success, rate or efficiency as the objective, with and without constraints.
     objective, constrained = seed % 3, seed % 2 == 0
+    own = seed % 4 == 1
     weight = decades(-1, 0, workers)
     zero = torch.zeros(workers, dtype=torch.float64)
     mu = thinned(decades(-4, 0, workers), 0.7) if constrained else zero
@@ -48,9 +52,9 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
     cell = Cell(
         direct=decades(0, 7, channels, workers),
         cross=cross,
-        pmax_w=float(10 ** rng.uniform(-4, 0)),
+        pmax_w=decades(-4, 0, workers if own else 1).expand(workers),
         waterfall=float(rng.choice([0.023, 0.2, 2.0])),
-        static_power_w=float(10 ** rng.uniform(-3, -1)),
+        static_power_w=decades(-3, -1, workers if own else 1).expand(workers),
         amplifier_inefficiency=float(rng.uniform(0.5, 4)),
     )
     return Instance(cell, prices)
@@ -65,18 +69,18 @@ def lagrangian(instance: Instance, channel: int, power: np.ndarray) -> np.ndarra
     with np.errstate(divide="ignore"):
         psr = np.exp(-cell.waterfall / sinr)
     rate = np.log1p(sinr)
-    efficiency = rate / (cell.amplifier_inefficiency * power + cell.static_power_w)
+    efficiency = rate / (cell.amplifier_inefficiency * power + cell.static_power_w.numpy())
     return np.where(power > 0, a * psr + b * rate + c * efficiency - d, 0.0).sum(-1)
 
 
 def best_on_grid(instance: Instance, channel: int, per_worker: int) -> float:
     """Best value of a grid over eight decades of power and silence, refined around its tops."""
     workers = instance.cell.direct.shape[-1]
-    pmax = instance.cell.pmax_w
-    logs = np.linspace(math.log(pmax) - 8 * math.log(10), math.log(pmax), per_worker)
+    pmax = instance.cell.pmax_w.numpy()
+    logs = np.linspace(-8 * math.log(10), 0.0, per_worker)
     axis = np.concatenate(([0.0], np.exp(logs)))
-    axis[-1] = pmax
-    powers = np.stack(np.meshgrid(*[axis] * workers, indexing="ij"), axis=-1).reshape(-1, workers)
+    shares = np.stack(np.meshgrid(*[axis] * workers, indexing="ij"), axis=-1).reshape(-1, workers)
+    powers = pmax * shares
     values = lagrangian(instance, channel, powers)
     tops = powers[np.argpartition(-values, 8)[:8]]
     best = float(values.max())
@@ -97,7 +101,7 @@ def best_local_search(instance: Instance, channel: int, starts: int, seed: int) 
     """Best of many local searches by shrinking random moves from random powers and silences."""
     rng = np.random.default_rng(seed)
     workers = instance.cell.direct.shape[-1]
-    pmax = instance.cell.pmax_w
+    pmax = instance.cell.pmax_w.numpy()
     power = pmax * 10.0 ** rng.uniform(-7, 0, (starts, workers))
     power[rng.random((starts, workers)) < 0.25] = 0.0
     value = lagrangian(instance, channel, power)

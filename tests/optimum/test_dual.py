@@ -13,7 +13,7 @@ from feduplink.problem import Problem
 def test_repaired_powers_meet_the_constraints_and_only_silence():
     scenario = Scenario(workers=5, rate_min=1.0, ee_min=70)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
-    power = torch.full((200, 5), scenario.pmax_w, dtype=torch.float64)
+    power = scenario.pmax_w.expand(200, 5)
     assert judge(power, csi, scenario).violation > 0.1
     mended = repaired(power, Cell.of(scenario, csi), scenario, Problem.of(scenario))
     assert judge(mended, csi, scenario).violation <= PRIMAL_TOLERANCE

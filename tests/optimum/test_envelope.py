@@ -112,7 +112,7 @@ def test_underflow_is_not_taken_for_concavity():
     inefficiency=st.floats(0.1, 50),
 )
 def test_draw_envelope(low: float, width: float, static: float, inefficiency: float):
-    envelope = DrawEnvelope.of(static, inefficiency, _column(low), _column(low + width))
+    envelope = DrawEnvelope.of(_column(static), inefficiency, _column(low), _column(low + width))
     t = _grid(_column(low), _column(low + width))
     q = 1 / (inefficiency * t.exp() + static)
     values, slopes, _ = envelope.at(t[:, None])

@@ -62,13 +62,22 @@ def test_both_each_but_not_together():
     share = float(mixed.max()) * 0.999
     reachable = scenario.replace(rate_min=r0 * share, ee_min=e0 * share)
     assert not unreachable(reachable, _csi(gain))
-    assert pmax == scenario.pmax_w
+    assert pmax == float(scenario.pmax_w)
 
 
 def test_the_best_channel_decides():
     scenario = Scenario(workers=2, rate_min=0.7, ee_min=0)
     csi = torch.cat((_csi(1.0, 1.0), _csi(200.0, 1.0)))
     assert [entry.worker for entry in unreachable(scenario, csi)] == [2]
+
+
+def test_a_workers_own_pmax_and_static_power_decide():
+    scenario = Scenario(workers=3, pmax_dbw=(-20, -40, -20), static_power_w=(0.01, 0.01, 1.0))
+    found = unreachable(scenario.replace(rate_min=0.5, ee_min=30), _csi(100.0, 100.0, 100.0))
+    assert [(entry.worker, entry.constraint) for entry in found] == [
+        (2, "rate"),
+        (3, "energy_efficiency"),
+    ]
 
 
 def test_some_shut_out_are_listed_and_silent_all_shut_out_are_refused():

@@ -71,7 +71,7 @@ def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
     assert power.dtype == csi.dtype
     assert power.isfinite().all()
     assert (power >= 0).all()
-    assert (power <= power.new_tensor(scenario.pmax_w)).all()
+    assert (power <= scenario.pmax_w.to(power)).all()
     assert not ((power > 0) & (power < 1e-10)).any()
 
 

@@ -14,7 +14,7 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
-from feduplink.comparison import SOLVED, UNTRAINED, compare, find_policies
+from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, compare, find_policies
 from feduplink.report.policies import write_comparison
 from feduplink.report.tables import comparison_table
 
@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--policies",
-        default=",".join(UNTRAINED),
+        default=",".join(DEFAULT_POLICIES),
         metavar="NAME[,NAME...]",
         help=f"any of {', '.join((*UNTRAINED, *SOLVED))}, and directories of training runs "
-        f"(default: {','.join(UNTRAINED)})",
+        f"(default: {','.join(DEFAULT_POLICIES)})",
     )
     parser.add_argument(
         "--optimum",

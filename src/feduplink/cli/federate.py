@@ -16,13 +16,14 @@ from feduplink.cli.options import (
     add_device_option,
     add_scenario_options,
     explicit_fields,
+    non_negative_number,
     output_directory,
     positive_number,
     scenario_from,
     whole_number,
 )
 from feduplink.cli.resuming import check_beginning, told_how_to_go_on
-from feduplink.comparison import SOLVED, UNTRAINED, find_policies
+from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
@@ -31,13 +32,16 @@ from feduplink.federated import (
     FederatedHistory,
     FederationSettings,
     Ideal,
+    OrthogonalAccess,
     Partition,
+    Sender,
+    Task,
     federate,
     load_task,
     presence,
 )
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.policies import Orthogonal, Policy, RandomPower
+from feduplink.federated.uplink import OrthogonalName, PacketSuccess
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
 
@@ -47,6 +51,8 @@ EXAMPLE = "feduplink federate --task digits --policies ideal,max,openloop --runs
 
 CHECKPOINT_FILE = "federated.safetensors"
 
+_ORTHOGONAL: tuple[OrthogonalName, ...] = get_args(OrthogonalName)
+
 #: The target of the costs, if none is given: the best final error and this much of it.
 _TARGET_SLACK = 1.2
 
@@ -54,13 +60,22 @@ _TARGET_SLACK = 1.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="(default: %(default)s)")
-    default = ("ideal", *UNTRAINED)
+    default = ("ideal", *_ORTHOGONAL, *DEFAULT_POLICIES)
+    names = ("ideal", *_ORTHOGONAL, *UNTRAINED, *SOLVED)
     parser.add_argument(
         "--policies",
         default=",".join(default),
         metavar="NAME[,NAME...]",
-        help=f"any of {', '.join((*default, *SOLVED))}, and directories of training runs "
+        help=f"any of {', '.join(names)}, and directories of training runs "
         f"(default: {','.join(default)})",
+    )
+    parser.add_argument(
+        "--kappa",
+        type=non_negative_number,
+        default=0.0,
+        metavar="S/J",
+        help="seconds that one joule is worth to tdma and ofdma, which choose their powers by it; "
+        "0 sends at Pmax (default: 0)",
     )
     add_common_options(parser, NAME)
     parser.add_argument(
@@ -87,16 +102,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "to show them (default: exact)",
     )
     parser.add_argument(
-        "--no-selection",
-        action="store_true",
-        help="rand and orth never silence a worker, as in the paper's code; implied by "
-        "--aggregation published",
-    )
-    parser.add_argument(
         "--deadline",
         type=positive_number,
         metavar="S",
-        help="longest upload in seconds; later ones are lost (default: none)",
+        help="longest round in seconds; what is not sent by then is lost (default: none)",
+    )
+    parser.add_argument(
+        "--packet-success",
+        choices=get_args(PacketSuccess),
+        default="worst-phase",
+        help="the SINR that decides whether an upload arrives: with all senders on the air, as in "
+        "the paper, or of every phase, by the bits sent in it (default: worst-phase)",
     )
     parser.add_argument(
         "--present",
@@ -125,19 +141,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Federate, then write plots, table and ``metrics.json``."""
-    scenario, directory = _scenario(args), output_directory(args)
+    directory = output_directory(args)
     usable_device(args.device)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=args.resume)
-    task = load_task(
-        args.task, workers=scenario.workers, partition=args.partition, directory=args.data
-    )
+    scenario = _scenario(args)
+    task = _task(args, scenario)
     rounds = args.rounds or task.rounds
     settings = FederationSettings(
         runs=args.runs,
         rounds=rounds,
         aggregation=args.aggregation,
         deadline_s=args.deadline,
+        packet_success=args.packet_success,
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
@@ -165,8 +181,9 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         partition=args.partition,
         aggregation=args.aggregation,
-        selection=_selection(args),
+        kappa_s_per_j=args.kappa,
         deadline_s=args.deadline,
+        packet_success=args.packet_success,
         present=args.present,
     )
     out = console()
@@ -175,33 +192,32 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
-    scenario = scenario_from(args)
+    scenario = scenario_from(args, lambda found: _task(args, found).weights)
     asked = "weights" in explicit_fields(args, Scenario)
     if args.partition == "gaussian" and scenario.weights == "data" and not asked:
         return weighed_by_noise(scenario)
     return scenario
 
 
-def _selection(args: argparse.Namespace) -> bool:
-    """Whether ``rand`` and ``orth`` silence workers."""
-    return not args.no_selection and args.aggregation != "published"
+def _task(args: argparse.Namespace, scenario: Scenario) -> Task:
+    return load_task(
+        args.task, workers=scenario.workers, partition=args.partition, directory=args.data
+    )
 
 
-def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy | Ideal]:
+def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]:
     names = [name.strip() for name in args.policies.split(",") if name.strip()]
-    policies: dict[str, Policy | Ideal] = {}
+    policies: dict[str, Sender] = {}
     if "ideal" in names:
         policies["ideal"] = Ideal()
-    if real := [name for name in names if name != "ideal"]:
+    for access in _ORTHOGONAL:
+        if access in names:
+            policies[access] = OrthogonalAccess(access, args.kappa)
+    if real := [name for name in names if name not in policies]:
         # Every run has a cell of its own, which nobody knows beforehand.
         anywhere = scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
         tuning = draw_splits(anywhere, seed=args.seed).training
         policies.update(find_policies(real, anywhere, tuning, seed=args.seed))
-    if not _selection(args):
-        if "rand" in policies:
-            policies["rand"] = RandomPower(scenario, seed=args.seed, selection=False)
-        if "orth" in policies:
-            policies["orth"] = Orthogonal(scenario, selection=False)
     return policies
 
 

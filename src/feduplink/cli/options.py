@@ -9,13 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+import torch
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from torch import Tensor
 
 from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.errors import InputError
 from feduplink.metrics import METRICS_FILE, read_metrics
 from feduplink.scenario import Scenario, shipped_scenarios
+
+#: Weights of the paper's network for digits: the model of limits on time and energy, where no
+#: other one is named.
+MODEL_WEIGHTS = 39_760
 
 #: Options with a second, shorter name.
 _SHORT_NAMES = {"static_power_w": "--static-power"}
@@ -94,12 +100,65 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(shipped_scenarios())}; the options below override it",
     )
     add_model_options(group, Scenario)
+    for option, unit, instead in (
+        ("--time-max-s", "longest upload, s", "--rate-min"),
+        ("--energy-max-j", "most energy per upload, J", "--ee-min"),
+    ):
+        group.add_argument(
+            option,
+            type=_positive_numbers,
+            metavar="X[,X...]",
+            help=f"{unit}, instead of {instead}: the threshold at which an upload at the mean "
+            f"{'rate' if instead == '--rate-min' else 'efficiency'} takes just that; one value or "
+            "one per worker",
+        )
+    group.add_argument(
+        "--model-bits",
+        type=_positive_numbers,
+        metavar="X[,X...]",
+        help="bits of one upload, for these two limits; one value or one per worker (default: "
+        f"those of the model that is federated, else of {MODEL_WEIGHTS} weights)",
+    )
 
 
-def scenario_from(args: argparse.Namespace, **fixed: Any) -> Scenario:
-    """The scenario of ``--scenario``, the explicit options on top, and ``fixed`` on top of all."""
+def scenario_from(
+    args: argparse.Namespace,
+    weights_of_model: Callable[[Scenario], int] = lambda _scenario: MODEL_WEIGHTS,
+    **fixed: Any,
+) -> Scenario:
+    """The scenario of ``--scenario``, the explicit options on top, and ``fixed`` on top of all.
+
+    Limits on time and energy become thresholds for uploads of the model that the command is
+    about, whose weights ``weights_of_model`` counts.
+    """
     base = Scenario.from_yaml(args.scenario) if args.scenario else Scenario()
-    return base.replace(**{**explicit_fields(args, Scenario), **fixed})
+    explicit = explicit_fields(args, Scenario)
+    scenario = base.replace(**{**explicit, **fixed})
+    if args.time_max_s is None and args.energy_max_j is None:
+        if args.model_bits is not None:
+            raise InputError("model-bits: accepted only with time-max-s or energy-max-j.")
+        return scenario
+    for limit, threshold in (("time_max_s", "rate_min"), ("energy_max_j", "ee_min")):
+        given = getattr(args, limit)
+        if given is not None and threshold in explicit:
+            names = f"{limit} and {threshold}".replace("_", "-")
+            raise InputError(f"{names} say the same twice; accepted: one of them.")
+        _check_length(limit, given, scenario.workers)
+    _check_length("model_bits", args.model_bits, scenario.workers)
+    bits = args.model_bits
+    return scenario.with_limits(
+        scenario.model_bits(weights_of_model(scenario)) if bits is None else bits,
+        time_max_s=args.time_max_s,
+        energy_max_j=args.energy_max_j,
+    )
+
+
+def _check_length(name: str, values: Tensor | None, workers: int) -> None:
+    if values is not None and values.ndim == 1 and len(values) != workers:
+        raise InputError(
+            f"{name.replace('_', '-')}: {len(values)} values; accepted: one, or one for each of "
+            f"the {workers} workers."
+        )
 
 
 def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel]) -> None:
@@ -146,15 +205,36 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 def positive_number(text: str) -> float:
     """An argparse type: a finite number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+    number = _number(text)
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not accepted; accepted: a finite number above 0"
         )
     return number
+
+
+def non_negative_number(text: str) -> float:
+    """An argparse type: a finite number of 0 or more."""
+    number = _number(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not accepted; accepted: a finite number of 0 or more"
+        )
+    return number
+
+
+def _number(text: str) -> float:
+    """The number, or NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _positive_numbers(text: str) -> Tensor:
+    """An argparse type: one finite number above 0, or several with commas; () or (L,)."""
+    numbers = [positive_number(part) for part in text.split(",")]
+    return torch.tensor(numbers if len(numbers) > 1 else numbers[0], dtype=torch.float64)
 
 
 def _destination(model: type[BaseModel], name: str) -> str:

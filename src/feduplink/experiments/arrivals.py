@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from pydantic import BaseModel
 
 from feduplink.experiments.bench import Bench
@@ -23,7 +24,7 @@ CAPTION = (
 
 _ROUNDS = 50
 #: Arrivals depend on the channels alone; airtimes, which are not used here, on the model's size.
-_BITS = 1
+_BITS = torch.tensor(1.0, dtype=torch.float64)
 
 
 class Arrivals(BaseModel):

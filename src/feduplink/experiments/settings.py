@@ -20,25 +20,25 @@ OPTIMUM = "optimum"
 
 
 class Figures(BaseModel):
-    """A :class:`Judgement` without its figures by worker; ``weighted_per`` None: all silent."""
+    """A :class:`Judgement` without its figures per worker; ``weighted_per`` None: all silent.
+
+    ``feasible`` None: so many channels cannot tell; ``shortfall_error`` None: infinite.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     objective: float
     weighted_per: float | None
     participation: float
-    violation: float
+    feasible: bool | None
+    shortfall: float
+    shortfall_error: float | None
 
     @classmethod
     def of(cls, verdict: Judgement) -> Figures:
         """The figures that are compared."""
-        per = verdict.as_metrics()["weighted_per"]
-        return cls(
-            objective=verdict.objective,
-            weighted_per=per,
-            participation=verdict.participation,
-            violation=verdict.violation,
-        )
+        metrics = verdict.as_metrics()
+        return cls.model_validate({name: metrics[name] for name in cls.model_fields})
 
 
 class Setting(BaseModel):

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from feduplink.experiments.settings import Figures, Setting
 from feduplink.experiments.table import csv_text
 
-Measure = Literal["objective", "weighted_per", "participation", "violation"]
+Measure = Literal["objective", "weighted_per", "participation", "shortfall"]
 
 
 class Sweep(BaseModel):
@@ -62,6 +62,10 @@ class Sweep(BaseModel):
     def means(self, policy: str, measure: Measure) -> list[float]:
         """Mean over the seeds at every value."""
         return [self.mean(policy, place, measure) for place in range(len(self.values))]
+
+    def missed(self, policy: str, place: int) -> bool:
+        """Whether a constraint is shown to be missed with one seed or more."""
+        return any(figures.feasible is False for figures in self.policies[policy][place])
 
     def below(self, better: str, worse: str, measure: Measure) -> list[bool | None]:
         """At every value where both exist, whether ``better`` is under ``worse`` on average.

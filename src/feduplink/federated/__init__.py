@@ -7,7 +7,7 @@ from feduplink.federated.partition import Partition
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.federated.tasks import TASKS, load_task
-from feduplink.federated.uplink import Ideal, presence
+from feduplink.federated.uplink import Ideal, OrthogonalAccess, Sender, presence
 
 __all__ = [
     "TASKS",
@@ -20,8 +20,10 @@ __all__ = [
     "Ideal",
     "LocalWork",
     "Observer",
+    "OrthogonalAccess",
     "Partition",
     "RunHistory",
+    "Sender",
     "Task",
     "error_rate",
     "federate",

@@ -13,8 +13,7 @@ from torch import Tensor
 from feduplink.federated.adam import AdamState
 from feduplink.federated.models.stacked import Weights
 from feduplink.federated.task import FederatedData
-from feduplink.federated.uplink import Ideal, Outcome
-from feduplink.policies.base import Policy
+from feduplink.federated.uplink import Ideal, OrthogonalAccess, Outcome, Sender
 from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
 _KIND = "federated checkpoint"
@@ -75,10 +74,12 @@ def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def policy_fingerprint(policy: Policy | Ideal) -> str:
+def policy_fingerprint(policy: Sender) -> str:
     """Tells policies apart that go by the same name."""
     if isinstance(policy, Ideal):
         return "ideal"
+    if isinstance(policy, OrthogonalAccess):
+        return f"{policy.name}, {policy.seconds_per_joule!r} s/J"
     made_of = {"kind": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
     return checksum(policy.tensors(), made_of)
 

@@ -25,7 +25,7 @@ from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, Task
-from feduplink.federated.uplink import Ideal, Outcome, Rounds, model_bits, transmit
+from feduplink.federated.uplink import Outcome, Rounds, Sender, transmit
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
@@ -43,7 +43,7 @@ class Observer(Protocol):
 
 def federate(
     task: Task,
-    policies: Mapping[str, Policy | Ideal],
+    policies: Mapping[str, Sender],
     scenario: Scenario,
     settings: FederationSettings | None = None,
     *,
@@ -78,7 +78,7 @@ class Federation:
     def __init__(
         self,
         task: Task,
-        policies: Mapping[str, Policy | Ideal],
+        policies: Mapping[str, Sender],
         scenario: Scenario,
         settings: FederationSettings,
         *,
@@ -157,6 +157,7 @@ class Federation:
             "rounds": self.rounds,
             "aggregation": self.settings.aggregation,
             "deadline": self.settings.deadline_s,
+            "packet success": self.settings.packet_success,
             "presence": self.present.int().tolist(),
             "local work": asdict(self.task.work),
             "choice of policies": list(self.names),
@@ -200,14 +201,21 @@ class Federation:
         lanes = stacked(starts * len(self.names))
         return stack, {name: weights.to(self.device) for name, weights in lanes.items()}
 
-    def _transmit(self, policies: list[Policy | Ideal]) -> list[Outcome]:
-        bits = model_bits(self._stack.weights_per_model)
+    def _transmit(self, policies: list[Sender]) -> list[Outcome]:
+        bits = self.scenario.model_bits(self._stack.weights_per_model)
         rounds = [
             Rounds.draw(self.scenario, self.present, seed=self.seed, run=run)
             for run in range(self.settings.runs)
         ]
         return [
-            transmit(policy, channels, self.scenario, bits, self.settings.deadline_s)
+            transmit(
+                policy,
+                channels,
+                self.scenario,
+                bits,
+                self.settings.deadline_s,
+                self.settings.packet_success,
+            )
             for policy in policies
             for channels in rounds
         ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.aggregation import Aggregation
-from feduplink.federated.uplink import everyone
+from feduplink.federated.uplink import PacketSuccess, everyone
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class FederationSettings:
         rounds: of every run; None takes the task's.
         aggregation: the server's average. ``published`` also counts every worker as arrived in
             the first round, as the published code does.
-        deadline_s: longest upload, s; later ones are lost.
+        deadline_s: longest round, s; what is not sent by then is lost.
+        packet_success: which SINR decides whether an upload arrives.
         present: workers in the federation round by round, (N, L) bool; None is everyone, always.
         checkpoint_every: rounds between checkpoints.
 
@@ -32,6 +34,7 @@ class FederationSettings:
     rounds: int | None = None
     aggregation: Aggregation = "exact"
     deadline_s: float | None = None
+    packet_success: PacketSuccess = "worst-phase"
     present: Tensor | None = None
     checkpoint_every: int = 10
 
@@ -48,6 +51,12 @@ class FederationSettings:
         if self.aggregation not in ("exact", "published"):
             raise InputError(
                 f"aggregation: {self.aggregation!r} is unknown; accepted: exact, published."
+            )
+
+        if self.packet_success not in get_args(PacketSuccess):
+            raise InputError(
+                f"packet_success: {self.packet_success!r} is unknown; accepted: "
+                f"{', '.join(get_args(PacketSuccess))}."
             )
 
     def presence(self, rounds: int, workers: int) -> Tensor:

@@ -5,6 +5,7 @@ A task of your own is one :class:`Task`; ``docs/custom-task.md`` has a complete 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.errors import InputError
+from feduplink.federated.models.stacked import ModelStack
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ class Task:
     rounds: int = 100
     metric_name: str = "error"
     evaluation_batch: int = 1000
+
+    @functools.cached_property
+    def weights(self) -> int:
+        """n, the number of weights that are trained and sent."""
+        with torch.random.fork_rng(devices=[]):
+            return ModelStack(self.model()).weights_per_model
 
 
 def error_rate(scores: Tensor, labels: Tensor) -> Tensor:

@@ -6,19 +6,23 @@ Nothing here depends on the models, so all rounds of a run are settled before tr
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from feduplink import link
 from feduplink.channels import draw_csi, noisy_csi
+from feduplink.errors import InputError
 from feduplink.policies.base import Policy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-BITS_PER_WEIGHT = 32
-CRC_BITS = 32
+#: Which SINR decides whether an upload arrives: that of the full set of senders, the least of the
+#: round, as in the paper; or that of every phase, each weighing as many bits as are sent in it.
+PacketSuccess = Literal["worst-phase", "every-phase"]
 
 
 class Ideal:
@@ -27,9 +31,31 @@ class Ideal:
     name = "ideal"
 
 
-def model_bits(weights: int) -> int:
-    """Z, the bits of one upload: the weights and their checksum."""
-    return BITS_PER_WEIGHT * weights + CRC_BITS
+#: One worker after the other, or an equal part of the band for everyone at once.
+OrthogonalName = Literal["tdma", "ofdma"]
+
+
+@dataclass(frozen=True)
+class OrthogonalAccess:
+    """Stands for a policy where nobody disturbs anybody (:mod:`feduplink.link.orthogonal`).
+
+    Attributes:
+        name: ``tdma``, one worker after the other, or ``ofdma``, an equal part of the band each.
+        seconds_per_joule: κ, how many seconds one joule is worth; 0 sends at Pmax.
+    """
+
+    name: OrthogonalName
+    seconds_per_joule: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds_per_joule < math.inf:
+            raise InputError(
+                f"kappa: {self.seconds_per_joule} s/J is not accepted; accepted: 0 or more, finite."
+            )
+
+
+#: What decides who sends at which power.
+Sender = Policy | OrthogonalAccess | Ideal
 
 
 @dataclass(frozen=True)
@@ -69,8 +95,8 @@ class Outcome:
     Attributes:
         arrived: uploads received without error and in time, (N, L) bool.
         transmitting: workers with p > 0, (N, L) bool.
-        airtime_s: the slowest transmitting worker's τ, at most the deadline, (N,); 0 if nobody
-            transmits, NaN where time is not defined (``ideal``).
+        airtime_s: from the first bit of the round to its last one, at most the deadline, (N,); 0
+            if nobody transmits, NaN where time is not defined (``ideal``).
         energy_j: of all workers, (N,); likewise.
         sent_bytes: put on the air by all workers, (N,) float64.
 
@@ -88,42 +114,61 @@ class Outcome:
 
 
 def transmit(
-    policy: Policy | Ideal,
+    policy: Sender,
     rounds: Rounds,
     scenario: Scenario,
-    bits: int,
+    bits: Tensor,
     deadline_s: float | None = None,
+    packet_success: PacketSuccess = "worst-phase",
 ) -> Outcome:
     """Let ``policy`` set the powers of all rounds and see what arrives.
 
-    A worker that would take longer than ``deadline_s`` stops there: its upload is lost, its
-    energy until then is spent.
+    All senders of a round start together, and each leaves the air with its last bit. At
+    ``deadline_s`` everybody stops: unfinished uploads are lost, their energy until then is spent.
+    ``bits`` is Z, () or (L,).
     """
     if isinstance(policy, Ideal):
         return _lossless(rounds.present, bits)
-    allocated = allocate_present(policy, rounds.seen, rounds.present)
-    # A policy made for another scenario may know another Pmax; this one counts.
-    power = allocated.clamp_max(scenario.pmax_w).double()
-    on_air = power > 0
-    # An absent worker has power 0, so it neither sends nor disturbs.
-    sinr = link.sinr(rounds.csi.double(), power)
+    upload = _upload(policy, rounds, scenario, bits, deadline_s)
+    sinr = upload.sinr if packet_success == "worst-phase" else 1 / upload.mean_inverse_sinr
     arrived = rounds.luck < link.packet_success_rate(sinr, scenario.waterfall)
-    needed_s = torch.where(on_air, link.airtime(sinr, bits, scenario.bandwidth_hz), 0.0)
-    spent_s = needed_s
-    if deadline_s is not None:
-        arrived &= needed_s <= deadline_s
-        spent_s = needed_s.clamp_max(deadline_s)
     energy = link.energy(
-        power, spent_s, bits, scenario.static_power_w, scenario.compute_energy_j_per_bit
+        upload.power, upload.airtime_s, bits, scenario.static_power, scenario.compute_energy
     )
-    share_sent = torch.where(on_air, spent_s / needed_s, 0.0)
     return Outcome(
-        arrived=arrived & on_air,
-        transmitting=on_air,
-        airtime_s=spent_s.amax(-1),
+        arrived=arrived & upload.finished,
+        transmitting=upload.power > 0,
+        airtime_s=upload.duration_s,
         energy_j=torch.where(rounds.present, energy, 0.0).sum(-1),
-        sent_bytes=share_sent.sum(-1) * bits / 8,
+        sent_bytes=upload.sent_bits.sum(-1) / 8,
     )
+
+
+def _upload(
+    policy: Policy | OrthogonalAccess,
+    rounds: Rounds,
+    scenario: Scenario,
+    bits: Tensor,
+    deadline_s: float | None,
+) -> link.Upload:
+    csi, bandwidth = rounds.csi.double(), scenario.bandwidth_hz
+    if isinstance(policy, OrthogonalAccess):
+        access = {"tdma": link.tdma, "ofdma": link.ofdma}[policy.name]
+        return access(
+            csi,
+            rounds.present,
+            bits,
+            bandwidth,
+            scenario.pmax_w,
+            scenario.static_power,
+            seconds_per_joule=policy.seconds_per_joule,
+            deadline_s=deadline_s,
+        )
+    allocated = allocate_present(policy, rounds.seen, rounds.present)
+    # A policy made for another scenario may know another Pmax; this one counts. An absent worker
+    # has power 0, so it neither sends nor disturbs.
+    power = torch.minimum(allocated, scenario.pmax_w.to(allocated)).double()
+    return link.simultaneous_upload(csi, power, bits, bandwidth, deadline_s)
 
 
 def allocate_present(policy: Policy, csi: Tensor, present: Tensor) -> Tensor:
@@ -157,7 +202,7 @@ def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
     return schedule
 
 
-def _lossless(present: Tensor, bits: int) -> Outcome:
+def _lossless(present: Tensor, bits: Tensor) -> Outcome:
     undefined = torch.full((len(present),), torch.nan, dtype=torch.float64)
-    sent = present.sum(-1).double() * bits / 8
+    sent = (present * bits).sum(-1) / 8
     return Outcome(present.clone(), present.clone(), undefined, undefined.clone(), sent)

@@ -95,19 +95,20 @@ def starting_points(cell: Cell, prices: Prices) -> list[Tensor]:
     Everyone received alike at three levels, everyone at full power, and only the worker on the
     air that is worth most alone.
     """
-    weakest = cell.direct.min(-1, keepdim=True).values
-    alike = cell.pmax_w * weakest / cell.direct
-    levels = [(alike * level).clamp_max(cell.pmax_w) for level in (1.0, 10.0, 0.1)]
-    return [*levels, torch.full_like(cell.direct, cell.pmax_w), _best_alone(cell, prices)]
+    weakest = (cell.pmax_w * cell.direct).min(-1, keepdim=True).values
+    alike = weakest / cell.direct
+    levels = [torch.minimum(alike * level, cell.pmax_w) for level in (1.0, 10.0, 0.1)]
+    return [*levels, cell.pmax_w.expand_as(cell.direct), _best_alone(cell, prices)]
 
 
 def _best_alone(cell: Cell, prices: Prices) -> Tensor:
     """Only the worker on the air that is worth most without the others, at its best power."""
-    grid = cell.pmax_w * _relative_grid(cell.direct)
-    power = grid[:, None, None].expand(-1, *cell.direct.shape)
+    grid = _relative_grid(cell.direct)
+    power = (cell.pmax_w * grid[:, None, None]).expand(-1, *cell.direct.shape)
     worth, best = cell.worker_values(cell.direct * power, power, prices).max(0)
     worker = worth.argmax(-1, keepdim=True)
-    return torch.zeros_like(cell.direct).scatter(1, worker, grid[best.gather(1, worker)])
+    chosen = cell.pmax_w[worker] * grid[best.gather(1, worker)]
+    return torch.zeros_like(cell.direct).scatter(1, worker, chosen)
 
 
 def _relative_grid(like: Tensor) -> Tensor:
@@ -126,13 +127,14 @@ def improve(cell: Cell, prices: Prices, power: Tensor, *, rounds: int = 1) -> Te
 
 def sweep(cell: Cell, prices: Prices, power: Tensor) -> Tensor:
     """Give each worker in turn its best power on a grid, the others fixed; silence included."""
-    grid = (cell.pmax_w * _relative_grid(power)).expand(len(power), -1)
+    grid = _relative_grid(power)
     power = power.clone()
     interference = cell.interference(power)
     for i in range(power.shape[-1]):
         column = cell.cross[:, :, i]
         others = interference - column * power[:, i, None]
-        candidates = torch.cat((power[:, i, None], grid), dim=1)
+        levels = (cell.pmax_w[i] * grid).expand(len(power), -1)
+        candidates = torch.cat((power[:, i, None], levels), dim=1)
         trial = power[:, None, :].repeat(1, candidates.shape[1], 1)
         trial[:, :, i] = candidates
         sinr = (
@@ -153,7 +155,7 @@ def climb(cell: Cell, prices: Prices, power: Tensor, *, steps: int) -> Tensor:
         lambda p: cell.value(p, prices),
         lambda p: gradient_and_hessian(cell, p, prices),
         power,
-        torch.full_like(power, cell.pmax_w * _LOWEST),
-        torch.full_like(power, cell.pmax_w),
+        (cell.pmax_w * _LOWEST).expand_as(power),
+        cell.pmax_w.expand_as(power),
         steps=steps,
     )

@@ -26,14 +26,15 @@ class Cell:
     Attributes:
         direct: α, (N, L).
         cross: β with a zero diagonal, (N, L, L).
-        pmax_w, waterfall, static_power_w, amplifier_inefficiency: as in the scenario.
+        pmax_w, static_power_w: of every worker, (L,), W.
+        waterfall, amplifier_inefficiency: as in the scenario.
     """
 
     direct: Tensor
     cross: Tensor
-    pmax_w: float
+    pmax_w: Tensor
     waterfall: float
-    static_power_w: float
+    static_power_w: Tensor
     amplifier_inefficiency: float
 
     @classmethod
@@ -44,15 +45,21 @@ class Cell:
         return cls(
             direct=csi.diagonal(dim1=-2, dim2=-1).contiguous(),
             cross=csi.masked_fill(own, 0.0),
-            pmax_w=scenario.pmax_w,
+            pmax_w=scenario.pmax_w.to(csi).expand(csi.shape[-1]),
             waterfall=scenario.waterfall,
-            static_power_w=scenario.static_power_w,
+            static_power_w=scenario.static_power.to(csi).expand(csi.shape[-1]),
             amplifier_inefficiency=scenario.amplifier_inefficiency,
         )
 
     def to(self, dtype: torch.dtype) -> Cell:
         """The same cell in another precision."""
-        return replace(self, direct=self.direct.to(dtype), cross=self.cross.to(dtype))
+        return replace(
+            self,
+            direct=self.direct.to(dtype),
+            cross=self.cross.to(dtype),
+            pmax_w=self.pmax_w.to(dtype),
+            static_power_w=self.static_power_w.to(dtype),
+        )
 
     def take(self, index: Tensor) -> Cell:
         """Some of the channels, by index or mask."""

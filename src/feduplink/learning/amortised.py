@@ -41,14 +41,14 @@ class Curriculum:
     Attributes:
         scenario: the cell, and all that is not varied.
         workers: numbers of workers, one drawn for each batch.
-        pmax_dbw: range of Pmax, dBW.
+        pmax_dbw: range of Pmax, dBW; None takes the scenario's.
         interference: range of the interference factor.
         varied_weights: draw the worker weights too, instead of taking the scenario's.
     """
 
     scenario: Scenario
     workers: tuple[int, ...]
-    pmax_dbw: tuple[float, float]
+    pmax_dbw: tuple[float, float] | None
     interference: tuple[float, float]
     varied_weights: bool
 
@@ -60,8 +60,8 @@ class Curriculum:
     @classmethod
     def only(cls, scenario: Scenario) -> Curriculum:
         """One scenario, at any multipliers."""
-        power, level = scenario.pmax_dbw, scenario.interference
-        return cls(scenario, (scenario.workers,), (power, power), (level, level), False)
+        level = scenario.interference
+        return cls(scenario, (scenario.workers,), None, (level, level), False)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[Cell, Prices]:
         """A batch of channels of one cell with prices of their own, in float32."""
@@ -76,9 +76,11 @@ class Curriculum:
 
         choice = int(torch.randint(len(self.workers), (), generator=generator, device=device))
         workers = self.workers[choice]
+        # Drawn in any case: what is varied does not change the other random numbers.
+        drawn_dbw = float(uniform(*(self.pmax_dbw or (0.0, 0.0))))
         scenario = self.scenario.replace(
             workers=workers,
-            pmax_dbw=float(uniform(*self.pmax_dbw)),
+            pmax_dbw=drawn_dbw if self.pmax_dbw else self.scenario.pmax_dbw,
             interference=float(log_uniform(*self.interference)),
             **({"rate_min": 0.7, "ee_min": 55.0, "weights": "data"} if self.varied_weights else {}),
         )

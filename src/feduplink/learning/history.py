@@ -16,7 +16,7 @@ class Epoch:
     objective: float
     participation: float
     violation: float
-    feasible: bool
+    feasible: bool | None
     worker_rate: tuple[float, ...]
     worker_energy_efficiency: tuple[float, ...]
 

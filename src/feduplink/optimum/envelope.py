@@ -174,7 +174,7 @@ class DrawEnvelope:
     then a line to the end of q or just above it.
     """
 
-    static_power_w: float
+    static_power_w: Tensor
     amplifier_inefficiency: float
     touch: Tensor
     touch_value: Tensor
@@ -182,9 +182,9 @@ class DrawEnvelope:
 
     @classmethod
     def of(
-        cls, static_power_w: float, amplifier_inefficiency: float, low: Tensor, high: Tensor
+        cls, static_power_w: Tensor, amplifier_inefficiency: float, low: Tensor, high: Tensor
     ) -> DrawEnvelope:
-        """The envelope on [low, high], (M, L) each."""
+        """The envelope on [low, high], (M, L) each, for P_c (L,)."""
 
         def q(t: Tensor) -> tuple[Tensor, Tensor]:
             drawn = amplifier_inefficiency * t.exp()
@@ -192,8 +192,8 @@ class DrawEnvelope:
             return value, -drawn * value**2
 
         end = q(high)[0]
-        inflection = math.log(static_power_w / amplifier_inefficiency)
-        touch, beyond = low, high.clamp(max=inflection).maximum(low)
+        inflection = (static_power_w / amplifier_inefficiency).log()
+        touch, beyond = low, torch.minimum(high, inflection).maximum(low)
         for _ in range(_DRAW_BISECTIONS):
             middle = (touch + beyond) / 2
             value, slope = q(middle)

@@ -65,13 +65,15 @@ def unreachable(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
     mixture of powers that meets both constraints in the mean.
     """
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
+    pmax = scenario.pmax_w.expand(scenario.workers).tolist()
+    static = scenario.static_power.expand(scenario.workers).tolist()
     entries = (
         _unreachable_alone(
             i + 1,
             float(strongest[i]),
             float(scenario.rate_thresholds[i]),
             float(scenario.ee_thresholds[i]),
-            scenario,
+            _Radio(pmax[i], static[i], scenario.amplifier_inefficiency),
         )
         for i in range(scenario.workers)
     )
@@ -86,16 +88,25 @@ def shut_out(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
     return entries
 
 
+@dataclass(frozen=True)
+class _Radio:
+    """Pmax and P_c of one worker, W, and its amplifier's inefficiency."""
+
+    pmax_w: float
+    static_power_w: float
+    amplifier_inefficiency: float
+
+
 def _unreachable_alone(
-    worker: int, gain: float, r0: float, e0: float, scenario: Scenario
+    worker: int, gain: float, r0: float, e0: float, radio: _Radio
 ) -> Unreachable | None:
     """The worker's entry if it cannot transmit alone with direct gain ``gain``."""
 
     def efficiency(power: float) -> float:
-        drawn = scenario.amplifier_inefficiency * power + scenario.static_power_w
+        drawn = radio.amplifier_inefficiency * power + radio.static_power_w
         return math.log1p(gain * power) / drawn
 
-    pmax = scenario.pmax_w
+    pmax = radio.pmax_w
     best_rate = math.log1p(gain * pmax)
     if best_rate < r0:
         return Unreachable(worker, "rate", best_rate, r0)
@@ -118,7 +129,7 @@ def _unreachable_alone(
         math.log10(efficient), math.log10(pmax), _POWERS, dtype=torch.float64
     ).clamp_max(pmax)
     rate = torch.log1p(gain * powers)
-    drawn = scenario.amplifier_inefficiency * powers + scenario.static_power_w
+    drawn = radio.amplifier_inefficiency * powers + radio.static_power_w
     ratios = torch.stack((rate[1:] / r0, (rate / drawn)[:-1] / e0))
     theta = torch.linspace(0, 1, _MIXTURES, dtype=torch.float64)
     share = float((torch.stack((theta, 1 - theta), dim=1) @ ratios).amax(1).min())

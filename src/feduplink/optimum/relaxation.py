@@ -115,7 +115,7 @@ class Relaxation:
         """One box a channel: everyone silent or at any power."""
         shape = self.cell.direct.shape
         floor = self.floor.expand(shape)
-        top = torch.full_like(self.cell.direct, math.log(self.cell.pmax_w))
+        top = self.cell.pmax_w.log().expand(shape)
         return Boxes(
             channel=torch.arange(shape[0], device=floor.device),
             t_low=floor - self.log_direct,

@@ -230,8 +230,8 @@ def distribution_bound(
     prices = multipliers.prices(scenario)
     certificate = certify(cell, prices, budget_s=budget_s)
     strongest = 10 * float(cell.direct.max())
-    rate = math.log1p(strongest * scenario.pmax_w)
-    slope = prices.rate + prices.efficiency / scenario.static_power_w
+    rate = (strongest * cell.pmax_w).log1p()
+    slope = prices.rate + prices.efficiency / cell.static_power_w
     spread = float((prices.success + slope * rate).sum())
     count, log_term = len(csi), math.log(2 / (1 - confidence))
     gaps = certificate.upper - certificate.lower

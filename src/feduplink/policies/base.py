@@ -32,15 +32,18 @@ class Policy(ABC):
 
     @property
     def fixed_workers(self) -> int | None:
-        """The only number of workers the policy takes, or None if it takes any."""
-        return None
+        """The only number of workers the policy takes, or None if it takes any.
+
+        The radio's constants may be listed per worker; then they are for these workers only.
+        """
+        return self.scenario.listed_per_worker("pmax_dbw", "static_power_w")
 
     def allocate(self, csi: Tensor) -> Tensor:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
         check_csi(csi, self.fixed_workers)
         with torch.no_grad():
             power = self.powers(csi.reshape(-1, *csi.shape[-2:]))
-        power = power.to(csi.dtype).clamp(0.0, self.scenario.pmax_w)
+        power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
         return silence(power).reshape(csi.shape[:-1])
 
     def tensors(self) -> dict[str, Tensor]:

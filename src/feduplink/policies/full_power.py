@@ -14,4 +14,4 @@ class FullPower(Policy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax for all, (N, L, L) to (N, L), W."""
-        return csi.new_full(csi.shape[:-1], self.scenario.pmax_w)
+        return self.scenario.pmax_w.to(csi).expand(csi.shape[:-1])

@@ -47,7 +47,8 @@ class OpenLoop(Policy):
     def powers(self, csi: Tensor) -> Tensor:
         """Powers from the direct gains alone, (N, L, L) to (N, L), W."""
         path_loss = 1 / csi.diagonal(dim1=-2, dim2=-1)
-        return (self.target * path_loss**self.fraction).clamp_max(self.scenario.pmax_w)
+        power = self.target * path_loss**self.fraction
+        return torch.minimum(power, self.scenario.pmax_w.to(power))
 
     def tensors(self) -> dict[str, Tensor]:
         """P0 and a."""

@@ -8,7 +8,7 @@ from scipy.special import lambertw
 from torch import Tensor
 
 from feduplink.policies.base import Policy
-from feduplink.policies.selection import per_worker_thresholds, select
+from feduplink.policies.selection import select
 from feduplink.scenario import Scenario
 
 
@@ -26,8 +26,8 @@ class Orthogonal(Policy):
 
     @property
     def fixed_workers(self) -> int | None:
-        """Bound to the scenario's size only by thresholds listed a worker."""
-        return per_worker_thresholds(self.scenario)
+        """Bound to the scenario's size only by constants or thresholds listed per worker."""
+        return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
 
     def tensors(self) -> dict[str, Tensor]:
         """Whether workers are selected."""
@@ -44,15 +44,15 @@ class Orthogonal(Policy):
         limit = largest_efficient_power(
             direct,
             torch.as_tensor(self.scenario.ee_min, dtype=torch.float64),
-            self.scenario.static_power_w,
+            self.scenario.static_power,
             self.scenario.amplifier_inefficiency,
         )
-        power = limit.clamp_max(self.scenario.pmax_w)
+        power = torch.minimum(limit, self.scenario.pmax_w.to(limit))
         return select(power, csi, self.scenario) if self.selection else power
 
 
 def largest_efficient_power(
-    direct_gain: Tensor, ee_min: Tensor, static_power_w: float, amplifier_inefficiency: float
+    direct_gain: Tensor, ee_min: Tensor, static_power_w: Tensor, amplifier_inefficiency: float
 ) -> Tensor:
     """Largest p with ln(1 + α p) ≥ e0 (μ p + P_c), W; 0 if there is none, ∞ if e0 = 0.
 
@@ -63,7 +63,7 @@ def largest_efficient_power(
     e0 = ee_min.numpy()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         c = e0 * amplifier_inefficiency / alpha
-        argument = -c * np.exp(e0 * static_power_w - c)
+        argument = -c * np.exp(e0 * static_power_w.numpy() - c)
         # For c ≥ 1 the efficiency only falls with p; under −1/e there is no intersection.
         solvable = (c < 1) & (argument >= -np.exp(-1.0))
         root = -lambertw(np.where(solvable, argument, -0.1), k=-1).real / c

@@ -138,6 +138,7 @@ class GraphPolicy(NeuralPolicy):
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax · sigmoid(GCN(Ĥ)), (N, L, L) to (N, L), W."""
         adjacency = normalised_adjacency(csi).to(self.dtype)
-        features = adjacency.new_full((*csi.shape[:-1], 1), self.scenario.pmax_w)
+        pmax = self.scenario.pmax_w.to(adjacency)
+        features = pmax.expand(csi.shape[:-1])[..., None].contiguous()
         logits = graph_convolutions(adjacency, features, *self.layers.parameters()).squeeze(-1)
-        return self.scenario.pmax_w * torch.sigmoid(logits)
+        return pmax * torch.sigmoid(logits)

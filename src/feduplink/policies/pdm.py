@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +14,14 @@ HIDDEN = (128, 256, 64, 16, 8)
 
 
 class PerceptronPolicy(NeuralPolicy):
-    """Perceptron on log10 of the flattened H and Pmax; one number of workers only."""
+    """Perceptron on log10 of the flattened H and Pmax (one or one per worker); L is fixed."""
 
     name = "pdm"
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__(scenario)
-        widths = (scenario.workers**2 + 1, *HIDDEN)
+        self._pmax_inputs = scenario.listed_per_worker("pmax_dbw") or 1
+        widths = (scenario.workers**2 + self._pmax_inputs, *HIDDEN)
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU()]
@@ -34,6 +34,6 @@ class PerceptronPolicy(NeuralPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax · sigmoid(MLP([log10 H, log10 Pmax])), (N, L, L) to (N, L), W."""
-        pmax = csi.new_full((len(csi), 1), math.log10(self.scenario.pmax_w))
+        pmax = self.scenario.pmax_w.log10().to(csi).expand(len(csi), self._pmax_inputs)
         inputs = torch.cat((csi.flatten(1).log10(), pmax), dim=1).to(self.dtype)
-        return self.scenario.pmax_w * torch.sigmoid(self.layers(inputs))
+        return self.scenario.pmax_w.to(inputs) * torch.sigmoid(self.layers(inputs))

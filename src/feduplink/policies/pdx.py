@@ -204,7 +204,7 @@ class _Situation:
             ((value_s + _TINY) / (harm + _TINY)).log() / 3,
             value,
             (value - harm) * 3,
-            torch.full_like(s, math.log(self.draw) / 5),
+            (self.draw.log() / 5).expand_as(s),
             torch.full_like(s, math.log(self.waterfall / 0.023)),
             gate * (value > 0),
         )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from feduplink.policies.base import Policy
-from feduplink.policies.selection import per_worker_thresholds, select
+from feduplink.policies.selection import select
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -27,8 +27,8 @@ class RandomPower(Policy):
 
     @property
     def fixed_workers(self) -> int | None:
-        """Bound to the scenario's size only by thresholds listed a worker."""
-        return per_worker_thresholds(self.scenario)
+        """Bound to the scenario's size only by constants or thresholds listed per worker."""
+        return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed, and whether workers are selected."""
@@ -43,5 +43,5 @@ class RandomPower(Policy):
     def powers(self, csi: Tensor) -> Tensor:
         """Random powers of the selected workers, (N, L, L) to (N, L), W."""
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
-        power = unit * self.scenario.pmax_w
+        power = unit * self.scenario.pmax_w.to(csi)
         return select(power, csi, self.scenario) if self.selection else power

@@ -23,15 +23,9 @@ def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
     share = 1 - _ROUNDING
     rate = link.rate(link.sinr(csi, power))
     efficiency = link.energy_efficiency(
-        rate, power, scenario.static_power_w, scenario.amplifier_inefficiency
+        rate, power, scenario.static_power.to(power), scenario.amplifier_inefficiency
     )
     meets = (rate >= share * power.new_tensor(scenario.rate_min)) & (
         efficiency >= share * power.new_tensor(scenario.ee_min)
     )
     return torch.where(meets, power, 0.0)
-
-
-def per_worker_thresholds(scenario: Scenario) -> int | None:
-    """The number of workers the thresholds are given for; None if one value serves all."""
-    listed = isinstance(scenario.rate_min, tuple) or isinstance(scenario.ee_min, tuple)
-    return scenario.workers if listed else None

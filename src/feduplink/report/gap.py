@@ -8,7 +8,6 @@ import numpy as np
 
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.experiments.settings import OPTIMUM
-from feduplink.problem import FEASIBILITY_TOLERANCE
 from feduplink.report.style import figure, look_of
 
 #: Distances under this are drawn on a linear scale, those over it on a logarithmic one.
@@ -32,14 +31,14 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
                 gaps = best - np.array(sweep.seeds(name, place, "objective"))
                 level = place + _SPREAD * (number - (len(names) - 1) / 2)
                 axes.plot([gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5)
-                met = sweep.mean(name, place, "violation") <= FEASIBILITY_TOLERANCE
+                missed = sweep.missed(name, place)
                 axes.plot(
                     gaps.mean(),
                     level,
                     marker=look.marker,
                     markersize=6,
                     color=look.colour,
-                    markerfacecolor=look.colour if met else "white",
+                    markerfacecolor="white" if missed else look.colour,
                     linestyle="none",
                 )
         for name in names:

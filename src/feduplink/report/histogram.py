@@ -31,17 +31,18 @@ def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Sce
 
     """
     levels = {name: _transmitting_dbw(power) for name, power in powers.items()}
-    edges = _bin_edges(levels.values(), scenario.pmax_dbw)
+    pmax_dbw = 10 * math.log10(float(scenario.pmax_w.max()))
+    edges = _bin_edges(levels.values(), pmax_dbw)
     caption = "How often each transmit power is used"
     with figure(path, 6.4, 0.9 + 1.05 * len(powers), caption) as drawing:
         panels = drawing.subplots(len(powers), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (name, dbw) in zip(panels, levels.items(), strict=True):
             _plot_panel(axes, name, dbw, powers[name].numel(), edges)
         for axes in panels:
-            axes.axvline(scenario.pmax_dbw, color="black", linestyle="--", linewidth=1.0)
+            axes.axvline(pmax_dbw, color="black", linestyle="--", linewidth=1.0)
         panels[0].annotate(
             "Pmax",
-            (scenario.pmax_dbw, 1.0),
+            (pmax_dbw, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, 3),
             textcoords="offset points",

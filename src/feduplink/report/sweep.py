@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from feduplink.experiments.sweep import Measure, Sweep
-from feduplink.problem import FEASIBILITY_TOLERANCE
 from feduplink.report.style import figure, look_of
 
 _PANELS: dict[Measure, str] = {
@@ -57,11 +56,11 @@ def _plot_policy(axes: Any, sweep: Sweep, name: str, measure: Measure) -> None:
     # The legend's mark is filled; a hollow one says that a constraint is missed.
     axes.plot([], [], line, marker=look.marker, color=look.colour, label=name)
     for place, x, y in zip(known, at, means, strict=True):
-        met = sweep.mean(name, place, "violation") <= FEASIBILITY_TOLERANCE
+        missed = sweep.missed(name, place)
         axes.plot(
             x,
             y,
             marker=look.marker,
             color=look.colour,
-            markerfacecolor=look.colour if met else "white",
+            markerfacecolor="white" if missed else look.colour,
         )

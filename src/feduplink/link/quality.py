@@ -1,17 +1,6 @@
-"""The uplink: SINR, rate, packet success, energy efficiency, airtime and energy.
-
-Pure functions, batched over leading dimensions: ``csi`` is (..., L, L), ``power`` (..., L) in W,
-results are (..., L). All are differentiable, also where a power is zero, and keep the dtype.
-
->>> import torch
->>> csi = torch.tensor([[100.0, 10.0], [5.0, 50.0]])
->>> sinr(csi, torch.tensor([0.01, 0.02]))
-tensor([0.8333, 0.9524])
-"""
+"""SINR, rate, packet success and energy efficiency of every worker's link."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -52,26 +41,10 @@ def _audible(sinr: Tensor, waterfall: float) -> Tensor:
 
 
 def energy_efficiency(
-    rate: Tensor, power: Tensor, static_power_w: float, amplifier_inefficiency: float = 1.0
+    rate: Tensor,
+    power: Tensor,
+    static_power_w: float | Tensor,
+    amplifier_inefficiency: float = 1.0,
 ) -> Tensor:
     """EE = R / (μ p + P_c), nats/s/Hz/W."""
     return rate / (amplifier_inefficiency * power + static_power_w)
-
-
-def airtime(sinr: Tensor, model_bits: float, bandwidth_hz: float) -> Tensor:
-    """τ = Z / (B log2(1 + SINR)) in s to send a model of Z bits; infinite at SINR 0."""
-    on_air = sinr > 0
-    spectral_efficiency = torch.log1p(torch.where(on_air, sinr, 1.0)) / math.log(2)
-    return torch.where(on_air, model_bits / (bandwidth_hz * spectral_efficiency), math.inf)
-
-
-def energy(
-    power: Tensor,
-    airtime_s: Tensor,
-    model_bits: float,
-    static_power_w: float,
-    compute_energy_j_per_bit: float = 0.0,
-) -> Tensor:
-    """E = c_comp Z + (p + P_c) τ in J; a silent worker only spends the computation."""
-    on_air_s = torch.where(power > 0, airtime_s, 0.0)
-    return compute_energy_j_per_bit * model_bits + (power + static_power_w) * on_air_s
