@@ -75,7 +75,7 @@ def _solved(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
     csi = draw_training_csi(scenario, bench.scale.solved_channels, seed=seed)
     if name == "dual":
         return learn_dual_policy(scenario, csi)
-    return shipped_pdx(scenario, csi, seed=seed)
+    return shipped_pdx(scenario, csi)
 
 
 def _file(
