@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from torch import Tensor
 
@@ -37,6 +38,7 @@ from feduplink.federated import (
     presence,
 )
 from feduplink.federated.partition import weighed_by_noise
+from feduplink.made_for import made_for
 from feduplink.policies import Orthogonal, Policy, RandomPower
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
@@ -141,13 +143,15 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
+    runs = f"{args.runs} run{'' if args.runs == 1 else 's'}"
     with (
         told_how_to_go_on(checkpoint),
-        RoundsProgress(f"{args.task}, {args.runs} runs", rounds) as progress,
+        RoundsProgress(f"{args.task}, {runs}", rounds) as progress,
     ):
+        policies = _policies(args, scenario)
         history = federate(
             task,
-            _policies(args, scenario),
+            policies,
             scenario,
             settings,
             seed=args.seed,
@@ -168,6 +172,7 @@ def run(args: argparse.Namespace) -> None:
         selection=_selection(args),
         deadline_s=args.deadline,
         present=args.present,
+        made_for=_made_for(policies, scenario),
     )
     out = console()
     out.print(federated_table(history, target))
@@ -193,8 +198,7 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy 
     if "ideal" in names:
         policies["ideal"] = Ideal()
     if real := [name for name in names if name != "ideal"]:
-        # Every run has a cell of its own, which nobody knows beforehand.
-        anywhere = scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+        anywhere = _anywhere(scenario)
         tuning = draw_splits(anywhere, seed=args.seed).training
         policies.update(find_policies(real, anywhere, tuning, seed=args.seed))
     if not _selection(args):
@@ -203,6 +207,23 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy 
         if "orth" in policies:
             policies["orth"] = Orthogonal(scenario, selection=False)
     return policies
+
+
+def _anywhere(scenario: Scenario) -> Scenario:
+    """What policies are made for: every run has a cell of its own, which nobody knows before."""
+    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+
+
+def _made_for(
+    policies: Mapping[str, Policy | Ideal], scenario: Scenario
+) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """In what saved policies were made for another scenario, by their name."""
+    found = {
+        name: made_for(policy, _anywhere(scenario))
+        for name, policy in policies.items()
+        if isinstance(policy, Policy) and name not in (*UNTRAINED, *SOLVED)
+    }
+    return {name: differences for name, differences in found.items() if differences}
 
 
 def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:
