@@ -149,7 +149,7 @@ def test_weights_that_recorded_channels_do_not_bring_are_said(
         assert ended.status == 0
         table = (tmp_path / "runs" / command[0] / "comparison.md").read_text()
         for text in (ended.err, ended.out, table):
-            assert "weights are the paper's draw (0.098, " in text
+            assert "weights are the paper's draw (0.098 to 0.464)" in text
         ended = run(*command, "--channels", recorded, "--weights", "1,2,3,4")
         assert "weights" not in ended.err
         assert "weights" not in metrics_of(tmp_path / "runs" / command[0])["channels"]

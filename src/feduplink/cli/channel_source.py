@@ -40,10 +40,10 @@ class ChannelSource:
         """What a reader of results on these channels has to know."""
         if self.papers_weights is None:
             return []
-        shown = ", ".join(f"{weight:.3f}" for weight in self.papers_weights.tolist())
+        low, high = self.papers_weights.aminmax()
         return [
-            f"the workers' weights are the paper's draw ({shown}), not of your data; give your own "
-            "with --weights"
+            f"the workers' weights are the paper's draw ({low:.3f} to {high:.3f}), not of your "
+            "data; --weights takes your own"
         ]
 
     def as_metrics(self) -> dict[str, Any]:
