@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from torch import Tensor
@@ -38,7 +38,7 @@ from feduplink.federated import (
     presence,
 )
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.made_for import made_for
+from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Orthogonal, Policy, RandomPower
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
@@ -160,6 +160,7 @@ def run(args: argparse.Namespace) -> None:
             checkpoint=checkpoint,
             resume=args.resume,
         )
+    differences = _made_for(policies, _names(args), scenario)
     target = args.target if args.target is not None else default_target(history)
     write_federated(
         directory,
@@ -172,7 +173,8 @@ def run(args: argparse.Namespace) -> None:
         selection=_selection(args),
         deadline_s=args.deadline,
         present=args.present,
-        made_for=_made_for(policies, scenario),
+        made_for=differences,
+        notes=[made_for_sentence(name, differs) for name, differs in differences.items()],
     )
     out = console()
     out.print(federated_table(history, target))
@@ -192,8 +194,12 @@ def _selection(args: argparse.Namespace) -> bool:
     return not args.no_selection and args.aggregation != "published"
 
 
+def _names(args: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in args.policies.split(",") if name.strip()]
+
+
 def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Policy | Ideal]:
-    names = [name.strip() for name in args.policies.split(",") if name.strip()]
+    names = _names(args)
     policies: dict[str, Policy | Ideal] = {}
     if "ideal" in names:
         policies["ideal"] = Ideal()
@@ -215,13 +221,13 @@ def _anywhere(scenario: Scenario) -> Scenario:
 
 
 def _made_for(
-    policies: Mapping[str, Policy | Ideal], scenario: Scenario
+    policies: Mapping[str, Policy | Ideal], built_in: Collection[str], scenario: Scenario
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """In what saved policies were made for another scenario, by their name."""
+    """In what policies that are not ``built_in`` were made for another scenario, by name."""
     found = {
         name: made_for(policy, _anywhere(scenario))
         for name, policy in policies.items()
-        if isinstance(policy, Policy) and name not in (*UNTRAINED, *SOLVED)
+        if isinstance(policy, Policy) and name not in built_in
     }
     return {name: differences for name, differences in found.items() if differences}
 
