@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, RandomPower, evaluate, save_policy
-from feduplink.comparison import compare, find_policies
+from feduplink import FullPower, InputError, RandomPower, Scenario, evaluate, save_policy
+from feduplink.comparison import compare, comparison_notes, find_policies
 
 
 def test_outcomes_are_those_of_evaluate(default_csi, default_scenario):
@@ -40,3 +40,21 @@ def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
     save_policy(RandomPower(default_scenario, seed=7), "saved")
     found = find_policies(order, default_scenario, default_csi, seed=1)
     assert {name: policy.seed for name, policy in found.items()} == {"rand": 1, "rand:saved": 7}
+
+
+def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenario):
+    policies = {"here": FullPower(default_scenario), "there": FullPower(Scenario(antennas=4))}
+    outcomes = compare(policies, default_csi, default_scenario)
+    assert comparison_notes(outcomes) == [
+        "there was made for another scenario: antennas 4 (here 10)"
+    ]
+    assert outcomes["there"].as_metrics()["made_for"] == {"antennas": (4, 10)}
+    assert "made_for" not in outcomes["here"].as_metrics()
+    # How channels would be drawn does not matter where they are recorded.
+    assert not comparison_notes(compare(policies, default_csi, default_scenario, recorded=True))
+
+
+def test_a_saved_policy_of_another_scenario_is_warned_of(default_csi, default_scenario, tmp_path):
+    save_policy(FullPower(Scenario(objective="rate", pmax_dbw=-10)), tmp_path)
+    with pytest.warns(UserWarning, match=r"pmax_dbw -10 \(here -20\), objective rate \(here psr\)"):
+        find_policies([str(tmp_path)], default_scenario, default_csi)

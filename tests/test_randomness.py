@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import torch
 
-from feduplink.randomness import stream_seed, torch_generator
+from feduplink.randomness import STREAM_IDS, Stream, stream_seed, torch_generator
 
 
 def test_streams_seeds_and_indices_are_all_distinct():
@@ -20,3 +21,30 @@ def test_streams_seeds_and_indices_are_all_distinct():
 def test_same_seed_same_numbers():
     first, again = (torch.rand(5, generator=torch_generator(3, "model")) for _ in range(2))
     assert torch.equal(first, again)
+
+
+def test_every_stream_has_an_id_that_never_changes():
+    """Another id for a stream changes every result that draws from it."""
+    assert {
+        "train-channels": 0,
+        "validation-channels": 1,
+        "test-channels": 2,
+        "round-channels": 3,
+        "csi-noise": 4,
+        "batches": 5,
+        "model": 6,
+        "policy": 7,
+        "data": 8,
+        "local-training": 9,
+        "arrivals": 10,
+        "search": 11,
+        "cell": 12,
+    }.items() <= STREAM_IDS.items()
+    assert set(STREAM_IDS) == set(get_args(Stream))
+    assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)
+
+
+def test_the_seed_of_a_stream_is_that_of_its_id():
+    # Literals, so that numbers of earlier versions come out again.
+    assert stream_seed(0, "train-channels") == 7896617691693857887
+    assert stream_seed(3, "cell", 2) == 9107656216493162789

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
+from feduplink.made_for import made_for, made_for_sentence
 from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels, shipped_pdx
 from feduplink.policies import (
     POLICIES,
@@ -49,10 +51,8 @@ SOLVED: dict[str, Callable[[Scenario, Tensor, int, bool], Policy]] = {
         if recorded
         else learned_on_fresh_channels(scenario, seed)
     ),
-    "pdx": lambda scenario, csi, seed, recorded: (
-        shipped_pdx(scenario, csi, margin=0.0, seed=seed)
-        if recorded
-        else shipped_pdx(scenario, seed=seed)
+    "pdx": lambda scenario, csi, _seed, recorded: (
+        shipped_pdx(scenario, csi, margin=0.0) if recorded else shipped_pdx(scenario)
     ),
 }
 
@@ -64,21 +64,51 @@ _ACCEPTED = f"accepted: {', '.join((*UNTRAINED, *SOLVED))}, or the directory of 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a policy did on the channels: powers (N, L) in W, and how that is judged."""
+    """What a policy did on the channels.
+
+    Attributes:
+        power: (N, L), W.
+        judgement: how that is judged.
+        made_for: fields in which the scenario it was made for is another one, with both values.
+    """
 
     power: Tensor
     judgement: Judgement
+    made_for: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def as_metrics(self) -> dict[str, Any]:
+        """The policy's entry in ``metrics.json``."""
+        entry: dict[str, Any] = dict(self.judgement.as_metrics())
+        return {**entry, "made_for": self.made_for} if self.made_for else entry
 
 
 def compare(
-    policies: Mapping[str, Policy], csi: Tensor, scenario: Scenario, *, seed: int = 0
+    policies: Mapping[str, Policy],
+    csi: Tensor,
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    recorded: bool = False,
 ) -> dict[str, Outcome]:
-    """Judge every policy on the channels (N, L, L); all see the same noisy CSI."""
+    """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
+
+    Where channels are ``recorded`` it does not matter how policies' scenarios would draw them.
+    """
     outcomes = {}
     for name, policy in policies.items():
         power = allocate_seen(policy, csi, scenario, seed=seed)
-        outcomes[name] = Outcome(power, judge(power, csi, scenario))
+        verdict = judge(power, csi, scenario)
+        outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
     return outcomes
+
+
+def comparison_notes(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """A sentence on every policy that was made for another scenario."""
+    return [
+        made_for_sentence(name, outcome.made_for)
+        for name, outcome in outcomes.items()
+        if outcome.made_for
+    ]
 
 
 def find_policies(
@@ -92,8 +122,9 @@ def find_policies(
     """Policies by name, or by the directory or file they were saved to.
 
     What needs tuning is tuned on ``tuning_csi``, which is ``recorded`` or a draw from the
-    scenario; in the latter case ``dual`` draws more channels from the same stream. A saved policy
-    goes by its name; where that is taken, by name and path.
+    scenario; in the latter case ``dual`` draws more channels from the same stream, and ``pdx``
+    channels of its own that do not depend on the seed. A saved policy goes by its name; where
+    that is taken, by name and path. One that was made for another scenario is warned of.
     """
     if not names:
         raise InputError(f"policies: none given; {_ACCEPTED}.")
@@ -105,14 +136,14 @@ def find_policies(
         elif name in SOLVED:
             found[name] = SOLVED[name](scenario, tuning_csi, seed, recorded)
         else:
-            policy = _saved(name, scenario)
+            policy = _saved(name, scenario, recorded=recorded)
             label = f"{policy.name}:{name}" if policy.name in taken else policy.name
             taken.add(label)
             found[label] = policy
     return found
 
 
-def _saved(path: str, scenario: Scenario) -> Policy:
+def _saved(path: str, scenario: Scenario, *, recorded: bool) -> Policy:
     if not Path(path).exists():
         raise InputError(_unknown(path))
     policy = load_policy(path)
@@ -121,12 +152,8 @@ def _saved(path: str, scenario: Scenario) -> Policy:
             f"policies: the {policy.name} of {path} takes exactly {policy.fixed_workers} workers; "
             f"there are {scenario.workers}."
         )
-    if policy.scenario.pmax_dbw != scenario.pmax_dbw:
-        warnings.warn(
-            f"the {policy.name} of {path} was made for {policy.scenario.pmax_dbw} dBW; its "
-            f"powers are taken as they are, cut at {scenario.pmax_dbw} dBW",
-            stacklevel=3,
-        )
+    if differences := made_for(policy, scenario, recorded=recorded):
+        warnings.warn(made_for_sentence(f"{policy.name} of {path}", differences), stacklevel=3)
     return policy
 
 

@@ -32,11 +32,19 @@ class _Entry(BaseModel):
 
 
 class Claim(_Entry):
-    """Something that was to be shown, and what a run has to say to it."""
+    """Something that was to be shown, and what a run has to say to it.
+
+    Attributes:
+        claim: in words.
+        measured: what the verdict rests on.
+        verdict: whether it holds.
+        first_look: the run was too small for a verdict that counts.
+    """
 
     claim: str
     measured: str
     verdict: Verdict
+    first_look: bool = False
 
 
 class Provenance(_Entry):
@@ -60,6 +68,8 @@ class RunMetrics(_Entry):
         title: of the run, a few words.
         caption: what it shows, a sentence or two.
         claims: what it was to show.
+        data: the data set that it ran on.
+        substitution: what stood in for what was asked for, where something did.
         figures: by name, which is that of a subdirectory; in the order to be shown.
         scenario, settings, seed: what it was made with.
         runs_s: seconds that its own runs took, now or in another command; not those it found kept,
@@ -72,6 +82,8 @@ class RunMetrics(_Entry):
     title: str | None = None
     caption: str | None = None
     claims: tuple[Claim, ...] = ()
+    data: str | None = None
+    substitution: str | None = None
     figures: dict[str, Any] = {}
     scenario: dict[str, Any] | None = None
     settings: dict[str, Any] = {}

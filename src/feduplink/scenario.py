@@ -54,6 +54,24 @@ _PER_WORKER = (
     "weights",
 )
 
+#: What describes how channels are drawn; without effect on channels that are recorded.
+DRAWING_FIELDS = frozenset(
+    {
+        "antennas",
+        "base_stations",
+        "channel_model",
+        "cell_side_m",
+        "geometry",
+        "speed_mps",
+        "round_interval_s",
+        "coherence_time_s",
+        "carrier_hz",
+        "interference",
+        "noise_dbm_per_hz",
+        "noise_figure_db",
+    }
+)
+
 
 class Scenario(BaseModel):
     """A cell, its radio and the constraints; immutable, and equal when all fields are equal.

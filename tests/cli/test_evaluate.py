@@ -86,7 +86,14 @@ def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, rec
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
     metrics = metrics_of(tmp_path / "runs/evaluate")
     assert metrics["scenario"] == scenario.model_dump(mode="json")
-    assert metrics["channels"] == {"source": f"from {recorded}", "count": 30}
+    assert metrics["channels"] == {
+        "source": f"from {recorded}",
+        "count": 30,
+        "weights": {
+            "values": scenario.worker_weights.tolist(),
+            "origin": "the paper's draw of data sizes; the recording came without any",
+        },
+    }
     tuned = OpenLoop.tuned(scenario, csi)
     assert metrics["policies"]["openloop"] == evaluate(tuned, csi, scenario).as_metrics()
 
@@ -127,7 +134,25 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     assert "cut at -20 dBW" in ended.err
     here = Scenario(workers=3)
     expected = evaluate(FullPower(here), draw_splits(here, 40).test, here).as_metrics()
-    assert metrics_of(tmp_path / "runs/evaluate")["policies"]["max"] == expected
+    found = metrics_of(tmp_path / "runs/evaluate")["policies"]["max"]
+    assert found == {**expected, "made_for": {"pmax_dbw": [0.0, -20.0]}}
+    table = (tmp_path / "runs/evaluate/comparison.md").read_text()
+    for text in (ended.out, table):
+        assert "max was made for another scenario: pmax_dbw 0 (here -20)" in text
+
+
+def test_weights_that_recorded_channels_do_not_bring_are_said(
+    run: Run, tmp_path: Path, recorded: Path
+):
+    for command in (("evaluate", "--policies", "max"), ("optimum", "--budget", 0)):
+        ended = run(*command, "--channels", recorded)
+        assert ended.status == 0
+        table = (tmp_path / "runs" / command[0] / "comparison.md").read_text()
+        for text in (ended.err, ended.out, table):
+            assert "weights are the paper's draw (0.098 to 0.464)" in text
+        ended = run(*command, "--channels", recorded, "--weights", "1,2,3,4")
+        assert "weights" not in ended.err
+        assert "weights" not in metrics_of(tmp_path / "runs" / command[0])["channels"]
 
 
 @pytest.mark.parametrize(

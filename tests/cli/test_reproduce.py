@@ -8,7 +8,7 @@ import pytest
 from experiments.tiny import TINY as TINY_SCALE
 from feduplink import experiments
 from feduplink.cli import reproduce
-from feduplink.experiments import EXPERIMENTS, arrivals
+from feduplink.experiments import EXPERIMENTS, arrivals, bench
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.federated.data.registry import data_set
 from feduplink.metrics import RunMetrics, read_metrics
@@ -83,7 +83,10 @@ def test_figures_claims_and_page(run: Run, tmp_path: Path, runs: list[int]):
     ended = run("reproduce", "arrivals", "arrivals", *QUICK, "--seed", 3)
     assert ended.status == 0
     root = tmp_path / "runs/reproduce"
-    titles = {"arrivals": "Arrivals", "noniid-data": "Data that differ between workers"}
+    titles = {
+        "arrivals": "Arrivals",
+        "noniid-data": "Data that differ between workers (not mnist)",
+    }
     figures = {name: {"title": title} for name, title in titles.items()}
     assert list(metrics_of(root)["figures"].items()) == list(figures.items())
     for directory in (root, *(root / name for name in titles)):
@@ -107,6 +110,50 @@ def test_figures_claims_and_page(run: Run, tmp_path: Path, runs: list[int]):
         # Among all claims, and with its figure.
         assert page.count(f"<td>{claim.claim}</td>") == 2
         assert claim.claim in ended.out
+
+
+def test_other_data_than_the_papers_is_said_everywhere_and_decides_nothing(
+    run: Run, tmp_path: Path
+):
+    ended = run("reproduce", "aggregation", "noniid-data", *QUICK)
+    assert ended.status == 0
+    other = "the 5,000 digits that come with the installation, not MNIST"
+    assert f"warning: aggregation, noniid-data: on {other}, which leaves" in ended.err
+    root = tmp_path / "runs/reproduce"
+    for name in ("aggregation", "noniid-data"):
+        metrics = read_metrics(root / name)
+        assert metrics.data == "digits"
+        assert metrics.substitution == other
+        assert metrics.title == f"{EXPERIMENTS[name].TITLE} (not mnist)"
+        assert metrics.caption == f"Data: {other}. {EXPERIMENTS[name].CAPTION}"
+    [claim] = read_metrics(root / "aggregation").claims
+    assert claim.verdict == "undecided"
+    assert claim.measured.startswith(f"on {other}: exact average: ")
+    page = (root / "report.html").read_text()
+    assert page.count(f"Data: {other}. ") >= 2
+    assert ">first look: undecided</span>" in page
+
+
+def test_with_the_papers_data_nothing_is_substituted(run: Run, tmp_path: Path, real_data: Path):
+    ended = run("reproduce", "noniid-data", *QUICK, "--data", real_data)
+    assert "warning" not in ended.err
+    metrics = read_metrics(tmp_path / "runs/reproduce/noniid-data")
+    assert (metrics.data, metrics.substitution) == ("mnist", None)
+    assert metrics.title == EXPERIMENTS["noniid-data"].TITLE
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_verdicts_of_a_first_look_are_not_shown_as_verdicts(
+    run: Run, tmp_path: Path, runs: list[int], quick: bool
+):
+    ended = run("reproduce", "arrivals", "--processes", 1, *(["--quick"] if quick else []))
+    root = tmp_path / "runs/reproduce"
+    header = next(line for line in ended.out.splitlines() if line.lstrip().startswith("figure "))
+    assert header.strip().endswith("first look" if quick else "verdict")
+    assert [claim.first_look for claim in read_metrics(root / "arrivals").claims] == [quick] * 2
+    page = (root / "report.html").read_text()
+    assert ('<span class="verdict first-look">first look: holds</span>' in page) == quick
+    assert ('<span class="verdict holds">' in page) != quick
 
 
 def test_a_page_is_of_one_seed_and_says_that_quick_is_a_first_look(
@@ -135,16 +182,32 @@ def test_a_second_time_figures_are_only_drawn(run: Run, tmp_path: Path, runs: li
     assert runs == [0, 1]
 
 
+@pytest.mark.parametrize(("data", "expected"), [("mnist", 2), (None, 1)])
 def test_figures_of_digits_are_run_again_once_mnist_is_there(
-    run: Run, tmp_path: Path, runs: list[int]
+    run: Run,
+    tmp_path: Path,
+    runs: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    data: str | None,
+    expected: int,
 ):
+    monkeypatch.setattr(arrivals, "DATA", data)
     assert run("reproduce", "arrivals", *QUICK).status == 0
     for file in data_set("mnist").files:
         (tmp_path / file.path).parent.mkdir(exist_ok=True)
         (tmp_path / file.path).touch()
     for _ in range(2):
         assert run("reproduce", "arrivals", *QUICK, "--data", tmp_path).status == 0
-        assert len(runs) == 2
+        assert len(runs) == expected
+
+
+def test_a_figure_is_run_again_once_its_code_changes(
+    run: Run, runs: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    for expected, code in ((1, "a"), (1, "a"), (2, "b")):
+        monkeypatch.setattr(bench, "code_fingerprint", lambda _parts, code=code: code)
+        assert run("reproduce", "arrivals", *QUICK).status == 0
+        assert len(runs) == expected
 
 
 def test_every_experiment_is_offered(run: Run, capsys: pytest.CaptureFixture[str]):

@@ -169,3 +169,16 @@ def test_tensorboard(run: Run, tmp_path: Path):
     pytest.importorskip("tensorboard")
     assert run("train", "--policy", "pdg", *QUICK, "--tensorboard").status == 0
     assert list((tmp_path / "runs/train/tensorboard").glob("events*"))
+
+
+@pytest.mark.parametrize("policy", ["pdg", "pdm", "pdx"])
+def test_a_device_that_is_not_there_is_refused(run: Run, tmp_path: Path, policy: str):
+    sentence = refused(run("train", "--policy", policy, *TINY, "--device", "cuda:99"))
+    assert "device: 'cuda:99' is not on this machine; accepted here: cpu." in sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [("--steps", 500), ("--everything",)])
+def test_options_of_pdx_are_refused(run: Run, tmp_path: Path, option: tuple):
+    assert "an option of pdx" in refused(run("train", "--policy", "pdg", *QUICK, *option))
+    assert list(tmp_path.iterdir()) == []

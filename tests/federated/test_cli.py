@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from feduplink import cli
+from feduplink import FullPower, cli, save_policy
 from feduplink.channels import draw_csi
 from feduplink.cli import federate
 from feduplink.federated.history import FederatedHistory, RunHistory
@@ -85,6 +85,17 @@ def test_workers_come_and_go_and_uploads_have_a_deadline(run: Run, tmp_path: Pat
     assert metrics["policies"]["ideal"]["runs"][0]["arrivals"] == [4, 2, 1]
     assert max(metrics["policies"]["max"]["runs"][0]["airtime_s"]) <= 5
     assert metrics["policies"]["max"]["runs"][0]["transmitting"] == [4, 2, 1]
+
+
+def test_a_policy_made_for_another_scenario_is_said(run: Run, tmp_path: Path):
+    save_policy(FullPower(Scenario(workers=4, objective="rate")), tmp_path / "saved")
+    status, _, err = run("federate", *QUICK, "--policies", "openloop,saved")
+    assert status == 0
+    sentence = "was made for another scenario: objective rate (here psr)"
+    assert f"max of saved {sentence}" in err
+    metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
+    assert metrics["made_for"] == {"max": {"objective": ["rate", "psr"]}}
+    assert f"max {sentence}" in (tmp_path / "runs/federate/federated.md").read_text()
 
 
 def test_published_keeps_every_worker_of_rand_on_the_air(run: Run, tmp_path: Path):

@@ -190,7 +190,33 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
         data = small_task.data(rng)
         return replace(data, test=replace(data.test, inputs=data.test.inputs + 1))
 
+    def relu_network() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    def scaled_network() -> nn.Module:
+        module = small_task.model()
+        with torch.no_grad():
+            module[0].weight.mul_(2)
+        return module
+
+    def wider_network() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 7), nn.Tanh(), nn.Linear(7, 3))
+
     others = {
+        r"model \(layers\)": {"task": replace(small_task, model=relu_network)},
+        r"model \(first weights\)": {"task": replace(small_task, model=scaled_network)},
+        r"model \(first weights, shapes\)": {"task": replace(small_task, model=wider_network)},
+        r"loss \(values\)": {
+            "task": replace(
+                small_task, loss=nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
+            )
+        },
+        r"loss \(function, values\)": {
+            "task": replace(small_task, loss=nn.MultiMarginLoss(reduction="none"))
+        },
+        r"metric \(function, values\)": {
+            "task": replace(small_task, metric=lambda out, y: (out.argmin(-1) != y).double().mean())
+        },
         "seed": {"seed": 1},
         "rounds": {"settings": replace(settings, rounds=3)},
         "aggregation": {"settings": replace(settings, aggregation="published")},

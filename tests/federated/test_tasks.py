@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import struct
 from pathlib import Path
@@ -163,3 +164,29 @@ def test_reviews_train_in_a_small_configuration(real_data: Path):
     )
     for run in history.policies["ideal"]:
         assert all(0.2 < error < 0.8 for error in run.error)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"batch_size": 0}, "batch_size: 0 is not accepted; accepted: whole numbers from 1."),
+        ({"batch_size": 2.5}, "batch_size: 2.5 "),
+        ({"batches": 0}, "batches: 0 "),
+        ({"learning_rate": -1}, "learning_rate: -1 is not accepted; accepted: finite, above 0."),
+        ({"learning_rate": float("nan")}, "learning_rate: nan "),
+        ({"clip_norm": 0.0}, "clip_norm: 0.0 "),
+        ({"epsilon": float("inf")}, "epsilon: inf "),
+        ({"weight_decay": -0.1}, "weight_decay: -0.1 is not accepted; accepted: finite, 0 or mo"),
+    ],
+)
+def test_local_work_out_of_range_is_refused(wrong: dict, sentence: str):
+    with pytest.raises(InputError, match=sentence):
+        LocalWork(**{"batch_size": 8, **wrong})
+    assert LocalWork(batch_size=np.int64(8), weight_decay=0).batches is None
+
+
+@pytest.mark.parametrize("field", ["rounds", "evaluation_batch"])
+def test_a_task_without_rounds_or_with_empty_batches_is_refused(field: str):
+    task = load_task("digits", workers=8)
+    with pytest.raises(InputError, match=f"{field}: 0 is not accepted; accepted: whole numbers"):
+        dataclasses.replace(task, **{field: 0})

@@ -209,3 +209,22 @@ def test_a_policy_for_noisy_channels_learns_from_what_it_will_see(data):
     verdict = evaluate(training.policy, data.validation, noisy)
     assert best.objective == pytest.approx(verdict.objective)
     assert best.objective != evaluate(training.policy, data.validation, SCENARIO).objective
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("kind", [GraphPolicy, PerceptronPolicy])
+@pytest.mark.parametrize("fresh_channels", [False, True])
+def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_channels):
+    settings = SETTINGS.model_copy(update={"fresh_channels": fresh_channels})
+    here = Training(kind.initialised(SCENARIO), data, settings)
+    there = Training(kind.initialised(SCENARIO).to("cuda"), data, settings)
+    here.run()
+    with pytest.raises(Stop):
+        there.run([StopAfter(3)])
+    there.save(tmp_path / "checkpoint.safetensors")
+    there = Training(kind.initialised(SCENARIO).to("cuda"), data, settings)
+    there.resume(tmp_path / "checkpoint.safetensors")
+    there.run()
+    assert all(weights.is_cuda for weights in there.policy.parameters())
+    for one, other in zip(here.history, there.history, strict=True):
+        assert one.objective == pytest.approx(other.objective, rel=1e-3)

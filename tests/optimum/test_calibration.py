@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from feduplink import Scenario, draw_csi, evaluate
-from feduplink.optimum import shipped_pdx, solve_dual
+from feduplink import Scenario, draw_csi, evaluate, load_policy
+from feduplink.channels import draw_training_csi
+from feduplink.comparison import find_policies
+from feduplink.optimum import calibration, shipped_pdx, solve_dual
+from feduplink.policies import UnrolledPolicy
 
 
 def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimum():
@@ -29,3 +33,33 @@ def test_the_margin_aims_above_the_thresholds():
     policy = shipped_pdx(scenario, csi, margin=2.0)
     assert (policy.scenario.rate_thresholds > scenario.rate_thresholds).all()
     assert evaluate(policy, csi, scenario).violation == 0.0
+
+
+def test_a_scenario_has_one_pdx_whatever_the_seed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(calibration, "CHANNELS", 100)
+    scenario = Scenario(workers=3, csi_noise=4.0)
+    tuning = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
+    one, other = (
+        find_policies(["pdx"], scenario, tuning, seed=seed)["pdx"].tensors() for seed in (1, 2)
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
+    shipped = load_policy("pdx")
+    found = shipped_pdx(Scenario())
+    assert found.scenario == shipped.scenario
+    assert all(torch.equal(t, shipped.tensors()[name]) for name, t in found.tensors().items())
+
+
+@pytest.mark.slow
+def test_the_multipliers_that_ship_are_those_that_are_found():
+    shipped = load_policy("pdx")
+    assert isinstance(shipped, UnrolledPolicy)
+    csi = draw_training_csi(Scenario(), calibration.CHANNELS)
+    found = calibration.calibrated(shipped.network, Scenario(), csi)
+    for name, tensor in found.multipliers.__dict__.items():
+        expected = getattr(shipped.multipliers, name)
+        torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=1e-9)
+    thresholds = shipped.scenario.rate_thresholds
+    torch.testing.assert_close(found.scenario.rate_thresholds, thresholds, rtol=1e-5, atol=0)

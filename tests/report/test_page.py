@@ -35,7 +35,7 @@ def test_a_run_is_a_section_with_all_there_is(make_run: MakeRun):
         "<h2>Training of pdg</h2>",
         "<p>As it went.</p>",
         "<td>max</td>",
-        "values.csv, 1 rows",
+        "values.csv, 1 row<",
         "feduplink train --policy pdg",
         "Settings, seed 3, versions",
         "<dt>workers</dt><dd>3</dd>",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -12,23 +13,7 @@ from feduplink.channels import draw_splits, read_channels
 from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
-from feduplink.scenario import Scenario
-
-#: What describes how channels are drawn; without effect on channels that are recorded.
-_DRAWING_FIELDS = {
-    "antennas",
-    "base_stations",
-    "channel_model",
-    "cell_side_m",
-    "geometry",
-    "speed_mps",
-    "round_interval_s",
-    "coherence_time_s",
-    "carrier_hz",
-    "interference",
-    "noise_dbm_per_hz",
-    "noise_figure_db",
-}
+from feduplink.scenario import DRAWING_FIELDS, Scenario
 
 
 @dataclass(frozen=True)
@@ -40,16 +25,36 @@ class ChannelSource:
         tuning: channels to learn on, (N, L, L); recorded ones serve for both.
         origin: where they come from, in words.
         recorded: they come from a file.
+        papers_weights: ω of the scenario, (L,), where recorded channels came without weights and
+            the paper's draw stands in.
     """
 
     test: Tensor
     tuning: Tensor
     origin: str
     recorded: bool
+    papers_weights: Tensor | None = None
 
-    def as_metrics(self) -> dict[str, str | int]:
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of results on these channels has to know."""
+        if self.papers_weights is None:
+            return []
+        low, high = self.papers_weights.aminmax()
+        return [
+            f"the workers' weights are the paper's draw ({low:.3f} to {high:.3f}), not of your "
+            "data; --weights takes your own"
+        ]
+
+    def as_metrics(self) -> dict[str, Any]:
         """The ``channels`` entry of ``metrics.json``."""
-        return {"source": self.origin, "count": len(self.test)}
+        entry: dict[str, Any] = {"source": self.origin, "count": len(self.test)}
+        if self.papers_weights is not None:
+            entry["weights"] = {
+                "values": self.papers_weights.tolist(),
+                "origin": "the paper's draw of data sizes; the recording came without any",
+            }
+        return entry
 
 
 def add_channels_option(parser: argparse.ArgumentParser, remark: str = "") -> None:
@@ -84,7 +89,7 @@ def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
         )
     scenario = scenario_from(args, workers=workers)
     usual = Scenario()
-    for name in sorted(_DRAWING_FIELDS):
+    for name in sorted(DRAWING_FIELDS):
         if name in explicit or getattr(scenario, name) != getattr(usual, name):
             warnings.warn(
                 f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect",
@@ -94,6 +99,14 @@ def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
         warnings.warn(
             "all recorded channels are taken; channels-per-split has no effect", stacklevel=2
         )
-    return scenario.replace(interference=1.0), ChannelSource(
-        csi, csi, f"from {args.channels}", recorded=True
+    assumed = scenario.weights == "data" and "weights" not in explicit
+    source = ChannelSource(
+        csi,
+        csi,
+        f"from {args.channels}",
+        recorded=True,
+        papers_weights=scenario.worker_weights if assumed else None,
     )
+    for note in source.notes:
+        warnings.warn(note, stacklevel=2)
+    return scenario.replace(interference=1.0), source

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
         "channels ..."
     )
     policies["dual"] = learn_dual_policy(scenario, splits.training)
-    policies["pdx"] = shipped_pdx(scenario, splits.training, seed=args.seed)
+    policies["pdx"] = shipped_pdx(scenario)
     optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)

@@ -14,7 +14,14 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
-from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, compare, find_policies
+from feduplink.comparison import (
+    DEFAULT_POLICIES,
+    SOLVED,
+    UNTRAINED,
+    compare,
+    comparison_notes,
+    find_policies,
+)
 from feduplink.report.policies import write_comparison
 from feduplink.report.tables import comparison_table
 
@@ -65,9 +72,18 @@ def run(args: argparse.Namespace) -> None:
     optimum = None
     if args.optimum is not None:
         optimum = search_optimum(scenario, channels.test, args.optimum, out)
-    outcomes = compare(policies, channels.test, scenario, seed=args.seed)
+    outcomes = compare(
+        policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
+    )
+    notes = [*channels.notes, *comparison_notes(outcomes)]
     write_comparison(
-        directory, outcomes, scenario, optimum, seed=args.seed, channels=channels.as_metrics()
+        directory,
+        outcomes,
+        scenario,
+        optimum,
+        notes=notes,
+        seed=args.seed,
+        channels=channels.as_metrics(),
     )
 
     out.print(f"{len(channels.test)} channels, {channels.origin}")
@@ -78,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
             "channels: read it as the best that could be done"
         )
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum))
+    out.print(comparison_table(judgements, scenario, optimum, notes))
     out.print(f"comparison.md, comparison.png, power-histogram.png, metrics.json in {directory}")
 
 

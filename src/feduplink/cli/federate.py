@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import get_args
+from collections.abc import Collection, Mapping
+from typing import Any, get_args
 
 from torch import Tensor
 
@@ -42,6 +43,8 @@ from feduplink.federated import (
 )
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.uplink import OrthogonalName, PacketSuccess
+from feduplink.made_for import made_for, made_for_sentence
+from feduplink.policies import Policy
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
 
@@ -157,13 +160,15 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
+    runs = f"{args.runs} run{'' if args.runs == 1 else 's'}"
     with (
         told_how_to_go_on(checkpoint),
-        RoundsProgress(f"{args.task}, {args.runs} runs", rounds) as progress,
+        RoundsProgress(f"{args.task}, {runs}", rounds) as progress,
     ):
+        policies = _policies(args, scenario)
         history = federate(
             task,
-            _policies(args, scenario),
+            policies,
             scenario,
             settings,
             seed=args.seed,
@@ -172,6 +177,7 @@ def run(args: argparse.Namespace) -> None:
             checkpoint=checkpoint,
             resume=args.resume,
         )
+    differences = _made_for(policies, _names(args), scenario)
     target = args.target if args.target is not None else default_target(history)
     write_federated(
         directory,
@@ -185,6 +191,8 @@ def run(args: argparse.Namespace) -> None:
         deadline_s=args.deadline,
         packet_success=args.packet_success,
         present=args.present,
+        made_for=differences,
+        notes=[made_for_sentence(name, differs) for name, differs in differences.items()],
     )
     out = console()
     out.print(federated_table(history, target))
@@ -205,8 +213,12 @@ def _task(args: argparse.Namespace, scenario: Scenario) -> Task:
     )
 
 
+def _names(args: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in args.policies.split(",") if name.strip()]
+
+
 def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]:
-    names = [name.strip() for name in args.policies.split(",") if name.strip()]
+    names = _names(args)
     policies: dict[str, Sender] = {}
     if "ideal" in names:
         policies["ideal"] = Ideal()
@@ -214,11 +226,27 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]
         if access in names:
             policies[access] = OrthogonalAccess(access, args.kappa)
     if real := [name for name in names if name not in policies]:
-        # Every run has a cell of its own, which nobody knows beforehand.
-        anywhere = scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+        anywhere = _anywhere(scenario)
         tuning = draw_splits(anywhere, seed=args.seed).training
         policies.update(find_policies(real, anywhere, tuning, seed=args.seed))
     return policies
+
+
+def _anywhere(scenario: Scenario) -> Scenario:
+    """What policies are made for: every run has a cell of its own, which nobody knows before."""
+    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+
+
+def _made_for(
+    policies: Mapping[str, Sender], built_in: Collection[str], scenario: Scenario
+) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """In what policies that are not ``built_in`` were made for another scenario, by name."""
+    found = {
+        name: made_for(policy, _anywhere(scenario))
+        for name, policy in policies.items()
+        if isinstance(policy, Policy) and name not in built_in
+    }
+    return {name: differences for name, differences in found.items() if differences}
 
 
 def _presence(text: str | None, rounds: int, workers: int) -> Tensor | None:

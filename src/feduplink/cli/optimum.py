@@ -108,20 +108,23 @@ def run(args: argparse.Namespace) -> None:
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
     policy = DualPolicy(scenario, optimum.solution.primal_multipliers)
-    outcomes = compare({policy.name: policy}, channels.test, scenario, seed=args.seed)
+    outcomes = compare(
+        {policy.name: policy}, channels.test, scenario, seed=args.seed, recorded=channels.recorded
+    )
     write_optimum(
         directory,
         optimum,
         policy,
         outcomes,
         beyond,
+        notes=channels.notes,
         seed=args.seed,
         channels=channels.as_metrics(),
     )
 
     out.print(f"{len(channels.test)} channels, {channels.origin}")
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum))
+    out.print(comparison_table(judgements, scenario, optimum, channels.notes))
     if not optimum.solution.judgement.feasible:
         missed = f"{optimum.solution.judgement.violation:.1%}"
         out.print(f"No policy was found that meets the constraints; the best one misses {missed}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from feduplink.cli.options import (
 )
 from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim
-from feduplink.experiments.federations import image_set
+from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim, fingerprint
+from feduplink.experiments.federations import image_set, substitution
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
 from feduplink.report.page import read_sections, write_page
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1, 1024),
         default=os.cpu_count() or 1,
         metavar="N",
-        help="settings that are trained and judged at once (default: one a processor)",
+        help="settings that are trained and judged at once (default: one per processor)",
     )
 
 
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
             args.processes,
             tell=status.update,
         )
+        _warn_of_substitution(names, bench)
         for name in names:
             try:
                 claims[name] = _reproduced(name, directory / name, bench, out, status)
@@ -110,6 +112,18 @@ def _names(given: Sequence[str]) -> list[str]:
     return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
 
 
+def _warn_of_substitution(names: Sequence[str], bench: Bench) -> None:
+    """Say which figures will be of other data than the paper's."""
+    found = {name: substitution(bench, EXPERIMENTS[name].DATA) for name in names}
+    for other in {other for other in found.values() if other}:
+        figures = ", ".join(name for name in names if found[name] == other)
+        warnings.warn(
+            f"{figures}: on {other}, which leaves the paper's claims undecided; 'feduplink "
+            "data --fetch mnist --data DIR' fetches it",
+            stacklevel=2,
+        )
+
+
 def _reproduced(
     name: str, directory: Path, bench: Bench, out: Console, status: Status
 ) -> list[Claim]:
@@ -126,9 +140,10 @@ def _reproduced(
 def _result(name: str, bench: Bench) -> tuple[Any, float]:
     """The result of an experiment and how long it took: kept from before, else run now."""
     experiment = EXPERIMENTS[name]
-    # Figures of digits are drawn anew once MNIST is there.
-    without = [] if image_set(bench) == "mnist" else ["without mnist"]
-    file = bench.kept("results", name, bench.seed, *without).with_suffix(".json")
+    # Figures of images are run anew once MNIST is there.
+    data = image_set(bench) if experiment.DATA == "mnist" else experiment.DATA
+    code = (*fingerprint.RESULTS, f"experiments/{name.replace('-', '_')}")
+    file = bench.kept("results", code, name, bench.seed, data).with_suffix(".json")
     took = file.with_suffix(".seconds")
     if not file.exists():
         started = time.perf_counter()
@@ -154,21 +169,21 @@ def _finish(
         directory,
         {
             "title": "The paper's figures",
-            "caption": _AT_FIRST_SIGHT if bench.scale is QUICK else None,
+            "caption": _AT_FIRST_SIGHT if bench.scale.first_look else None,
             "settings": {"scale": bench.scale.name},
             "seed": bench.seed,
-            "figures": {name: {"title": EXPERIMENTS[name].TITLE} for name in drawn},
+            "figures": {name: {"title": read_metrics(directory / name).title} for name in drawn},
         },
     )
     own = [directory, *(directory / name for name in drawn)]
     page = write_page(directory, read_sections([FinishedRun.read(path) for path in own]))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("figure", "claim", "verdict"):
+    for column in ("figure", "claim", "first look" if bench.scale.first_look else "verdict"):
         table.add_column(column, overflow="fold")
     for name, judged in claims.items():
         for claim in judged:
             table.add_row(name, claim.claim, claim.verdict)
     out.print(table)
-    if bench.scale is QUICK:
+    if bench.scale.first_look:
         out.print(_AT_FIRST_SIGHT)
     out.print(f"figures, tables and what was measured: open {page} in a browser")

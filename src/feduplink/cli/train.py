@@ -11,6 +11,7 @@ from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import (
     add_common_options,
+    add_device_option,
     add_model_options,
     add_scenario_options,
     add_split_option,
@@ -19,6 +20,7 @@ from feduplink.cli.options import (
     scenario_from,
 )
 from feduplink.cli.resuming import check_beginning, told_how_to_go_on
+from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
     LEARNING_RATES,
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_common_options(parser, NAME)
     add_split_option(parser)
+    add_device_option(parser)
     parser.add_argument(
         "--resume", action="store_true", help="continue the run in --out from its checkpoint"
     )
@@ -73,15 +76,19 @@ def run(args: argparse.Namespace) -> None:
     if args.policy == "pdx":
         train_pdx.run(args, scenario, directory, checkpoint)
         return
+    for name in ("steps", "everything"):
+        if getattr(args, name):
+            raise InputError(f"{name}: an option of pdx; accepted for pdg and pdm: epochs.")
     settings = TrainingSettings(
         **{
             "learning_rate": LEARNING_RATES[args.policy],
             **explicit_fields(args, TrainingSettings),
         }
     )
+    device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     training = Training(
-        TRAINABLE[args.policy].initialised(scenario, args.seed),
+        TRAINABLE[args.policy].initialised(scenario, args.seed).to(device),
         TrainingData(splits.training, splits.validation),
         settings,
         seed=args.seed,
@@ -91,6 +98,7 @@ def run(args: argparse.Namespace) -> None:
     warn_of(shut_out(scenario, splits.training))
     with told_how_to_go_on(checkpoint):
         training.run(_callbacks(args, directory), checkpoint)
+    training.policy.cpu()
     test = write_training(directory, training, splits, seed=args.seed)
 
     out = console()

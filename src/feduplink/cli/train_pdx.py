@@ -8,7 +8,7 @@ from pathlib import Path
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.cli.console import console, progress_bar
 from feduplink.cli.optimum import warn_of
-from feduplink.cli.options import add_device_option, explicit_fields, whole_number
+from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.cli.resuming import told_how_to_go_on
 from feduplink.comparison import compare
 from feduplink.device import usable_device
@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--steps",
         type=whole_number(100, 10**7),
-        default=steps.default,
         metavar="N",
         help=f"{steps.description} (default: {steps.default})",
     )
@@ -44,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train for cells of all sizes, powers, interference levels and weights, as the "
         "shipped weights were; the scenario then only sets the multipliers",
     )
-    add_device_option(group)
 
 
 def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoint: Path) -> None:
@@ -99,4 +97,6 @@ def _settings(args: argparse.Namespace) -> NetworkSettings:
         )
     if args.tensorboard:
         raise InputError("tensorboard: accepted for pdg and pdm only.")
-    return NetworkSettings(steps=args.steps, **explicit)
+    if args.steps is not None:
+        explicit["steps"] = args.steps
+    return NetworkSettings(**explicit)

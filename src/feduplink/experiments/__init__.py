@@ -1,6 +1,7 @@
 """The paper's figures, one module each, and those that it lacks.
 
-A module has ``TITLE`` and ``CAPTION``; ``RESULT``, the class of its result, which knows JSON (it is
+A module has ``TITLE`` and ``CAPTION``; ``DATA``, the data set of the paper that it needs, or None;
+``RESULT``, the class of its result, which knows JSON (it is
 a pydantic model) and CSV (``to_csv()``); ``run(bench)``, which makes the result; and
 ``claims(result)``, which judges what the paper says by it. How results are drawn is the business of
 :mod:`feduplink.report`.
@@ -52,6 +53,10 @@ class Experiment(Protocol):
     @property
     def TITLE(self) -> str:
         """What the figure is called."""
+
+    @property
+    def DATA(self) -> str | None:
+        """The data set of the paper that it needs."""
 
     @property
     def CAPTION(self) -> str:

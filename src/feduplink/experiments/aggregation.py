@@ -8,6 +8,7 @@ from feduplink.experiments.federations import PAPERS, Comparison, Federations, f
 from feduplink.experiments.iid import EXACT, PUBLISHED
 
 TITLE = "The server's average"
+DATA = "mnist"
 CAPTION = (
     "Digits with the same arrivals under both averages; rand and orth silence nobody. The "
     "published code drops the last arriving worker and multiplies a single arrival by its "

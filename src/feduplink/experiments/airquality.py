@@ -9,6 +9,7 @@ from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 
 TITLE = "Air quality"
+DATA = "airquality"
 RESULT = Federations
 
 #: Scaled RMSE in the authors' notebooks after 50 rounds.

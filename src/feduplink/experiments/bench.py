@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel
 
+from feduplink.experiments.fingerprint import code_fingerprint
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
 
@@ -52,9 +53,13 @@ class Bench:
         """The seeds of experiments that compare powers."""
         return range(self.seed, self.seed + self.scale.seeds)
 
-    def kept(self, kind: str, *identity: Any) -> Path:
-        """A path, without suffix, for something that ``identity`` and the scale determine."""
-        text = json.dumps(identity, sort_keys=True)
+    def kept(self, kind: str, code: tuple[str, ...], *identity: Any) -> Path:
+        """A path, without suffix, for something that ``identity``, scale and ``code`` determine.
+
+        ``code`` names the parts of the package that it depends on, see
+        :mod:`feduplink.experiments.fingerprint`: once they change there is nothing under the path.
+        """
+        text = json.dumps([code_fingerprint(code), *identity], sort_keys=True)
         return (
             self.directory
             / self.scale.label
@@ -63,10 +68,15 @@ class Bench:
         )
 
     def once(
-        self, model: type[_Model], make: Callable[[], _Model], kind: str, *identity: Any
+        self,
+        model: type[_Model],
+        make: Callable[[], _Model],
+        kind: str,
+        code: tuple[str, ...],
+        *identity: Any,
     ) -> _Model:
-        """What ``make`` makes, made once: kept as JSON under ``kind`` and ``identity``."""
-        file = self.kept(kind, *identity).with_suffix(".json")
+        """What ``make`` makes, made once: kept as JSON, see :meth:`kept`."""
+        file = self.kept(kind, code, *identity).with_suffix(".json")
         if not file.exists():
             write_text(file, make().model_dump_json(indent=1))
         return model.model_validate_json(file.read_bytes())

@@ -9,7 +9,7 @@ from scipy import stats
 
 from feduplink.metrics import Claim, Verdict
 
-__all__ = ["Claim", "difference", "judged", "lower"]
+__all__ = ["Claim", "difference", "judged", "lower", "on_other_data"]
 
 _CONFIDENCE = 0.95
 #: Errors below this are alike.
@@ -33,6 +33,16 @@ def judged(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
     elif outcomes and all(outcome is None for outcome in outcomes):
         verdict = "undecided"
     return Claim(claim=claim, measured=measured, verdict=verdict)
+
+
+def on_other_data(claim: Claim, data: str) -> Claim:
+    """The claim, left undecided: what was measured on other data is no verdict on it.
+
+    >>> on_other_data(judged("a wins", [True], "a 1, b 0"), "digits").measured
+    'on digits: a 1, b 0'
+    """
+    measured = f"on {data}: {claim.measured}"
+    return claim.model_copy(update={"measured": measured, "verdict": "undecided"})
 
 
 def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:

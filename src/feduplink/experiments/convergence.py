@@ -13,6 +13,7 @@ from feduplink.learning import Epoch, best_epoch
 from feduplink.scenario import Scenario
 
 TITLE = "Convergence"
+DATA = None
 CAPTION = (
     "pdg on its validation channels: mean rate and energy efficiency of each worker against the "
     "threshold, for the first seed; and the objective of pdg and pdm for all seeds, dots where "

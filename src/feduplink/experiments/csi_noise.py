@@ -13,6 +13,7 @@ from feduplink.policies import Policy, UnrolledPolicy
 from feduplink.scenario import Scenario
 
 TITLE = "Noisy channel estimates"
+DATA = None
 CAPTION = (
     "Policies made for exact channels see estimates with white Gaussian noise; the true channels "
     "decide. pdx is told the variance; pdx:unaware is not. The optimum knows the channels."

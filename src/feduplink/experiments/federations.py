@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from feduplink.errors import InputError
+from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import COMPARED, policy_for
 from feduplink.experiments.table import csv_text
@@ -103,14 +104,21 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
     """Run a comparison, or read it if it was run before."""
     task = _task(bench, comparison)
     rounds = bench.scale.text_rounds if comparison.kind == "reviews" else bench.scale.rounds
-    identity = (task.name, rounds, bench.seed, *vars(comparison).values())
-    kept = bench.kept("federations", *identity)
-    file, checkpoint = kept.with_suffix(".json"), kept.with_suffix(".safetensors")
-    if file.exists():
-        return _History.model_validate_json(file.read_bytes()).root
     scenario = Scenario()
     if comparison.partition == "gaussian":
         scenario = weighed_by_noise(scenario)
+    identity = (
+        task.name,
+        asdict(task.work),
+        rounds or task.rounds,
+        bench.seed,
+        scenario.model_dump(mode="json"),
+        asdict(comparison),
+    )
+    kept = bench.kept("federations", fingerprint.FEDERATIONS, *identity)
+    file, checkpoint = kept.with_suffix(".json"), kept.with_suffix(".safetensors")
+    if file.exists():
+        return _History.model_validate_json(file.read_bytes()).root
     history = federate(
         task,
         {name: _policy(bench, name, scenario, comparison) for name in comparison.policies},
@@ -134,6 +142,13 @@ def image_set(bench: Bench) -> Literal["mnist", "digits"]:
     except InputError:
         return "digits"
     return "mnist"
+
+
+def substitution(bench: Bench, data: str | None) -> str | None:
+    """What stands in for the paper's data set in a figure, in words; None: nothing does."""
+    if data != "mnist" or image_set(bench) == "mnist":
+        return None
+    return "the 5,000 digits that come with the installation, not MNIST"
 
 
 def image_task(bench: Bench, partition: Partition) -> Task:

@@ -9,6 +9,7 @@ from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 
 TITLE = "Handwritten digits"
+DATA = "mnist"
 RESULT = Federations
 
 #: Final errors that the authors' code gives (100 rounds, three runs).

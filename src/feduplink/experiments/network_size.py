@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import COMPARED, policy_for
@@ -11,6 +12,7 @@ from feduplink.learning import TRAINABLE
 from feduplink.scenario import Scenario
 
 TITLE = "Network size"
+DATA = None
 CAPTION = (
     "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other number. "
     "There are no thresholds for other sizes, so nobody is constrained and rand and orth silence "
@@ -45,7 +47,8 @@ def _judged(bench: Bench, workers: int, seed: int) -> Setting:
         }
         return judged_policies(bench, policies, scenario, seed)
 
-    return bench.once(Setting, make, "sizes", workers, seed)
+    code = (*fingerprint.SETTINGS, "experiments/network_size")
+    return bench.once(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
 
 
 def claims(sweep: Sweep) -> list[Claim]:

@@ -11,6 +11,7 @@ from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper,
 from feduplink.federated import Partition
 
 TITLE = "Digits that differ between workers"
+DATA = "mnist"
 CAPTION = (
     "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, "
     "weights by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over the "

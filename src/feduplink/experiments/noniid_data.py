@@ -16,6 +16,7 @@ from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario, data_sizes
 
 TITLE = "Data that differ between workers"
+DATA = "mnist"
 CAPTION = (
     "Above: one digit with the pixel noise of each worker, and the weight that its quality gives "
     "it. Below: labels of each worker's images for one draw of the Dirichlet partition (κ = 1)."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
+from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.settings import Figures, judged_settings
@@ -14,6 +15,7 @@ from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario
 
 TITLE = "Distance to the optimum"
+DATA = None
 CAPTION = (
     "Objective of every policy below the optimum of the same test channels, mean over the seeds "
     "and their range. Hollow marks: on these channels a constraint is missed by more than 1 %, "
@@ -84,13 +86,16 @@ def run(bench: Bench) -> OptimalityGap:
 
 
 def _proved(bench: Bench, name: str) -> _Proof:
+    scenario = Scenario.from_yaml(name)
+
     def make() -> _Proof:
-        scenario = Scenario.from_yaml(name)
         csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
         optimum = find_optimum(scenario, csi, budget_s=bench.scale.proof_s)
         return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
 
-    return bench.once(_Proof, make, "certificates", name, bench.seed)
+    code = (*fingerprint.SETTINGS, "experiments/optimality_gap")
+    identity = (scenario.model_dump(mode="json"), bench.seed)
+    return bench.once(_Proof, make, "certificates", code, *identity)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:

@@ -10,6 +10,7 @@ from feduplink.experiments.sweep import Sweep
 from feduplink.scenario import Scenario
 
 TITLE = "Maximum power"
+DATA = None
 CAPTION = (
     "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and shading as for "
     "interference."

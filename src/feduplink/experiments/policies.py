@@ -8,6 +8,7 @@ from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.comparison import UNTRAINED
+from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.files import write_text
 from feduplink.learning import (
@@ -75,11 +76,11 @@ def _solved(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
     csi = draw_training_csi(scenario, bench.scale.solved_channels, seed=seed)
     if name == "dual":
         return learn_dual_policy(scenario, csi)
-    return shipped_pdx(scenario, csi, seed=seed)
+    return shipped_pdx(scenario, csi)
 
 
 def _file(
     bench: Bench, name: str, scenario: Scenario, seed: int, suffix: str = ".safetensors"
 ) -> Path:
     identity = (name, scenario.model_dump(mode="json"), seed)
-    return bench.kept("policies", *identity).with_suffix(suffix)
+    return bench.kept("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)

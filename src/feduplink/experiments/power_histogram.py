@@ -14,6 +14,7 @@ from feduplink.experiments.table import csv_text
 from feduplink.scenario import Scenario
 
 TITLE = "Allocated powers"
+DATA = None
 CAPTION = (
     "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW. A silent "
     "worker has no place on a logarithmic axis; their share is written."

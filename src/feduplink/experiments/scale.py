@@ -45,6 +45,11 @@ class Scale:
     text_work: LocalWork
 
     @property
+    def first_look(self) -> bool:
+        """Whether it is too little for a verdict: everything but the full scale."""
+        return self.name != "full"
+
+    @property
     def label(self) -> str:
         """The name and a checksum of all sizes: what is kept under it has exactly these."""
         text = json.dumps(asdict(self), sort_keys=True)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
+from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import policies_for
 from feduplink.optimum import solve_dual
@@ -53,7 +54,8 @@ def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
     def make() -> Setting:
         return judged_policies(bench, policies_for(bench, scenario, seed), scenario, seed)
 
-    return bench.once(Setting, make, "settings", scenario.model_dump(mode="json"), seed)
+    identity = (scenario.model_dump(mode="json"), seed)
+    return bench.once(Setting, make, "settings", fingerprint.SETTINGS, *identity)
 
 
 def judged_policies(

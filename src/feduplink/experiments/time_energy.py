@@ -11,6 +11,7 @@ from feduplink.experiments.federations import ALL, Comparison, Federations, fede
 from feduplink.experiments.iid import EXACT
 
 TITLE = "Time and energy"
+DATA = "mnist"
 CAPTION = (
     "Digits with the stated average: error against rounds, against the time of the uploads so far "
     "(180 kHz, 32 bits a weight, a round lasts as long as its slowest upload), and against the "

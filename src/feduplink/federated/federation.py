@@ -25,6 +25,7 @@ from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, Task
+from feduplink.federated.task_fingerprint import task_fingerprint
 from feduplink.federated.uplink import Outcome, Rounds, Sender, transmit
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
@@ -102,6 +103,9 @@ class Federation:
         self._data = self._draw_data()
         self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)
         self._stack, self._weights = self._initial_models()
+        self._task = task_fingerprint(
+            task, self._stack, self._models(slice(0, 1)), self._data[0].test
+        )
         self._adam = AdamState.fresh(self._weights, scenario.workers)
         self._outcomes = self._transmit(list(policies.values()))
         self._errors: list[Tensor] = []  # a round's errors, (policies, runs)
@@ -163,6 +167,7 @@ class Federation:
             "choice of policies": list(self.names),
             **{f"policy {name}": made for name, made in self._policies.items()},
             "data set": data_fingerprint(self._data),
+            **self._task,
         }
 
     def _report(self, observers: Sequence[Observer]) -> None:

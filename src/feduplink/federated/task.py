@@ -6,8 +6,10 @@ A task of your own is one :class:`Task`; ``docs/custom-task.md`` has a complete 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -92,6 +94,13 @@ class LocalWork:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_count("batch_size", self.batch_size)
+        if self.batches is not None:
+            _check_count("batches", self.batches)
+        for name in ("learning_rate", "clip_norm", "epsilon", "weight_decay"):
+            _check_size(name, getattr(self, name), zero=name == "weight_decay")
+
 
 @dataclass(frozen=True)
 class Task:
@@ -122,6 +131,10 @@ class Task:
     metric_name: str = "error"
     evaluation_batch: int = 1000
 
+    def __post_init__(self) -> None:
+        _check_count("rounds", self.rounds)
+        _check_count("evaluation_batch", self.evaluation_batch)
+
     @functools.cached_property
     def weights(self) -> int:
         """n, the number of weights that are trained and sent."""
@@ -132,3 +145,16 @@ class Task:
 def error_rate(scores: Tensor, labels: Tensor) -> Tensor:
     """Share of wrong answers: scores (N, classes) against labels (N,)."""
     return (scores.argmax(-1) != labels).double().mean()
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name}: {value!r} is not accepted; accepted: whole numbers from 1.")
+
+
+def _check_size(name: str, value: object, *, zero: bool) -> None:
+    """A finite number above 0, or from 0 where ``zero`` is accepted."""
+    known = isinstance(value, Real) and math.isfinite(value)
+    if not known or value < 0 or (value == 0 and not zero):  # type: ignore[operator]
+        accepted = "finite, 0 or more" if zero else "finite, above 0"
+        raise InputError(f"{name}: {value!r} is not accepted; accepted: {accepted}.")

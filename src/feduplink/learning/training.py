@@ -41,6 +41,10 @@ class TrainingData:
     training: Tensor
     validation: Tensor
 
+    def to(self, device: torch.device) -> TrainingData:
+        """The same channels on another device."""
+        return TrainingData(self.training.to(device), self.validation.to(device))
+
     def fingerprint(self) -> str:
         """A checksum of all channels."""
         return checksum({"training": self.training, "validation": self.validation}, {})
@@ -76,6 +80,8 @@ class Training:
     Everything that the next epoch depends on is in the checkpoint: weights, Adam's moments,
     primal and dual variables, the random generator. A run that is killed and resumed therefore
     ends with the same weights, bit for bit, as one left alone on the same machine.
+
+    It runs on the device that the policy is on; random numbers are those of the CPU everywhere.
     """
 
     def __init__(
@@ -90,7 +96,8 @@ class Training:
         for csi in (data.training, data.validation):
             check_csi(csi, policy.scenario.workers)
         self.policy = policy
-        self.data = data
+        self._device = next(policy.parameters()).device
+        self.data = data.to(self._device)
         self.settings = settings
         self.problem = problem or Problem.of(policy.scenario)
         self.history: list[Epoch] = []
@@ -160,7 +167,11 @@ class Training:
         self.policy.load_state_dict(file.under("policy."))
         self._best_weights = file.under("best.")
         state = file.under("state.")
-        self._state = PrimalDualState(**state) if state else None
+        self._state = (
+            PrimalDualState(**{name: t.to(self._device) for name, t in state.items()})
+            if state
+            else None
+        )
         restore_adam(self._optimizer, file.under("adam."))
         self._generator.set_state(file.tensors["generator"])
         self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
@@ -204,7 +215,8 @@ class Training:
             for start in range(0, len(self.data.training), size):
                 count = min(size, len(self.data.training) - start)
                 cell = torch_generator(self._seed, "cell")
-                yield draw_csi(self.policy.scenario, count, self._generator, cell=cell)
+                csi = draw_csi(self.policy.scenario, count, self._generator, cell=cell)
+                yield csi.to(self._device)
         else:
             order = torch.randperm(len(self.data.training), generator=self._generator)
             for start in range(0, len(order), size):

@@ -50,8 +50,8 @@ def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
 def load_policy(path: str | os.PathLike[str]) -> Policy:
     """Read a policy from the file or directory it was saved to; nothing in it is executed.
 
-    ``"pdx"`` is the one that ships with the package, for the default scenario; with
-    ``optimum.shipped_pdx`` it gets the multipliers of another.
+    ``"pdx"`` is the one that ships with the package, for the default scenario;
+    ``optimum.shipped_pdx`` is it for any scenario.
     """
     file = _file_of(Path(path))
     if str(path) == UnrolledPolicy.name and not Path(path).exists():

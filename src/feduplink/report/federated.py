@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,25 @@ _COLUMNS = (
 
 
 def write_federated(
-    directory: Path, history: FederatedHistory, target: float, **further: Any
+    directory: Path,
+    history: FederatedHistory,
+    target: float,
+    *,
+    notes: Sequence[str] = (),
+    **further: Any,
 ) -> None:
-    """Write both plots, the table and ``metrics.json``; ``further`` are more entries of it."""
+    """Write both plots, the table and ``metrics.json``.
+
+    ``notes`` stand under the table; ``further`` are more entries of ``metrics.json``.
+    """
     arrivals = {
         name: [count for run in runs for count in run.arrivals]
         for name, runs in history.policies.items()
     }
     plot_arrivals(directory / "arrivals.png", arrivals)
     plot_error(directory / "error.png", history)
-    write_text(directory / "federated.md", federated_markdown(history, target))
+    table = federated_markdown(history, target) + "".join(f"\n{note}.\n" for note in notes)
+    write_text(directory / "federated.md", table)
     write_metrics(
         directory,
         {

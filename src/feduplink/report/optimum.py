@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ def write_optimum(
     policy: DualPolicy,
     outcomes: Mapping[str, Outcome],
     beyond: DistributionBound | None = None,
+    *,
+    notes: Sequence[str] = (),
     **further: Any,
 ) -> None:
     """Write the allocations, the plot, the table, the policy and ``metrics.json``.
@@ -38,20 +40,21 @@ def write_optimum(
         policy: the ``dual`` policy at its multipliers.
         outcomes: how policies do on the same channels.
         beyond: the statement for the distribution, if one was asked for.
+        notes: what stands under the table.
         further: more entries of ``metrics.json``.
     """
     write_allocations(directory / ALLOCATIONS_FILE, optimum)
     plot_duality(directory / "duality.png", optimum)
     save_policy(policy, directory)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    table = comparison_markdown(judgements, optimum.scenario, optimum)
+    table = comparison_markdown(judgements, optimum.scenario, optimum, notes)
     write_text(directory / "comparison.md", table)
     write_metrics(
         directory,
         {
             "title": "The optimum, with proof",
             "scenario": optimum.scenario.model_dump(mode="json"),
-            "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
+            "policies": {name: outcome.as_metrics() for name, outcome in outcomes.items()},
             "optimum": optimum.as_metrics(),
             **({"distribution": beyond.as_metrics()} if beyond else {}),
             **further,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,18 @@ def write_comparison(
     outcomes: Mapping[str, Outcome],
     scenario: Scenario,
     optimum: Optimum | None = None,
+    *,
+    notes: Sequence[str] = (),
     **further: Any,
 ) -> None:
-    """Write the table, both plots and ``metrics.json``; ``further`` are more entries of it."""
+    """Write the table, both plots and ``metrics.json``.
+
+    ``notes`` stand under the table; ``further`` are more entries of ``metrics.json``.
+    """
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
-    write_text(directory / "comparison.md", comparison_markdown(judgements, scenario, optimum))
+    table = comparison_markdown(judgements, scenario, optimum, notes)
+    write_text(directory / "comparison.md", table)
     plot_comparison(directory / "comparison.png", judgements, scenario, optimum)
     plot_power_histogram(directory / "power-histogram.png", powers, scenario)
     write_metrics(
@@ -34,7 +40,7 @@ def write_comparison(
         {
             "title": "Policies compared",
             "scenario": scenario.model_dump(mode="json"),
-            "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
+            "policies": {name: outcome.as_metrics() for name, outcome in outcomes.items()},
             **({"optimum": optimum.as_metrics()} if optimum else {}),
             **further,
         },

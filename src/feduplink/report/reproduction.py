@@ -10,8 +10,9 @@ import torch
 
 from feduplink.experiments import Bench, Claim, Experiment
 from feduplink.experiments.arrivals import Arrivals
+from feduplink.experiments.claims import on_other_data
 from feduplink.experiments.convergence import Convergence
-from feduplink.experiments.federations import Federations
+from feduplink.experiments.federations import Federations, image_set, substitution
 from feduplink.experiments.power_histogram import PowerHistogram
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
@@ -76,17 +77,27 @@ def write_experiment(
 ) -> list[Claim]:
     """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims.
 
-    ``seconds`` is what the runs behind the result took, less what other figures had kept.
+    ``seconds`` is what the runs behind the result took, less what other figures had kept. Where
+    other data stood in for the paper's, title and caption say so and claims stay undecided.
     """
     claims = experiment.claims(result)
-    _DRAWINGS[name](directory / f"{name}.png", result, experiment.CAPTION)
+    title, caption = experiment.TITLE, experiment.CAPTION
+    other = substitution(bench, experiment.DATA)
+    if other:
+        claims = [on_other_data(claim, other) for claim in claims]
+        title, caption = f"{title} (not {experiment.DATA})", f"Data: {other}. {caption}"
+    if bench.scale.first_look:
+        claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
+    _DRAWINGS[name](directory / f"{name}.png", result, caption)
     write_text(directory / f"{name}.csv", result.to_csv())
     write_metrics(
         directory,
         {
-            "title": experiment.TITLE,
-            "caption": experiment.CAPTION,
+            "title": title,
+            "caption": caption,
             "claims": [claim.model_dump() for claim in claims],
+            "data": image_set(bench) if experiment.DATA == "mnist" else experiment.DATA,
+            "substitution": other,
             "settings": {"scale": bench.scale.name},
             "runs_s": round(seconds, 1),
             "seed": bench.seed,

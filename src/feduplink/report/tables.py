@@ -23,17 +23,21 @@ _WORDS = {True: "met", False: "missed", None: "open"}
 
 
 def comparison_table(
-    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None = None
+    judgements: Mapping[str, Judgement],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
+    notes: Sequence[str] = (),
 ) -> Table:
-    """A row a policy, all figures that must be shown together.
+    """One row per policy, all figures that must be shown together.
 
-    With an ``optimum``, a row for it and a column with how far each policy is below it.
+    With an ``optimum``, a row for it and a column with how far each policy is below it. ``notes``
+    stand under the table: what its reader has to know, without capitals and full stops.
     """
     table = Table(
         title=_title(scenario),
         title_justify="left",
         title_style="bold",
-        caption="\n".join(_remarks(optimum)),
+        caption=Text("\n".join([*_remarks(optimum), *notes]), style="table.caption"),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -50,7 +54,10 @@ def comparison_table(
 
 
 def comparison_markdown(
-    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None = None
+    judgements: Mapping[str, Judgement],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """The same table in Markdown."""
     columns = [
@@ -61,7 +68,8 @@ def comparison_markdown(
     rows = _rows(judgements, optimum)
     lines += [_markdown_row(_row(name, row, optimum)) for name, row in rows.items()]
     remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(optimum)]
-    return "\n".join([*lines, "", *remarks]) + "\n"
+    # Notes begin with the name of a policy as it is written in the table, and stand apart.
+    return "\n".join([*lines, "", *remarks, *(f"\n{note}." for note in notes)]) + "\n"
 
 
 def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
