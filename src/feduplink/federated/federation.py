@@ -142,7 +142,7 @@ class Federation:
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same comparison."""
-        state = Checkpoint.read(path, self._identity, self.device)
+        state = Checkpoint.read(path, self._identity, tuple(self._weights), self.device)
         self._weights, self._adam = state.weights, state.adam
         self._errors, self._outcomes = state.errors, state.outcomes
 
