@@ -107,6 +107,8 @@ def data_fingerprint(runs: Sequence[FederatedData]) -> str:
         for examples in (data.pool, data.test):
             if id(examples) not in known:
                 tensors = {"inputs": examples.inputs, "targets": examples.targets}
+                if examples.lengths is not None:
+                    tensors["lengths"] = examples.lengths
                 known[id(examples)] = checksum(tensors, {})
     shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
     return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})
