@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -53,6 +55,15 @@ def test_an_absent_worker_does_nothing_and_changes_nothing_for_the_others():
     assert seen_by(without, 0) == []
     assert seen_by(without, 1) == seen_by(full, 1)
     assert seen_by(without, 2) == seen_by(full, 2)
+
+
+def test_a_worker_without_data_gets_no_minibatch():
+    full = data()
+    nobodys = replace(full, shares=(full.shares[0], full.shares[1][:0], full.shares[2]))
+    work = LocalWork(batch_size=4)
+    batches = draw_batches(nobodys, work, np.ones(3, bool), np.random.default_rng(0))
+    assert batches.steps.tolist() == [2, 0, 1]
+    assert seen_by(batches, 1) == []
 
 
 def test_same_generator_same_batches():

@@ -88,4 +88,4 @@ def _of_similar_length(
 
 
 def _cut(rows: _Rows, size: int) -> list[_Rows]:
-    return np.split(rows, range(size, len(rows), size))
+    return [rows[first : first + size] for first in range(0, len(rows), size)]

@@ -88,7 +88,6 @@ def task(
         work=work,
         rounds=50,
         metric_name="error rate",
-        evaluation_batch=500,
     )
 
 
