@@ -64,7 +64,7 @@ class Race:
     def __init__(self, task: Task, workers: int, runs: int, rounds: int) -> None:
         settings = FederationSettings(runs=runs, rounds=rounds)
         self.engine = Federation(task, {"ideal": Ideal()}, Scenario(workers=workers), settings)
-        self.at_once = self.engine.lanes_at_once()
+        self.at_once = self.engine.capacity().lanes
         self.hand = HandwrittenFederation(
             task.work, self.engine._data, self.engine._weights, self.at_once
         )

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from feduplink.federated import Examples, FederatedData, LocalWork
+from feduplink.federated import batches as batches_module
 from feduplink.federated.batches import draw_batches
 
 SIZES = (5, 12, 3)
@@ -54,7 +57,75 @@ def test_an_absent_worker_does_nothing_and_changes_nothing_for_the_others():
     assert seen_by(without, 2) == seen_by(full, 2)
 
 
+def test_a_worker_without_data_gets_no_minibatch():
+    full = data()
+    nobodys = replace(full, shares=(full.shares[0], full.shares[1][:0], full.shares[2]))
+    work = LocalWork(batch_size=4)
+    batches = draw_batches(nobodys, work, np.ones(3, bool), np.random.default_rng(0))
+    assert batches.steps.tolist() == [2, 0, 1]
+    assert seen_by(batches, 1) == []
+
+
 def test_same_generator_same_batches():
     work = LocalWork(batch_size=4)
     assert draw(work, seed=1).rows.equal(draw(work, seed=1).rows)
     assert not draw(work, seed=1).rows.equal(draw(work, seed=2).rows)
+
+
+def sequences(*lengths: list[int]) -> FederatedData:
+    longest = max(map(max, lengths))
+    workers = [
+        Examples(torch.zeros(len(own), longest), torch.zeros(len(own)), torch.tensor(own))
+        for own in lengths
+    ]
+    return FederatedData.of(workers, workers[0])
+
+
+def draw_sequences(data: FederatedData, work: LocalWork, present=None, seed=0):
+    present = np.ones(len(data.shares), bool) if present is None else np.array(present)
+    return draw_batches(data, work, present, np.random.default_rng(seed))
+
+
+def test_sequences_of_similar_length_share_a_minibatch():
+    lengths = np.random.default_rng(0).permutation(np.arange(1, 24)).tolist()
+    data = sequences(lengths)
+    batches = draw_sequences(data, LocalWork(batch_size=5))
+    assert sorted(seen_by(batches, 0)) == list(range(23))
+    found = {
+        tuple(sorted(data.pool.lengths[rows[weight > 0]].tolist()))
+        for rows, weight in zip(batches.rows[0], batches.weight[0], strict=True)
+    }
+    expected = [range(first, min(first + 5, 24)) for first in range(1, 24, 5)]
+    assert found == {tuple(lengths) for lengths in expected}
+    np.testing.assert_allclose(batches.weight[0].sum(-1), 1, rtol=1e-6)
+
+
+def test_the_order_of_the_minibatches_and_who_is_equally_long_are_drawn():
+    data = sequences([1] * 20 + [7] * 20)
+    work = LocalWork(batch_size=10, batches=2)
+    draws = [draw_sequences(data, work, seed=seed) for seed in range(40)]
+    first = [int(data.pool.lengths[drawn.rows[0, 0, 0]]) for drawn in draws]
+    assert 10 < first.count(7) < 30
+    assert len({tuple(sorted(drawn.rows[0, 0].tolist())) for drawn in draws}) > 30
+    assert all(drawn.steps.tolist() == [2] for drawn in draws)
+    again = draw_sequences(data, work, seed=3)
+    assert again.rows.equal(draws[3].rows)
+
+
+def test_more_data_than_is_sorted_at_once_is_sorted_in_runs(monkeypatch):
+    monkeypatch.setattr(batches_module, "_MINIBATCHES_SORTED", 2)
+    data = sequences(list(range(1, 13)))
+    work = LocalWork(batch_size=3)
+    made = {tuple(sorted(b)) for b in draw_sequences(data, work).rows[0].tolist()}
+    other = {tuple(sorted(b)) for b in draw_sequences(data, work, seed=1).rows[0].tolist()}
+    assert made != other
+    assert sorted(row for batch in made for row in batch) == list(range(12))
+
+
+def test_absent_workers_draw_sequences_too_and_cost_the_shortest():
+    data = sequences([9, 8, 7, 6], [5, 4, 3, 2, 2, 3])
+    work = LocalWork(batch_size=2)
+    full, without = draw_sequences(data, work), draw_sequences(data, work, (False, True))
+    assert without.steps.tolist() == [0, 3]
+    assert seen_by(without, 1) == seen_by(full, 1)
+    assert data.pool.lengths[without.rows[0]].eq(2).all()

@@ -237,8 +237,14 @@ def test_frequent_tokens_come_by_count_then_alphabet():
 
 def test_encoding_cuts_pads_and_knows_the_unknown():
     vocabulary = {"good": 2, "bad": 3}
-    rows = encode(["good film bad", "bad", ""], vocabulary, 2)
+    texts = ["good film bad", "bad", ""]
+    rows, lengths = encode(texts, vocabulary, 2)
     assert rows.tolist() == [[2, 0], [3, 1], [0, 1]]
+    assert lengths.tolist() == [2, 1, 1]
+    rows, lengths = encode(texts, vocabulary)
+    assert rows.tolist() == [[2, 0, 3], [3, 1, 1], [0, 1, 1]]
+    assert lengths.tolist() == [3, 1, 1]
+    assert rows.itemsize == 2
 
 
 def test_every_set_says_what_a_user_must_know():

@@ -28,6 +28,8 @@ from feduplink.federated import (
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 
+from .conftest import blob_task
+
 SCENARIO = Scenario(workers=3)
 
 
@@ -178,6 +180,36 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
     )
     assert watch.calls[0][0] == 4
     assert resumed == expected
+
+
+def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
+    """Gradients are clipped at a norm that is summed in the order of the parameters."""
+
+    def fresh() -> Federation:
+        task = blob_task(LocalWork(batch_size=5, clip_norm=0.05, learning_rate=0.02))
+        return Federation(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=8))
+
+    undisturbed, killed, resumed = fresh(), fresh(), fresh()
+    names = list(undisturbed._weights)
+    assert names != sorted(names)
+    for number in range(8):
+        undisturbed.run_round(number, at_once=1)
+    for number in range(2):
+        killed.run_round(number, at_once=1)
+    killed.save(tmp_path / "state.safetensors")
+    resumed.resume(tmp_path / "state.safetensors")
+    for number in range(2, 8):
+        resumed.run_round(number, at_once=1)
+    for name, expected in undisturbed._weights.items():
+        assert resumed._weights[name].equal(expected)
+
+
+def test_a_checkpoint_of_another_model_is_refused(small_task: Task, tmp_path: Path):
+    file = tmp_path / "state.safetensors"
+    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
+    other = replace(small_task, model=lambda: nn.Linear(2, 3))
+    with pytest.raises(InputError, match="made with another model"):
+        federate(other, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
 
 
 def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+import math
 
-from feduplink.federated.lanes import side_by_side
+import pytest
+import torch
+
+from feduplink.federated import lanes as lanes_module
+from feduplink.federated.lanes import Capacity, Rehearsal, measured_capacity, side_by_side
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])
@@ -16,3 +20,44 @@ def test_every_lane_trains_exactly_once(at_once: int):
             assert [lane % runs for lane in indices] == list(chosen) * (len(indices) // len(chosen))
             seen += indices
     assert sorted(seen) == list(range(policies * runs))
+
+
+GPU_BYTES = 1_000_000
+
+
+def gpu_capacity(
+    monkeypatch: pytest.MonkeyPatch, training: int, measuring: int, load: int | None
+) -> Capacity:
+    """On a GPU of a million free bytes, of which ``training`` and ``measuring`` take some."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (GPU_BYTES, GPU_BYTES))
+    monkeypatch.setattr(lanes_module, "_peak_memory", lambda _device, work: work())
+    rehearsal = Rehearsal(lambda: training, lambda: measuring, load)
+    return measured_capacity(torch.device("cuda"), weights_of_a_lane=10, rehearsal=rehearsal)
+
+
+def test_lanes_fill_the_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
+    assert gpu_capacity(monkeypatch, 60_000, 20_000, None) == Capacity(10, math.inf)
+    assert gpu_capacity(monkeypatch, 20_000, 100_000, None) == Capacity(6, math.inf)
+    assert gpu_capacity(monkeypatch, 10 * GPU_BYTES, 1, None).lanes == 1
+
+
+def test_room_for_sequences_does_not_depend_on_the_luck_of_the_rehearsal(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    short = gpu_capacity(monkeypatch, 10_000, 1_000, load=50)
+    long = gpu_capacity(monkeypatch, 40_000, 1_000, load=200)
+    assert short == long
+    assert short.room == pytest.approx(0.6 * GPU_BYTES / 200)
+
+
+def test_lanes_of_sequences_are_bounded_by_weights_and_evaluation(monkeypatch: pytest.MonkeyPatch):
+    by_weights = gpu_capacity(monkeypatch, 10_000, 1, load=50)
+    assert by_weights.lanes == int(0.2 * GPU_BYTES / (4 * 8 * 10))
+    assert gpu_capacity(monkeypatch, 10_000, 100_000, load=50).lanes == 6
+
+
+def test_a_cpu_is_given_what_its_cache_holds():
+    rehearsal = Rehearsal(lambda: None, lambda: None, load=7)
+    cpu = torch.device("cpu")
+    assert measured_capacity(cpu, 318_080, rehearsal) == Capacity(5, math.inf)
+    assert measured_capacity(cpu, 10**9, rehearsal).lanes == 1

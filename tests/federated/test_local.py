@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -162,35 +163,39 @@ def test_dropout_is_repeatable_and_off_when_measuring():
     assert runs[0] == runs[1]
 
 
-def test_reviews_train_side_by_side_as_one_by_one():
-    torch.manual_seed(0)
-    module = ReviewClassifier(torch.randn(20, 4), hidden=3, dropout=0.0)
-    lone = copy.deepcopy(module)
+def review_task() -> Task:
+    """Two workers with reviews of 1 to 40 words, and a network without dropout."""
     rng = np.random.default_rng(0)
 
-    def draw(_rng):
-        def reviews(count):
-            tokens = torch.from_numpy(rng.integers(2, 20, (count, 7)))
-            for row, length in enumerate(rng.integers(1, 8, count)):
-                tokens[row, length:] = 1
-            return Examples(tokens, (tokens[:, 0] > 10).float())
+    def reviews(count: int) -> Examples:
+        lengths = torch.from_numpy(rng.integers(1, 41, count))
+        tokens = torch.from_numpy(rng.integers(2, 20, (count, 40))).short()
+        tokens[torch.arange(40) >= lengths[:, None]] = 1
+        return Examples(tokens, (tokens[:, 0] > 10).float(), lengths)
 
-        return FederatedData.of([reviews(9), reviews(6)], reviews(10))
-
-    task = Task(
+    data = FederatedData.of([reviews(9), reviews(6)], reviews(10))
+    torch.manual_seed(0)
+    module = ReviewClassifier(torch.randn(20, 4), hidden=3, dropout=0.0)
+    return Task(
         name="reviews",
-        model=lambda: copy.deepcopy(lone),
-        data=draw,
+        model=lambda: copy.deepcopy(module),
+        data=lambda _rng: data,
         loss=nn.BCEWithLogitsLoss(reduction="none"),
         metric=lambda scores, labels: ((scores > 0) != (labels > 0.5)).float().mean(),
         work=LocalWork(batch_size=4, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5),
     )
+
+
+@pytest.mark.parametrize("room", [math.inf, 100, 0], ids=["together", "in parts", "one by one"])
+def test_reviews_train_side_by_side_as_one_by_one(room: float):
+    task = review_task()
     federation = Federation(
         task, {"ideal": Ideal()}, Scenario(workers=2), FederationSettings(rounds=5)
     )
-    plain = PlainFederation(task, federation._data[0], copy.deepcopy(lone))
+    plain = PlainFederation(task, federation._data[0], task.model())
     for number in range(5):
         plain.train(federation._draw_batches(0, number))
-        federation.run_round(number, at_once=1)
+        federation.run_round(number, at_once=1, room=room)
+        assert federation._errors[-1].item() == pytest.approx(plain.error())
     for name, expected in plain.weights().items():
         torch.testing.assert_close(federation._weights[name][0], expected, rtol=0, atol=1e-5)

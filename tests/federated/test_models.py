@@ -13,6 +13,7 @@ from feduplink.federated.models import (
     ReviewClassifier,
     Weights,
     nguyen_widrow_,
+    recurrence,
 )
 from feduplink.federated.models.stacked import _vectorised, stacked
 
@@ -73,19 +74,32 @@ def test_the_review_classifier_has_the_papers_weights():
     assert [sum(p.numel() for p in part.parameters()) for part in parts] == [250_100, 579_584, 257]
 
 
+def ragged(longest: list[int], batch: int, device: str = "cpu") -> torch.Tensor:
+    """Reviews of at most ``longest[r]`` words for every copy r, in any order."""
+    tokens = torch.full((len(longest), batch, max(longest)), PADDING, device=device)
+    for copy, most in enumerate(longest):
+        lengths = [most, *torch.randint(1, most + 1, (batch - 1,)).tolist()]
+        for review, place in enumerate(torch.randperm(batch).tolist()):
+            tokens[copy, place, : lengths[review]] = torch.randint(2, 30, (lengths[review],))
+    return tokens
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int, device: str):
+@pytest.mark.parametrize(
+    "longest", [[9, 9, 9], [2, 70, 33, 1, 33], [65, 64, 32, 31]], ids=["alike", "ragged", "falling"]
+)
+def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(
+    longest: list[int], layers: int, device: str
+):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     torch.manual_seed(layers)
-    copies, batch, length = 3, 4, 9
+    copies, batch = len(longest), 4
     network = ReviewClassifier(torch.randn(30, 6), hidden=5, layers=layers).double().eval()
     stack = ModelStack(network.to(device))
     weights = {name: w.requires_grad_() for name, w in perturbed(stack, copies).items()}
-    tokens = torch.randint(2, 30, (copies, batch, length), device=device)
-    for row in tokens.flatten(0, 1):
-        row[int(torch.randint(1, length + 1, (1,))) :] = PADDING
+    tokens = ragged(longest, batch, device)
     direction = torch.randn(copies, batch).double().to(device)
 
     scores = stack(weights, tokens)
@@ -99,8 +113,37 @@ def test_the_stacked_lstm_and_its_gradient_equal_pytorchs(layers: int, device: s
             ]
         )
         expected = torch.autograd.grad((one_by_one * direction).sum(), parameters)
-    torch.testing.assert_close(scores, one_by_one)
-    torch.testing.assert_close(gradients, expected)
+    torch.testing.assert_close(scores, one_by_one, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_copy_whose_reviews_are_short_costs_no_more_than_them(monkeypatch: pytest.MonkeyPatch):
+    computed = {"_step": 0, "_step_back": 0}
+
+    def count(name: str) -> None:
+        step = getattr(recurrence, name)
+
+        def counting(first: torch.Tensor, *rest: torch.Tensor):
+            computed[name] += first.shape[0] * first.shape[1]
+            return step(first, *rest)
+
+        monkeypatch.setattr(recurrence, name, counting)
+
+    for name in computed:
+        count(name)
+    longest, batch, layers, directions = [3, 40, 7], 2, 2, 2
+    stack = ModelStack(ReviewClassifier(torch.randn(30, 6), hidden=5, layers=layers))
+    weights = {name: w.requires_grad_() for name, w in perturbed(stack, 3).items()}
+    stack(weights, ragged(longest, batch)).sum().backward()
+    assert set(computed.values()) == {sum(longest) * batch * layers * directions}
+
+
+def test_tokens_may_be_of_any_whole_type():
+    torch.manual_seed(0)
+    stack = ModelStack(ReviewClassifier(torch.randn(30, 6), hidden=5).eval())
+    weights, tokens = perturbed(stack, 2), ragged([4, 6], 3)
+    assert stack(weights, tokens.short()).equal(stack(weights, tokens))
+    assert stack.module(tokens[0].short()).equal(stack.module(tokens[0]))
 
 
 def test_what_follows_a_review_does_not_matter():

@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from feduplink import InputError, RandomPower, Scenario
-from feduplink.federated import FederationSettings, Ideal, LocalWork, federate, load_task
+from feduplink.federated import (
+    Examples,
+    FederatedData,
+    FederationSettings,
+    Ideal,
+    LocalWork,
+    federate,
+    load_task,
+)
+from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models import ModelStack
 from feduplink.federated.tasks import airquality, imdb, mnist
 from feduplink.scenario import data_sizes
@@ -52,6 +61,26 @@ def test_partitions_make_workers_unalike(partition):
 
     assert spread(skewed) > 3 * spread(iid)
     assert skewed.test.inputs.equal(iid.test.inputs)
+
+
+def test_lengths_must_fit_their_sequences():
+    inputs, targets = torch.zeros(3, 5), torch.zeros(3)
+    for wrong in ([1, 2], [0, 2, 3], [1, 2, 6]):
+        with pytest.raises(InputError, match="lengths: "):
+            Examples(inputs, targets, torch.tensor(wrong))
+    with pytest.raises(InputError, match="lengths: "):
+        Examples(targets, targets, torch.ones(3, dtype=torch.long))
+
+
+def test_workers_sequences_make_a_pool_of_sequences():
+    def worker(lengths: list[int]) -> Examples:
+        return Examples(
+            torch.zeros(len(lengths), 5), torch.zeros(len(lengths)), torch.tensor(lengths)
+        )
+
+    data = FederatedData.of([worker([1, 2]), worker([3])], worker([4, 5]))
+    assert data.pool.lengths.tolist() == [1, 2, 3]
+    assert data.pool.rows(torch.tensor([2, 0])).lengths.tolist() == [3, 1]
 
 
 def test_unknown_names_are_refused():
@@ -153,6 +182,16 @@ def test_mnist_curves_of_the_specification(real_data: Path):
     assert right.final_error("ideal") < 0.11
     assert right.final_error("rand") < 0.12
     assert 0.2 < published.final_error("rand") < 0.4
+
+
+def test_reviews_are_whole(real_data: Path):
+    task = load_task("imdb", workers=8, directory=real_data)
+    data = draw(task)
+    assert data.pool.inputs.shape == (25_000, 2770)
+    assert data.pool.inputs.dtype == torch.int16
+    assert (data.pool.inputs != PADDING).sum(1).equal(data.pool.lengths)
+    assert sum(map(len, data.shares)) == pytest.approx(17_500, abs=8)
+    assert len(data.test) == 7_500
 
 
 def test_reviews_train_in_a_small_configuration(real_data: Path):

@@ -37,6 +37,10 @@ PAPERS = ("ideal", "rand", "orth", "pdm", "pdg")
 ALL = ("ideal", *COMPARED)
 
 
+#: Rounds that an interruption may cost; a round of whole reviews is a good part of a minute.
+_CHECKPOINT_EVERY = 5
+
+
 class _History(RootModel[FederatedHistory]):
     # A diverged model has an infinite or undefined error, which JSON proper does not know.
     model_config = ConfigDict(ser_json_inf_nan="constants")
@@ -123,7 +127,12 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         task,
         {name: _policy(bench, name, scenario, comparison) for name in comparison.policies},
         scenario,
-        FederationSettings(runs=comparison.runs, rounds=rounds, aggregation=comparison.aggregation),
+        FederationSettings(
+            runs=comparison.runs,
+            rounds=rounds,
+            aggregation=comparison.aggregation,
+            checkpoint_every=_CHECKPOINT_EVERY,
+        ),
         seed=bench.seed,
         device=bench.device,
         observers=[_Teller(bench, f"{task.name}, {comparison.aggregation} average")],

@@ -11,6 +11,11 @@ from torch import Tensor
 
 from feduplink.federated.task import FederatedData, LocalWork
 
+#: Sequences are sorted by length within so many minibatches' worth of shuffled examples.
+_MINIBATCHES_SORTED = 100
+
+_Rows = np.ndarray[Any, np.dtype[np.int64]]
+
 
 @dataclass(frozen=True)
 class RoundBatches:
@@ -37,27 +42,50 @@ def draw_batches(
     """Shuffle every worker's data and cut it into minibatches, as many as ``work`` says.
 
     Absent workers (``present`` (L,) false) get none. The last minibatch of a pass over the data
-    may be smaller than the others.
+    may be smaller than the others. Sequences come in minibatches of similar length.
+    """
+    lengths = None if data.pool.lengths is None else data.pool.lengths.numpy()
+    shares = [share.numpy() for share in data.shares]
+    # Drawn for absent workers too, so that who is present changes nobody else's batches.
+    drawn = [
+        _shuffled(share, work, rng)
+        if lengths is None
+        else _of_similar_length(share, lengths[share], work, rng)
+        for share in shares
+    ]
+    steps = np.array([len(batches) for batches in drawn]) * present
+    shape = (len(drawn), max(1, int(steps.max())), work.batch_size)
+    # Where there is no example a short one stands, which costs least.
+    rows = np.full(shape, 0 if lengths is None else lengths.argmin(), np.int64)
+    weight = np.zeros(shape, np.float32)
+    for worker in np.flatnonzero(present):
+        for step, batch in enumerate(drawn[worker]):
+            rows[worker, step, : len(batch)] = batch
+            weight[worker, step, : len(batch)] = np.float32(1) / np.float32(len(batch))
+    return RoundBatches(torch.from_numpy(rows), torch.from_numpy(weight), torch.from_numpy(steps))
+
+
+def _shuffled(share: _Rows, work: LocalWork, rng: np.random.Generator) -> list[_Rows]:
+    size = work.batch_size
+    count = len(share) if work.batches is None else min(len(share), size * work.batches)
+    return _cut(share[rng.choice(len(share), count, replace=False)], size)
+
+
+def _of_similar_length(
+    share: _Rows, lengths: _Rows, work: LocalWork, rng: np.random.Generator
+) -> list[_Rows]:
+    """Shuffle, sort long runs of examples by length, cut, and take minibatches in any order.
+
+    ``lengths``: of the examples of ``share``, (k,). Only examples of equal length change places
+    where the data are no more than :data:`_MINIBATCHES_SORTED` minibatches.
     """
     size = work.batch_size
-    taken = [
-        len(share) if work.batches is None else min(len(share), size * work.batches)
-        for share in data.shares
-    ]
-    steps = np.array([-(-count // size) for count in taken]) * present
-    slots = max(1, int(steps.max())) * size
-    rows = np.zeros((len(taken), slots), np.int64)
-    filled = np.zeros((len(taken), slots), np.float32)
-    for worker, (share, count) in enumerate(zip(data.shares, taken, strict=True)):
-        # Drawn for absent workers too, so that who is present changes nobody else's batches.
-        chosen = rng.choice(len(share), count, replace=False)
-        if present[worker]:
-            rows[worker, :count] = share.numpy()[chosen]
-            filled[worker, :count] = 1
-    weight = filled.reshape(len(taken), -1, size)
-    weight /= np.maximum(weight.sum(-1, keepdims=True), 1)
-    return RoundBatches(
-        torch.from_numpy(rows.reshape(weight.shape)),
-        torch.from_numpy(weight),
-        torch.from_numpy(steps),
-    )
+    batches = []
+    for run in _cut(rng.permutation(len(share)), size * _MINIBATCHES_SORTED):
+        batches += _cut(share[run[lengths[run].argsort(kind="stable")]], size)
+    chosen = rng.permutation(len(batches))[: work.batches]
+    return [batches[number] for number in chosen]
+
+
+def _cut(rows: _Rows, size: int) -> list[_Rows]:
+    return [rows[first : first + size] for first in range(0, len(rows), size)]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feduplink.errors import InputError
 from feduplink.federated.adam import AdamState
 from feduplink.federated.models.stacked import Weights
 from feduplink.federated.task import FederatedData
@@ -53,13 +54,29 @@ class Checkpoint:
         write_tensors(path, _KIND, TensorFile(tensors, identity))
 
     @classmethod
-    def read(cls, path: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint:
-        """Read one of the same comparison; others raise :class:`InputError`."""
+    def read(
+        cls,
+        path: Path,
+        identity: dict[str, Any],
+        parameters: Sequence[str],
+        device: torch.device,
+    ) -> Checkpoint:
+        """Read one of the same comparison; others raise :class:`InputError`.
+
+        ``parameters`` are the names of the model's, in its own order: a file gives them back in
+        alphabetical order, in which the norm of a gradient would be rounded differently.
+        """
         file = read_tensors(path, _KIND)
         check_same(path, file, identity)
+        if set(file.under("weights.")) != set(parameters):
+            raise InputError(
+                f"{_KIND}: {path} was made with another model; accepted: the one it was started "
+                "with."
+            )
 
         def moved(prefix: str) -> Weights:
-            return {name: t.to(device) for name, t in file.under(prefix).items()}
+            found = file.under(prefix)
+            return {name: found[name].to(device) for name in parameters}
 
         steps = file.tensors["adam.steps"].to(device)
         return cls(
@@ -91,6 +108,8 @@ def data_fingerprint(runs: Sequence[FederatedData]) -> str:
         for examples in (data.pool, data.test):
             if id(examples) not in known:
                 tensors = {"inputs": examples.inputs, "targets": examples.targets}
+                if examples.lengths is not None:
+                    tensors["lengths"] = examples.lengths
                 known[id(examples)] = checksum(tensors, {})
     shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
     return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})

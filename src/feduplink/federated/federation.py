@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +19,9 @@ from feduplink.federated.adam import AdamState
 from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.checkpoint import Checkpoint, data_fingerprint, policy_fingerprint
+from feduplink.federated.evaluation import evaluate
 from feduplink.federated.history import FederatedHistory, RunHistory
-from feduplink.federated.lanes import lanes_that_fit, side_by_side
+from feduplink.federated.lanes import Capacity, Rehearsal, measured_capacity, side_by_side
 from feduplink.federated.local import train_locally
 from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
@@ -115,9 +117,9 @@ class Federation:
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
         with _own_arithmetic(self.device):
-            at_once = self.lanes_at_once()
+            fits = self.capacity()
             while len(self._errors) < self.rounds:
-                self.run_round(len(self._errors), at_once)
+                self.run_round(len(self._errors), fits.lanes, fits.room)
                 self._report(observers)
                 if checkpoint and len(self._errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
@@ -146,7 +148,7 @@ class Federation:
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same comparison."""
-        state = Checkpoint.read(path, self._identity, self.device)
+        state = Checkpoint.read(path, self._identity, tuple(self._weights), self.device)
         self._weights, self._adam = state.weights, state.adam
         self._errors, self._outcomes = state.errors, state.outcomes
 
@@ -225,10 +227,11 @@ class Federation:
             for channels in rounds
         ]
 
-    def run_round(self, number: int, at_once: int) -> None:
+    def run_round(self, number: int, at_once: int, room: float = math.inf) -> None:
         """Train, average and measure every lane; ``at_once`` lanes train side by side.
 
-        Seeds torch's global generator; :meth:`run` restores it.
+        Sequences of more than ``room`` steps in time are trained on in parts. Seeds torch's global
+        generator; :meth:`run` restores it.
         """
         someone = bool(self.present[number].any())
         batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
@@ -238,7 +241,7 @@ class Federation:
             examples = self._gather(runs, batches)
             for lanes in groups:
                 if someone:
-                    local = self._train(number, lanes, examples, self._adam.lanes(lanes))
+                    local = self._train(number, lanes, examples, self._adam.lanes(lanes), room)
                     combine_(self._models(lanes), average[lanes], local)
                 errors[lanes] = self._evaluate(runs, lanes)
         self._errors.append(errors.view(len(self.names), -1))
@@ -254,7 +257,14 @@ class Federation:
         """A view of the global models of some lanes, (lanes, *shape) by parameter."""
         return {name: weights[lanes] for name, weights in self._weights.items()}
 
-    def _train(self, number: int, lanes: slice, examples: Minibatches, state: AdamState) -> Weights:
+    def _train(
+        self,
+        number: int,
+        lanes: slice,
+        examples: Minibatches,
+        state: AdamState,
+        room: float = math.inf,
+    ) -> Weights:
         """The workers' models of some lanes after the round's local work, (lanes, L, *shape)."""
         repeats = state.steps.numel() // len(examples.steps)
         self._stack.module.train()
@@ -264,7 +274,7 @@ class Federation:
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(seed)
         return train_locally(
-            self._stack, self.task, self._models(lanes), state, examples.repeated(repeats)
+            self._stack, self.task, self._models(lanes), state, examples.repeated(repeats), room
         )
 
     def _coefficients(self, number: int) -> Tensor:
@@ -275,7 +285,6 @@ class Federation:
         sizes = self._sizes.repeat(len(self.names), 1)
         return coefficients(sizes, arrived, self.settings.aggregation)
 
-    @torch.no_grad()
     def _evaluate(self, runs: range, lanes: slice) -> Tensor:
         """Errors of the global models of some lanes, each on its run's test set, (lanes,)."""
         self._stack.module.eval()
@@ -285,30 +294,24 @@ class Federation:
         shared = all(test is tests[0] for test in tests)
         for first, test in enumerate(tests[:1] if shared else tests):
             some = slice(first, None, 1 if shared else len(tests))  # the lanes with this test set
-            count = len(errors[some])
             weights = {name: model[some] for name, model in models.items()}
-            outputs = torch.cat(
-                [
-                    self._stack(weights, inputs.expand(count, *inputs.shape))
-                    for inputs in torch.split(test.inputs, self.task.evaluation_batch)
-                ],
-                dim=1,
-            )
+            outputs = evaluate(self._stack, weights, test, self.task.evaluation_batch)
             found = [float(self.task.metric(output, test.targets)) for output in outputs]
             errors[some] = torch.tensor(found, dtype=errors.dtype)
         return errors
 
-    def lanes_at_once(self) -> int:
-        """How many lanes train side by side here."""
-        weights = self.scenario.workers * self._stack.weights_per_model
-        return lanes_that_fit(self.device, weights, self._rehearse)
-
-    def _rehearse(self) -> None:
-        """Train and measure one lane in the largest round, with everything left as it is."""
+    def capacity(self) -> Capacity:
+        """How much trains side by side here, by a lane in the largest round; nothing changes."""
         number, run, lane = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
         examples = self._gather(run, [self._draw_batches(0, number)])
-        self._train(number, lane, examples, self._adam.lanes(lane).clone())
-        self._evaluate(run, lane)
+        rehearsal = Rehearsal(
+            train=lambda: self._train(number, lane, examples, self._adam.lanes(lane).clone()),
+            measure=lambda: self._evaluate(run, lane),
+            load=examples.largest_load,
+        )
+        return measured_capacity(
+            self.device, self.scenario.workers * self._stack.weights_per_model, rehearsal
+        )
 
 
 @contextlib.contextmanager

@@ -5,7 +5,9 @@ A *lane* is one federation: one policy in one run. Lane p · runs + r is policy 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -14,30 +16,73 @@ import torch
 _CPU_WEIGHTS_AT_ONCE = 1_600_000
 #: Share of a GPU's free memory that one batch of lanes may take.
 _GPU_MEMORY_SHARE = 0.6
+#: Of sequences, the share that weights may take in addition; and the copies of a lane's weights
+#: that there are at once: models, gradients, and what a part of a step takes of both.
+_GPU_WEIGHTS_SHARE, _COPIES_OF_WEIGHTS = 0.2, 8
 
 
-def lanes_that_fit(
-    device: torch.device, weights_of_a_lane: int, rehearse: Callable[[], object]
-) -> int:
-    """How many lanes train side by side: what fits the cache, or the GPU's memory.
+@dataclass(frozen=True)
+class Capacity:
+    """How much trains side by side.
 
-    ``weights_of_a_lane`` counts those of all its workers; ``rehearse`` trains one lane for a
-    round, which shows how much memory of a GPU that takes.
+    Attributes:
+        lanes: at most so many.
+        room: of sequences, steps in time of all of them together; a training step that takes more
+            is done in parts.
+
+    """
+
+    lanes: int
+    room: float = math.inf
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One lane, to see how much memory of a GPU it takes.
+
+    Attributes:
+        train: does a round of local training.
+        measure: evaluates the global model.
+        load: of sequences, the steps in time of the largest training step; else None.
+
+    """
+
+    train: Callable[[], object]
+    measure: Callable[[], object]
+    load: int | None
+
+
+def measured_capacity(
+    device: torch.device, weights_of_a_lane: int, rehearsal: Rehearsal
+) -> Capacity:
+    """What fits the cache, or the GPU's memory; ``weights_of_a_lane`` is of all its workers.
+
+    Sequences are drawn, so the lanes of another step or round may take several times the memory
+    of those rehearsed. What does not depend on the draw is the memory per step in time: the
+    rehearsal's peak over its load, with everything that is there anyhow counted in. It says how
+    many steps in time there is room for, and each training step is cut into parts to keep to it.
     """
     if device.type != "cuda":
-        return max(1, _CPU_WEIGHTS_AT_ONCE // weights_of_a_lane)
+        return Capacity(max(1, _CPU_WEIGHTS_AT_ONCE // weights_of_a_lane))
     free, _ = torch.cuda.mem_get_info(device)
-    return max(1, int(_GPU_MEMORY_SHARE * free / max(1, _peak_memory(device, rehearse))))
+    memory = _GPU_MEMORY_SHARE * free
+    training = _peak_memory(device, rehearsal.train)
+    measuring = _peak_memory(device, rehearsal.measure)
+    if rehearsal.load is None:
+        return Capacity(max(1, int(memory / max(training, measuring))))
+    weights = 4 * _COPIES_OF_WEIGHTS * weights_of_a_lane
+    lanes = min(memory / measuring, _GPU_WEIGHTS_SHARE * free / weights)
+    return Capacity(max(1, int(lanes)), memory * rehearsal.load / training)
 
 
-def _peak_memory(device: torch.device, rehearse: Callable[[], object]) -> int:
-    """Bytes of GPU memory that ``rehearse`` takes on top of what is taken."""
+def _peak_memory(device: torch.device, work: Callable[[], object]) -> int:
+    """Bytes of GPU memory that ``work`` takes on top of what is taken, at least 1."""
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    rehearse()
+    work()
     peak = torch.cuda.max_memory_allocated(device) - before
     torch.cuda.empty_cache()
-    return peak
+    return max(1, peak)
 
 
 def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range, list[slice]]]:

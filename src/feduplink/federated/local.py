@@ -7,6 +7,8 @@ the workers with ``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,12 @@ from feduplink.federated.task import Task
 
 
 def train_locally(
-    stack: ModelStack, task: Task, start: Weights, state: AdamState, batches: Minibatches
+    stack: ModelStack,
+    task: Task,
+    start: Weights,
+    state: AdamState,
+    batches: Minibatches,
+    room: float = math.inf,
 ) -> Weights:
     """Train every worker of some lanes from its lane's global model.
 
@@ -27,6 +34,8 @@ def train_locally(
         start: global models, (lanes, *shape) by parameter.
         state: the workers' Adam, updated in place.
         batches: what the R = lanes · L models see.
+        room: of sequences, steps in time that the memory has room for; a step of the R models
+            that takes more is done in parts.
 
     Returns:
         The workers' models, (lanes, L, *shape) by parameter.
@@ -40,7 +49,7 @@ def train_locally(
     adam = optimiser(weights, state, batches.steps, task.work)
     for step in range(max(batches.steps)):
         # Not kept here: the next step's gradients then take the same memory, still in the cache.
-        adam.update(_clipped_gradients(stack, task, weights, batches, step), step)
+        adam.update(_clipped_gradients(stack, task, weights, batches, step, room), step)
     adam.settle()
     return {
         name: model.detach().view(lanes, workers, *model.shape[1:])
@@ -49,20 +58,38 @@ def train_locally(
 
 
 def _clipped_gradients(
-    stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int
+    stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int, room: float
 ) -> list[Tensor]:
-    """Of every model's mean loss on its minibatch number ``step``, (R, *shape) a parameter."""
-    outputs = stack(weights, batches.inputs[:, step])
-    losses = task.loss(outputs.flatten(0, 1), batches.targets[:, step].flatten(0, 1))
-    # Models do not interact: the gradient of the sum of all mean losses holds that of each.
-    gradients = torch.autograd.grad(
-        losses,
-        tuple(weights.values()),
-        batches.weight[:, step].flatten(),
-        materialize_grads=True,
-    )
+    """Of every model's mean loss on its minibatch number ``step``, (R, *shape) per parameter."""
+    parts = batches.parts(step, room)
+    if parts is None:
+        gradients = _gradients(stack, task, weights, *batches.step(step))
+    else:
+        gradients = tuple(torch.empty_like(model) for model in weights.values())
+        for models in parts:
+            there = models.to(gradients[0].device)
+            some = {name: model.detach()[there].requires_grad_() for name, model in weights.items()}
+            found = _gradients(stack, task, some, *batches.step(step, models))
+            for gradient, part in zip(gradients, found, strict=True):
+                gradient[there] = part
     clip_each_(gradients, task.work.clip_norm)
     return list(gradients)
+
+
+def _gradients(
+    stack: ModelStack,
+    task: Task,
+    weights: Weights,
+    inputs: Tensor,
+    targets: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, ...]:
+    """Of the mean loss of models (R, *shape) on (R, B, ...) with ``weight`` (R, B)."""
+    losses = task.loss(stack(weights, inputs).flatten(0, 1), targets.flatten(0, 1))
+    # Models do not interact: the gradient of the sum of all mean losses holds that of each.
+    return torch.autograd.grad(
+        losses, tuple(weights.values()), weight.flatten(), materialize_grads=True
+    )
 
 
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:

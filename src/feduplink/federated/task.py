@@ -21,10 +21,20 @@ from feduplink.federated.models.stacked import ModelStack
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs (N, ...) and targets (N, ...), first dimension alike."""
+    """Inputs and targets, first dimension alike.
+
+    Attributes:
+        inputs: (N, ...); sequences are (N, T, ...), filled up at their end.
+        targets: (N, ...).
+        lengths: of sequences, from 1 to T, (N,) int64, always on the CPU; None where all inputs
+            are of one size. Sequences are trained on in minibatches of similar length, and a
+            model is given no more of them than the longest of its minibatch.
+
+    """
 
     inputs: Tensor
     targets: Tensor
+    lengths: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
@@ -32,13 +42,30 @@ class Examples:
                 f"examples: {len(self.inputs)} inputs and {len(self.targets)} targets; accepted: "
                 "as many of each, at least one."
             )
+        if self.lengths is None:
+            return
+        if self.lengths.shape != self.inputs.shape[:1] or self.inputs.ndim < 2:
+            raise InputError(
+                f"lengths: of shape {tuple(self.lengths.shape)} for inputs of shape "
+                f"{tuple(self.inputs.shape)}; accepted: (N,) for (N, T, ...)."
+            )
+        shortest, longest = self.lengths.aminmax()
+        if shortest < 1 or longest > self.inputs.shape[1]:
+            raise InputError(
+                f"lengths: from {shortest} to {longest}; accepted: 1 to {self.inputs.shape[1]}."
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def to(self, device: torch.device) -> Examples:
-        """The same examples on another device."""
-        return Examples(self.inputs.to(device), self.targets.to(device))
+        """The same examples on another device; the lengths stay on the CPU."""
+        return Examples(self.inputs.to(device), self.targets.to(device), self.lengths)
+
+    def rows(self, index: Tensor) -> Examples:
+        """Some of the examples, (n,) int64."""
+        lengths = None if self.lengths is None else self.lengths[index]
+        return Examples(self.inputs[index], self.targets[index], lengths)
 
 
 @dataclass(frozen=True)
@@ -59,10 +86,12 @@ class FederatedData:
 
     @classmethod
     def of(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
-        """From the examples of each worker."""
+        """From the examples of each worker: all of them sequences, or none."""
+        lengths = [worker.lengths for worker in workers if worker.lengths is not None]
         pool = Examples(
             torch.cat([worker.inputs for worker in workers]),
             torch.cat([worker.targets for worker in workers]),
+            torch.cat(lengths) if lengths else None,
         )
         rows = torch.split(torch.arange(len(pool)), [len(worker) for worker in workers])
         return cls(pool, tuple(rows), test)
@@ -79,7 +108,7 @@ class LocalWork:
 
     Attributes:
         batch_size: examples in a minibatch.
-        batches: minibatches a round, drawn without replacement; None is one pass over the data.
+        batches: minibatches per round, drawn without replacement; None is one pass over the data.
         learning_rate: Adam's step.
         clip_norm: largest norm of a gradient.
         epsilon: Adam's ε.
@@ -117,7 +146,7 @@ class Task:
         work: the local work of a round.
         rounds: rounds of a full run.
         metric_name: what the error is called in figures.
-        evaluation_batch: test examples evaluated at once.
+        evaluation_batch: test examples evaluated at once; of sequences, so many of mean length.
 
     """
 

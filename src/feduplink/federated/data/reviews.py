@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,17 +57,20 @@ def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
 
 
 def encode(
-    texts: Iterable[str], vocabulary: dict[str, int], length: int
-) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    """Rows of the embedding for the first ``length`` tokens of each text, (N, length).
+    texts: Iterable[str], vocabulary: dict[str, int], length: int | None = None
+) -> tuple[np.ndarray[Any, np.dtype[np.int16]], np.ndarray[Any, np.dtype[np.int64]]]:
+    """Rows of the embedding for the tokens of N texts, (N, T), and how many there are, (N,).
 
-    Words outside the vocabulary become :data:`UNKNOWN`, the rest of a short review
-    :data:`PADDING`. A review without any token is one unknown word.
+    Words outside the vocabulary become :data:`UNKNOWN`, what follows a review shorter than the
+    longest :data:`PADDING`. A review without any token is one unknown word. With ``length`` only
+    so many tokens of a text count. 16 bits a token: 25,000 whole reviews are 140 MB.
     """
-    rows = []
-    for text in texts:
-        ids = [vocabulary.get(token, UNKNOWN) for token in islice(tokens(text), length)]
-        row = np.full(length, PADDING, np.int32)
-        row[: max(1, len(ids))] = ids or UNKNOWN
-        rows.append(row)
-    return np.stack(rows)
+    rows = [
+        np.array([vocabulary.get(t, UNKNOWN) for t in islice(tokens(text), length)] or [UNKNOWN])
+        for text in texts
+    ]
+    lengths = np.array([len(row) for row in rows], np.int64)
+    table = np.full((len(rows), lengths.max()), PADDING, np.int16)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return table, lengths

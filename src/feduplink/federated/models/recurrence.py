@@ -1,103 +1,158 @@
-"""The recurrence of many independent LSTMs side by side, with its derivative written out.
+"""One layer of many independent LSTMs side by side, with its derivative written out.
 
-That leaves one batched product a token on the way there and one on the way back, and the gradient
-of the recurrent weights as one large product at the end. What lies between the products moves
-memory only: on a GPU one fused kernel does it, the one behind ``nn.LSTMCell``.
+That leaves one batched product per step in time on the way there and one on the way back; what the
+inputs contribute, and the gradients of the weights, are a few large products. What lies between
+the products moves memory only: on a GPU one fused kernel does it, the one behind ``nn.LSTMCell``.
+
+Sequences are packed (:mod:`feduplink.federated.models.packing`), longest first: at every step only
+those that have not ended are computed, and only they are remembered for the way back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from feduplink.federated.models.packing import Stretch
 
 
-def recur(projected: Tensor, recurrent: Tensor) -> Tensor:
-    """Hidden states (M, T, B, H) of M LSTMs that start from a zero state.
+def lstm_layer(
+    inputs: Tensor,
+    stretches: Sequence[Stretch],
+    from_input: Tensor,
+    from_state: Tensor,
+    bias: Tensor,
+) -> Tensor:
+    """Hidden states (N, B, H), packed, of M LSTMs that start from a zero state.
 
-    Gates a_t = x_t + h_{t−1} U with parts i, f, o (squashed by σ) and g (by tanh), in PyTorch's
-    order i, f, g, o; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
+    Gates a_t = x_t W + h_{t−1} U + b with parts i, f, o (squashed by σ) and g (by tanh), in
+    PyTorch's order i, f, g, o; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
 
     Args:
-        projected: x, (M, T, B, 4H).
-        recurrent: U, (M, H, 4H).
+        inputs: x, (N, B, D), packed: B sequences per LSTM, of one length.
+        stretches: of the packing.
+        from_input: W, (M, D, 4H).
+        from_state: U, (M, H, 4H).
+        bias: b, (M, 4H).
     """
-    states: Tensor = _Recurrence.apply(projected, recurrent)  # type: ignore[no-untyped-call]
+    states: Tensor = _Layer.apply(  # type: ignore[no-untyped-call]
+        inputs, from_input, from_state, bias, stretches
+    )
     return states
 
 
-class _Recurrence(torch.autograd.Function):
+class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, recurrent: Tensor) -> Tensor:
-        rows, length, batch, width = projected.shape
-        hidden = projected.new_empty(rows, length, batch, width // 4)
-        cell = projected.new_zeros(rows * batch, width // 4)
-        gates = projected[:, 0].contiguous()
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        from_input: Tensor,
+        from_state: Tensor,
+        bias: Tensor,
+        stretches: Sequence[Stretch],
+    ) -> Tensor:
+        batch, size = inputs.shape[1], from_state.shape[1]
+        hidden = inputs.new_empty(len(inputs), batch, size)
+        state = cell = inputs.new_zeros(len(bias), batch, size)
+        nothing = inputs.new_zeros(1, 1)
         cells, squashed = [], []
         remember = any(ctx.needs_input_grad)
-        for t in range(length):
-            if t > 0:
-                gates = torch.baddbmm(projected[:, t], hidden[:, t - 1], recurrent)
-            state, cell, activation = _step(gates.view(rows * batch, width), cell)
-            hidden[:, t] = state.view(rows, batch, -1)
-            if remember:
-                cells.append(cell)
-                squashed.append(activation)
-        ctx.save_for_backward(hidden, recurrent, *cells, *squashed)
+        for stretch in stretches:
+            n = stretch.running
+            projected = torch.baddbmm(
+                bias[:n, None], stretch.of(inputs).flatten(1, 2), from_input[:n]
+            ).view(n, stretch.duration, batch, 4 * size)
+            states, recurrent = stretch.of(hidden), from_state[:n]
+            state, cell = state[:n], cell[:n]
+            for t in range(stretch.duration):
+                gates = torch.baddbmm(projected[:, t], state, recurrent)
+                state, cell, activation = _step(gates, cell, nothing)
+                states[:, t] = state
+                if remember:
+                    cells.append(cell)
+                    squashed.append(activation)
+        ctx.stretches = stretches
+        ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *squashed)
         return hidden
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, recurrent, *saved = ctx.saved_tensors
-        rows, length, batch, size = hidden.shape
-        cells, squashed = saved[:length], saved[length:]
-        back = recurrent.mT.contiguous()
-        grad_projected = hidden.new_empty(rows, length, batch, 4 * size)
-        grad_cell = torch.zeros_like(cells[0])
-        before_first = torch.zeros_like(cells[0])
-        grad_state = grad_hidden[:, -1].contiguous()
-        for t in reversed(range(length)):
-            before = cells[t - 1] if t > 0 else before_first
-            grad_gates, grad_cell = _step_back(
-                grad_state.view(rows * batch, size), grad_cell, before, cells[t], squashed[t]
-            )
-            grad_gates = grad_gates.view(rows, batch, 4 * size)
-            grad_projected[:, t] = grad_gates
-            if t > 0:
-                grad_state = torch.baddbmm(grad_hidden[:, t - 1], grad_gates, back)
-        grad_recurrent = torch.bmm(
-            hidden[:, :-1].reshape(rows, (length - 1) * batch, size).mT,
-            grad_projected[:, 1:].reshape(rows, (length - 1) * batch, 4 * size),
+    def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        inputs, from_input, from_state, hidden, *saved = ctx.saved_tensors
+        stretches: Sequence[Stretch] = ctx.stretches
+        cells, squashed = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        batch, size = hidden.shape[1:]
+        to_state = from_state.mT.contiguous()
+        grad_inputs = torch.empty_like(inputs)
+        grad_from_input, grad_from_state = (
+            torch.zeros_like(from_input),
+            torch.zeros_like(from_state),
         )
-        return grad_projected, grad_recurrent
+        grad_bias = from_input.new_zeros(len(from_input), 4 * size)
+        grad_gates = hidden.new_empty(0, batch, 4 * size)  # of the step after, in time
+        grad_cell = hidden.new_empty(0, batch, size)
+        for number, stretch in reversed(list(enumerate(stretches))):
+            n, first = stretch.running, stretch.start
+            # No gradient comes back from after a sequence's end.
+            grad_cell = functional.pad(grad_cell, (0, 0, 0, 0, 0, n - len(grad_cell)))
+            grad_states = stretch.of(grad_hidden)
+            grad_projected = hidden.new_empty(n, stretch.duration, batch, 4 * size)
+            for t in reversed(range(stretch.duration)):
+                later = len(grad_gates)
+                grad_state = grad_states[:, t].clone(memory_format=torch.contiguous_format)
+                grad_state[:later].baddbmm_(grad_gates, to_state[:later])
+                now = first + t
+                before = cells[now - 1][:n] if now else torch.zeros_like(cells[0])
+                grad_gates, grad_cell = _step_back(
+                    grad_state, grad_cell, before, cells[now], squashed[now]
+                )
+                grad_projected[:, t] = grad_gates
+            rows = grad_projected.flatten(1, 2)
+            states = stretch.of(hidden)
+            torch.bmm(rows, from_input[:n].mT, out=stretch.of(grad_inputs).flatten(1, 2))
+            grad_from_input[:n].baddbmm_(stretch.of(inputs).flatten(1, 2).mT, rows)
+            grad_bias[:n] += rows.sum(1)
+            grad_from_state[:n].baddbmm_(states[:, :-1].flatten(1, 2).mT, rows[:, batch:])
+            if number:
+                last = stretches[number - 1].of(hidden)[:n, -1]
+                grad_from_state[:n].baddbmm_(last.mT, grad_projected[:, 0])
+        return grad_inputs, grad_from_input, grad_from_state, grad_bias, None
 
 
-def _step(gates: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """State and cell (N, H) after gates (N, 4H) and cell ``before``; and the squashed gates."""
+def _step(gates: Tensor, before: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """State and cell (n, B, H) after gates (n, B, 4H) and cell ``before``; and the squashed gates.
+
+    ``nothing`` is a zero, (1, 1): the fused kernel adds two contributions to the gates, which the
+    product has already joined.
+    """
     if gates.is_cuda:
-        # The kernel adds two contributions to the gates; the product has already joined them.
-        nothing = gates.new_zeros(1, 1).expand_as(gates)
-        state, cell, squashed = torch.ops.aten._thnn_fused_lstm_cell(gates, nothing, before)
-        return state, cell, squashed
-    i, f, g, o = gates.chunk(4, dim=1)
+        rows = gates.flatten(0, 1)
+        state, cell, squashed = torch.ops.aten._thnn_fused_lstm_cell(
+            rows, nothing.expand_as(rows), before.flatten(0, 1)
+        )
+        return state.view_as(before), cell.view_as(before), squashed.view_as(gates)
+    i, f, g, o = gates.chunk(4, dim=-1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cell = f * before + i * g
-    return o * cell.tanh(), cell, torch.cat((i, f, g, o), dim=1)
+    return o * cell.tanh(), cell, torch.cat((i, f, g, o), dim=-1)
 
 
 def _step_back(
     grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, squashed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the gates (N, 4H) and of the cell before (N, H)."""
+    """Gradients of the gates (n, B, 4H) and of the cell before (n, B, H)."""
     if grad_state.is_cuda:
         grad_gates, grad_before, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
-            grad_state, grad_cell, before, cell, squashed, False
+            *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, squashed)),
+            False,
         )
-        return grad_gates, grad_before
-    i, f, g, o = squashed.chunk(4, dim=1)
+        return grad_gates.view_as(squashed), grad_before.view_as(cell)
+    i, f, g, o = squashed.chunk(4, dim=-1)
     output = cell.tanh()
     grad_cell = grad_cell + grad_state * o * (1 - output.square())
     grad_gates = torch.cat(
@@ -107,6 +162,6 @@ def _step_back(
             grad_cell * i * (1 - g.square()),
             grad_state * output * o * (1 - o),
         ),
-        dim=1,
+        dim=-1,
     )
     return grad_gates, grad_cell * f

@@ -32,12 +32,21 @@ WORK = LocalWork(
 
 @dataclass(frozen=True)
 class Size:
-    """How large the task is; the defaults are the paper's, with reviews cut at 256 tokens."""
+    """How large the task is; the defaults are the paper's.
+
+    Attributes:
+        train: reviews that the workers share.
+        test: reviews held out.
+        words: of the vocabulary, the most frequent ones.
+        length: tokens that reviews are cut at; None takes them whole.
+        hidden: units per direction of an LSTM layer.
+
+    """
 
     train: int = 17_500
     test: int = 7_500
     words: int = 5_000
-    length: int = 256
+    length: int | None = None
     hidden: int = 128
 
 
@@ -58,9 +67,9 @@ def task(
             f"data: {reviews_file} has {len(reviews)} training reviews; accepted: "
             f"{size.train + size.test} or more."
         )
-    all_tokens = torch.from_numpy(encode((r.text for r in reviews), vocabulary, size.length))
-    all_labels = torch.tensor([review.positive for review in reviews], dtype=torch.float32)
-    pool = Examples(all_tokens, all_labels)
+    tokens, lengths = encode((r.text for r in reviews), vocabulary, size.length)
+    labels = torch.tensor([review.positive for review in reviews], dtype=torch.float32)
+    pool = Examples(torch.from_numpy(tokens), labels, torch.from_numpy(lengths))
     sizes = data_sizes(workers)
     sizes = np.floor(sizes / sizes.sum() * size.train).astype(np.int64)
 
@@ -68,7 +77,7 @@ def task(
         order = torch.from_numpy(rng.permutation(len(reviews)))
         test, train = order[: size.test], order[size.test :]
         shares = tuple(train[rows] for rows in iid_shares(len(train), sizes, rng))
-        return FederatedData(pool, shares, Examples(all_tokens[test], all_labels[test]))
+        return FederatedData(pool, shares, pool.rows(test))
 
     return Task(
         name="imdb",
@@ -79,7 +88,6 @@ def task(
         work=work,
         rounds=50,
         metric_name="error rate",
-        evaluation_batch=500,
     )
 
 

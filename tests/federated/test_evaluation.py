@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from feduplink.federated import Examples
+from feduplink.federated.evaluation import evaluate
+from feduplink.federated.models import ModelStack
+from feduplink.federated.models.stacked import stacked
+
+
+class Counting(nn.Module):
+    """How many entries are not zero, times a weight; remembers what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.shown: list[tuple[int, ...]] = []
+
+    def stacked_forward(self, weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        self.shown.append(tuple(inputs.shape))
+        return weights["scale"][:, None] * inputs.count_nonzero(-1)
+
+
+def two_models() -> tuple[ModelStack, dict[str, Tensor]]:
+    stack = ModelStack(Counting())
+    return stack, stacked([{"scale": torch.tensor(1.0)}, {"scale": torch.tensor(10.0)}])
+
+
+def test_outputs_come_in_the_order_of_the_examples():
+    lengths = torch.tensor([7, 1, 12, 3, 3, 10, 2])
+    inputs = (torch.arange(12) < lengths[:, None]).short()
+    stack, weights = two_models()
+    outputs = evaluate(stack, weights, Examples(inputs, torch.zeros(7), lengths), 3)
+    assert outputs.tolist() == [lengths.tolist(), (10 * lengths).tolist()]
+
+
+def test_sequences_of_like_length_are_evaluated_together_and_trimmed():
+    lengths = torch.tensor([2] * 6 + [10] * 3)
+    inputs = (torch.arange(50) < lengths[:, None]).short()
+    stack, weights = two_models()
+    evaluate(stack, weights, Examples(inputs, torch.zeros(9), lengths), 3)
+    # Three of the mean length 14/3 are 14 steps in time.
+    assert stack.module.shown == [(2, 6, 2), (2, 1, 10), (2, 1, 10), (2, 1, 10)]
+
+
+def test_examples_of_one_size_are_evaluated_so_many_at_once():
+    stack, weights = two_models()
+    evaluate(stack, weights, Examples(torch.ones(7, 4), torch.zeros(7)), 3)
+    assert stack.module.shown == [(2, 3, 4), (2, 3, 4), (2, 1, 4)]
