@@ -30,10 +30,7 @@ def write_federated(
     directory: Path, history: FederatedHistory, target: float, **further: Any
 ) -> None:
     """Write both plots, the table and ``metrics.json``; ``further`` are more entries of it."""
-    arrivals = {
-        name: [count for run in runs for count in run.arrivals]
-        for name, runs in history.policies.items()
-    }
+    arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
     plot_arrivals(directory / "arrivals.png", arrivals)
     plot_error(directory / "error.png", history)
     write_text(directory / "federated.md", federated_markdown(history, target))
