@@ -11,7 +11,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Maximum power"
 CAPTION = (
-    "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and shading as for "
+    "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and bars as for "
     "interference."
 )
 RESULT = Sweep

@@ -24,6 +24,8 @@ from feduplink.scenario import Scenario
 
 #: The axes of the constraints end here: what matters happens at 1.
 _RATIOS = (0.5, 1.5)
+#: On both sides of the objectives, as a share of their range.
+_MARGIN = 0.12
 
 
 def plot_comparison(
@@ -58,12 +60,13 @@ def plot_comparison(
         ]
         beyond |= _mark_ratios(efficiency, names, rows, efficiency_ratios)
         efficiency.set_xlabel("worst worker's energy\nefficiency / threshold")
-        notes = [feasibility_note(row.feasible for row in rows)]
+        notes = []
         if optimum is not None:
-            notes.append("grey: proved out of reach for policies that meet them")
+            notes.append("grey: proved out of reach for policies that meet the constraints")
         if beyond:
             notes.append("arrow: beyond the axis, at the ratio written")
-        drawing.suptitle("; ".join(notes), fontsize=8, color=MUTED)
+        lines = [feasibility_note(row.feasible for row in rows), "; ".join(notes)]
+        drawing.suptitle("\n".join(filter(None, lines)), fontsize=8, color=MUTED)
 
 
 def _plot_objectives(
@@ -73,15 +76,17 @@ def _plot_objectives(
     values = [row.objective for row in rows]
     bound = math.nan if optimum is None else optimum.upper_bound
     _mark(axes, names, rows, values)
-    axes.set_xlabel(objective_label(set_objective_scale(axes, "x", [*values, bound], margin=0.2)))
+    stretched = set_objective_scale(axes, "x", [*values, bound], _MARGIN)
+    axes.set_xlabel(objective_label(stretched))
+    if not stretched:
+        known = [value for value in (*values, bound) if math.isfinite(value)]
+        room = _MARGIN * (max(known) - min(known)) or _MARGIN
+        axes.set_xlim(min(known) - room, max(known) + room)
     if optimum is not None:
-        low, high = axes.get_xlim()
-        high = max(high, bound + 0.04 * (high - low))
-        axes.axvspan(bound, high, color=SHADE, linewidth=0, zorder=0)
-        axes.set_xlim(low, high)
-    middle = axes.transAxes.inverted().transform
+        axes.axvspan(bound, axes.get_xlim()[1], color=SHADE, linewidth=0, zorder=0)
+    to_share = axes.transData + axes.transAxes.inverted()
     for place, value in enumerate(values):
-        right = middle(axes.transData.transform((value, place)))[0] < 0.5
+        right = to_share.transform((value, place))[0] < 0.5
         axes.annotate(
             f"{value:.4f}",
             (value, place),

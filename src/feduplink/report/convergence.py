@@ -57,6 +57,7 @@ def plot_convergences(path: Path, result: Convergence, scenario: Scenario, capti
         shown = [figures.objective for figures in result.others.values()]
         shown += [e.objective for seeds in result.histories.values() for es in seeds for e in es]
         _finish_objective(objective, shown)
+        objective.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         label_line_ends(objective, ends)
 
 
@@ -69,10 +70,11 @@ def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, polic
         look = looks_of([policy])[policy]
         _plot_objective(objective, history, look)
         best = best_epoch(history)
-        style = {**marker_style(look, best.met, 10), "marker": "*"}
+        style = {**marker_style(look, best.met, 12), "marker": "*", "markeredgecolor": "black"}
         label = f"best: epoch {best.number + 1}, {best.objective:.4f}"
         objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
         _finish_objective(objective, [epoch.objective for epoch in history])
+        objective.legend(loc="best")
 
 
 def _plot_constraints(rate: Any, efficiency: Any, history: list[Epoch], scenario: Scenario) -> None:
@@ -146,7 +148,7 @@ def _plot_objective(axes: Any, epochs: Sequence[Epoch], look: Look) -> None:
     met = np.where([epoch.met for epoch in epochs], values, np.nan)
     axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7)
     # A mark too: a lone epoch is no line.
-    axes.plot(at, met, color=look.colour, linewidth=2.2, marker=".", markersize=3)
+    axes.plot(at, met, color=look.colour, linewidth=1.6, marker=".", markersize=2.5)
 
 
 def _finish_objective(axes: Any, shown: Iterable[float]) -> None:
@@ -154,4 +156,3 @@ def _finish_objective(axes: Any, shown: Iterable[float]) -> None:
     axes.set_xlabel("epoch")
     axes.plot([], [], color=MUTED, linewidth=2.2, label="all constraints met")
     axes.plot([], [], color=MUTED, linewidth=0.5, label="not all")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)

@@ -17,7 +17,7 @@ from matplotlib.ticker import (
 
 from feduplink.federated.history import Cost, FederatedHistory, RunHistory
 from feduplink.report.final_errors import plot_final_errors
-from feduplink.report.style import MUTED, figure, looks_of, marker_style
+from feduplink.report.style import MUTED, figure, legend_columns, looks_of, marker_style
 
 COST_LABELS: dict[Cost, str] = {
     "rounds": "rounds",
@@ -26,7 +26,8 @@ COST_LABELS: dict[Cost, str] = {
 }
 #: Points of a curve over seconds or joules, where every run has its own abscissae.
 _GRID_POINTS = 200
-#: The axis ends this far above the smallest error: a model that diverges has no place on it.
+#: The axis ends this far above the smallest error, or at the first errors if they are higher: a
+#: model that diverges has no place on it.
 _MOST_DECADES = 1.5
 #: Marks on a curve. Those of other policies lie between them, so that each of several curves that
 #: coincide shows.
@@ -140,20 +141,27 @@ def _scale_errors(panels: Sequence[Any], histories: Sequence[FederatedHistory]) 
     least = float(np.min(means[means > 0], initial=np.inf))
     if not np.isfinite(least):  # all are perfect, or none is finite
         return 1.0
-    top = min(1.15 * float(means.max()), least * 10**_MOST_DECADES)
+    starts = [
+        _mean(_errors(runs))[0] for history in histories for runs in history.policies.values()
+    ]
+    first = float(np.median([start for start in starts if np.isfinite(start)] or [0.0]))
+    top = 1.15 * min(float(means.max()), max(least * 10**_MOST_DECADES, first))
     axes = panels[0]
     if means.min() > 0:
         axes.set_yscale("log")
         # A few between the decades; all nine would run into each other.
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
-        axes.yaxis.set_minor_formatter("{x:g}")
         axes.set_ylim(0.85 * least, top)
     else:
         axes.set_yscale("symlog", linthresh=least, linscale=0.3)
         axes.yaxis.set_minor_locator(SymmetricalLogLocator(base=10, linthresh=least, subs=(2, 5)))
-        axes.yaxis.set_minor_formatter("{x:g}")
         axes.set_ylim(-0.1 * least, top)
-    axes.yaxis.set_major_formatter("{x:g}")
+
+    def shown(error: float, _place: int) -> str:
+        return "" if 0 < error < 1.5 * least and means.min() == 0 else f"{error:g}"
+
+    axes.yaxis.set_minor_formatter(shown)
+    axes.yaxis.set_major_formatter(shown)
     return top
 
 
@@ -249,7 +257,7 @@ def _legend_below(drawing: Any, histories: Sequence[FederatedHistory]) -> None:
         handles,
         list(looks),
         loc="outside lower center",
-        ncols=len(looks),
+        ncols=legend_columns(len(looks)),
         title=title,
         title_fontsize=8,
     )

@@ -13,6 +13,7 @@ from feduplink.report.style import (
     MUTED,
     feasibility_note,
     figure,
+    legend_columns,
     looks_of,
     marker_style,
 )
@@ -65,7 +66,7 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
         axes.set_xlabel("objective below the optimum (linear up to 0.001, then logarithmic)")
-        drawing.legend(loc="outside lower center", ncols=len(looks) + 1)
+        drawing.legend(loc="outside lower center", ncols=legend_columns(len(looks) + 1))
         known = (
             feasible_at(sweep, name, place)
             for name in looks

@@ -55,15 +55,15 @@ LOOKS = {
     "optimum": Look("#6A3D9A", "p", "--"),
 }
 
-#: For policies of the user's own: further colours of Tol's, with marks that no other policy has
-#: where there are any left.
+#: For policies of the user's own: colours far from those above and from each other, for normal,
+#: protanopic and deuteranopic eyes, with marks that no other policy has.
 _FURTHER_LOOKS = (
-    Look("#117733", "d"),
-    Look("#CC6677", "8"),
-    Look("#5566CC", "H"),
-    Look("#AA4499", "d"),
-    Look("#C7A93A", "8"),
-    Look("#44AA99", "H"),
+    Look("#6060F0", "d"),
+    Look("#784830", "8"),
+    Look("#90C078", "H"),
+    Look("#6000A8", "d"),
+    Look("#609048", "8"),
+    Look("#4890F0", "H"),
 )
 #: Of the first variant of a policy, the second, ...
 _VARIANT_LINES = ("--", ":", "-.")
@@ -79,6 +79,9 @@ NEUTRAL = {
     GRID: "grid",
     SHADE: "shade",
 }
+
+#: Most entries in a row of a legend.
+_LEGEND_ENTRIES = 9
 
 #: Of the PNG files.
 DOTS_PER_INCH = 150
@@ -171,6 +174,12 @@ def feasibility_note(feasible: Iterable[bool | None]) -> str:
     }
     occurring = set(feasible)
     return "; ".join(text for kind, text in words.items() if kind in occurring)
+
+
+def legend_columns(entries: int) -> int:
+    """Of a legend below a wide figure, in rows of about the same length."""
+    rows = -(-entries // _LEGEND_ENTRIES)
+    return -(-entries // max(rows, 1))
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from feduplink.report.style import (
     Look,
     feasibility_note,
     figure,
+    legend_columns,
     looks_of,
     marker_style,
 )
@@ -28,7 +29,7 @@ _PANELS: dict[Measure, str] = {
 #: Width of a panel, points, about.
 _PANEL = 205.0
 #: Of the room between two values, for the marks of all policies; and the most for one, points.
-_USED, _WIDEST = 0.7, 5.0
+_USED, _WIDEST = 0.6, 3.5
 
 
 def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
@@ -59,7 +60,9 @@ def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
         participation.set_ylim(-0.05, 1.05)
         per.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
         handles, labels = per.get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        drawing.legend(
+            handles, labels, loc="outside lower center", ncols=legend_columns(len(labels))
+        )
         drawing.suptitle(
             f"{_feasibility_of(sweep)}; bars: from the worst to the best seed; marks of one value "
             "side by side",
