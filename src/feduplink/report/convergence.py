@@ -145,10 +145,13 @@ def _plot_objective(axes: Any, epochs: Sequence[Epoch], look: Look) -> None:
     """A thin line; thick where all constraints are met."""
     at = [epoch.number + 1 for epoch in epochs]
     values = np.array([epoch.objective for epoch in epochs])
-    met = np.where([epoch.met for epoch in epochs], values, np.nan)
+    met = np.array([epoch.met for epoch in epochs])
     axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7)
-    # A mark too: a lone epoch is no line.
-    axes.plot(at, met, color=look.colour, linewidth=1.6, marker=".", markersize=2.5)
+    axes.plot(at, np.where(met, values, np.nan), color=look.colour, linewidth=1.6)
+    # A lone epoch is no line.
+    lone = np.flatnonzero(met & ~np.append(False, met[:-1]) & ~np.append(met[1:], False))
+    if len(lone):
+        axes.plot(np.array(at)[lone], values[lone], ".", color=look.colour, markersize=3)
 
 
 def _finish_objective(axes: Any, shown: Iterable[float]) -> None:
