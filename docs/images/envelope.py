@@ -27,7 +27,8 @@ def main() -> None:
     value = WorkerValue(_column(1.0), _column(0.2), _column(0.35), waterfall=0.023)
     s = torch.linspace(_LOW, _HIGH, 600, dtype=torch.float64)
     with figure(Path(__file__).with_suffix(".png"), 9.6, 3.0) as drawing:
-        for axes, (title, pieces) in zip(drawing.subplots(1, 3, sharey=True), _PANELS, strict=True):
+        panels = drawing.subplots(1, 3, sharey=True)
+        for axes, (title, pieces) in zip(panels, _PANELS, strict=True):
             axes.plot(s, value.at(s[:, None])[0][:, 0], color="black", label="value f(s)")
             for low, high, floor in pieces:
                 envelope = Envelope.of(value, _column(low), _column(high), _column(floor))
@@ -43,6 +44,7 @@ def main() -> None:
             )
             axes.set_title(title)
             axes.set_xlabel("s = ln SINR")
+        panels[0].set_ylabel("value of one worker")
         axes.legend(loc="lower right")
 
 

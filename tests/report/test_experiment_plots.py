@@ -71,7 +71,7 @@ DRAWINGS: dict[str, Callable[[Path], None]] = {
     "noniid": lambda path: plot_noniid(path, RATES, CAPTION),
     "averages": lambda path: plot_averages(path, FEDERATIONS.comparisons, CAPTION),
     "error": lambda path: plot_error(path, COSTS, CAPTION),
-    "arrivals": lambda path: plot_arrivals(path, {"pdg": [1, 5], "rand:a": [0]}, CAPTION),
+    "arrivals": lambda path: plot_arrivals(path, {"pdg": [[1, 5], [2]], "rand:a": [[0]]}, CAPTION),
 }
 
 

@@ -12,22 +12,13 @@ from feduplink.policies import GraphPolicy
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.convergence import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.style import LOOKS, figure, look_of
+from feduplink.report.style import figure
 
 
 def _is_a_picture(path: Path) -> bool:
     with Image.open(path) as image:
         colours = image.convert("RGB").getcolors(maxcolors=1 << 24)
     return image.format == "PNG" and image.width > 500 and colours is not None and len(colours) > 20
-
-
-def test_every_policy_has_a_look_of_its_own():
-    names = {"rand", "orth", "max", "openloop", "pdm", "pdg", "dual", "pdx", "ideal", "optimum"}
-    assert set(LOOKS) == names
-    assert len({look.colour for look in LOOKS.values()}) == len(names)
-    assert len({look.marker for look in LOOKS.values()}) == len(names)
-    assert look_of("pdg:runs/other") == LOOKS["pdg"]
-    assert look_of("mine") not in LOOKS.values()
 
 
 def test_plots_of_a_comparison(tmp_path: Path, default_csi, default_scenario):

@@ -12,7 +12,7 @@ DATA = "mnist"
 CAPTION = (
     "Digits with the same arrivals under both averages; rand and orth silence nobody. The "
     "published code drops the last arriving worker and multiplies a single arrival by its "
-    "number of samples."
+    "number of samples. Below: final errors less that of ideal, run by run."
 )
 RESULT = Federations
 

@@ -18,9 +18,9 @@ from feduplink.scenario import Scenario
 TITLE = "Arrivals"
 DATA = None
 CAPTION = (
-    "Uploads that arrive in each of 50 rounds with 8 workers, over all runs. rand and orth silence "
-    "workers that would miss a threshold, as the paper's text says; the boxes :unselected silence "
-    "nobody, as its code does."
+    "Uploads that arrive in each of 50 rounds with 8 workers, over all runs, and their mean. rand "
+    "and orth silence workers that would miss a threshold, as the paper's text says; the boxes "
+    ":unselected silence nobody, as its code does."
 )
 
 _ROUNDS = 50

@@ -16,7 +16,7 @@ TITLE = "Convergence"
 DATA = None
 CAPTION = (
     "pdg on its validation channels: mean rate and energy efficiency of each worker against the "
-    "threshold, for the first seed; and the objective of pdg and pdm for all seeds, dots where "
+    "threshold, for the first seed; and the objective of pdg and pdm for all seeds, thick where "
     "every worker meets both constraints. Dashed: the other policies and the optimum on the test "
     "channels."
 )

@@ -27,7 +27,7 @@ def run(bench: Bench) -> Sweep:
     """Judge the policies of the default setting at each variance."""
     by_seed = bench.map(_judged, [(seed,) for seed in bench.seeds], "seed")
     rows = [[settings[place] for settings in by_seed] for place in range(len(_VARIANCES))]
-    return Sweep.of("variance of the noise", _VARIANCES, rows, logarithmic=True)
+    return Sweep.of("variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True)
 
 
 def _judged(bench: Bench, seed: int) -> list[Setting]:

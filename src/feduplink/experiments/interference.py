@@ -15,7 +15,7 @@ CAPTION = (
     "paper's figure. It counts transmitting workers only, so it is shown with what a policy "
     "achieves in all and with how many it lets transmit. Hollow marks: on average over the seeds a "
     "constraint is missed by more than 1 %; the test channels estimate a worker's mean to within 1 "
-    "to 8 %, the worse the stronger the interference. Shaded: from the worst to the best seed."
+    "to 8 %, the worse the stronger the interference. Bars: from the worst to the best seed."
 )
 RESULT = Sweep
 

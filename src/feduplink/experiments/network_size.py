@@ -16,7 +16,7 @@ DATA = None
 CAPTION = (
     "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other number. "
     "There are no thresholds for other sizes, so nobody is constrained and rand and orth silence "
-    "nobody. Shaded: from the worst to the best seed."
+    "nobody. Bars: from the worst to the best seed."
 )
 RESULT = Sweep
 

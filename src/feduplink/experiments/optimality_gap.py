@@ -111,11 +111,14 @@ def claims(result: OptimalityGap) -> list[Claim]:
 
     def near(name: str, distance: float) -> list[bool]:
         gaps = short(name)
-        return [gap <= distance and not sweep.missed(name, place) for place, gap in enumerate(gaps)]
+        return [
+            gap <= distance and sweep.feasible(name, place) is not False
+            for place, gap in enumerate(gaps)
+        ]
 
     def told(name: str) -> str:
         gaps = ", ".join(
-            "missed" if sweep.missed(name, place) else f"{gap:.3f}"
+            "missed" if sweep.feasible(name, place) is False else f"{gap:.3f}"
             for place, gap in enumerate(short(name))
         )
         return f"{name} {gaps}"

@@ -12,7 +12,7 @@ from feduplink.scenario import Scenario
 TITLE = "Maximum power"
 DATA = None
 CAPTION = (
-    "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and shading as for "
+    "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and bars as for "
     "interference."
 )
 RESULT = Sweep

@@ -16,8 +16,9 @@ from feduplink.scenario import Scenario
 TITLE = "Allocated powers"
 DATA = None
 CAPTION = (
-    "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW. A silent "
-    "worker has no place on a logarithmic axis; their share is written."
+    "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear as "
+    "in the paper, and in dBW. Silent workers are left out; their share is written, and that at "
+    "Pmax."
 )
 
 

@@ -63,9 +63,12 @@ class Sweep(BaseModel):
         """Mean over the seeds at every value."""
         return [self.mean(policy, place, measure) for place in range(len(self.values))]
 
-    def missed(self, policy: str, place: int) -> bool:
-        """Whether a constraint is shown to be missed with one seed or more."""
-        return any(figures.feasible is False for figures in self.policies[policy][place])
+    def feasible(self, policy: str, place: int) -> bool | None:
+        """False: missed with one seed or more; True: met with all of them; None: in between."""
+        verdicts = [figures.feasible for figures in self.policies[policy][place]]
+        if False in verdicts:
+            return False
+        return None if None in verdicts else True
 
     def below(self, better: str, worse: str, measure: Measure) -> list[bool | None]:
         """At every value where both exist, whether ``better`` is under ``worse`` on average.

@@ -11,11 +11,21 @@ from torch import Tensor
 
 from feduplink.optimum import Optimum
 from feduplink.problem import Judgement
-from feduplink.report.style import MUTED, SHADE, figure, look_of
+from feduplink.report.scales import objective_label, set_objective_scale
+from feduplink.report.style import (
+    MUTED,
+    SHADE,
+    feasibility_note,
+    figure,
+    looks_of,
+    marker_style,
+)
 from feduplink.scenario import Scenario
 
 #: The axes of the constraints end here: what matters happens at 1.
 _RATIOS = (0.5, 1.5)
+#: On both sides of the objectives, as a share of their range.
+_MARGIN = 0.12
 
 
 def plot_comparison(
@@ -24,7 +34,7 @@ def plot_comparison(
     scenario: Scenario,
     optimum: Optimum | None = None,
 ) -> None:
-    """Objective, participation and worst constraints by policy; hollow marks: infeasible.
+    """Objective, participation and worst constraints by policy, with the objectives' values.
 
     With an ``optimum``, what it proves nobody can reach is shaded.
     """
@@ -33,41 +43,59 @@ def plot_comparison(
     names = list(judgements)
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"
-    with figure(path, 9.6, 1.3 + 0.32 * len(names), caption) as drawing:
-        panels = drawing.subplots(1, 4, sharey=True, width_ratios=(1.5, 1, 1, 1))
+    with figure(path, 10.5, 1.5 + 0.32 * len(names), caption) as drawing:
+        panels = drawing.subplots(1, 4, sharey=True, width_ratios=(1.9, 1, 1, 1))
         objective, participation, rate, efficiency = panels
         objective.set_yticks(range(len(names)), names)
         objective.set_ylim(len(names) - 0.4, -0.6)
-        _mark(objective, names, rows, [row.objective for row in rows])
-        if optimum is not None:
-            _shade_above(objective, optimum.upper_bound)
-        objective.set_xlabel("objective (higher is better)")
+        _plot_objectives(objective, names, rows, optimum)
         _mark(participation, names, rows, [row.participation for row in rows])
         participation.set_xlabel("participation")
         participation.set_xlim(-0.05, 1.08)
         rate_ratios = [_worst_ratio(row.worker_rate, scenario.rate_thresholds) for row in rows]
-        _mark_ratios(rate, names, rows, rate_ratios)
+        beyond = _mark_ratios(rate, names, rows, rate_ratios)
         rate.set_xlabel("worst worker's\nrate / threshold")
         efficiency_ratios = [
             _worst_ratio(row.worker_energy_efficiency, scenario.ee_thresholds) for row in rows
         ]
-        _mark_ratios(efficiency, names, rows, efficiency_ratios)
+        beyond |= _mark_ratios(efficiency, names, rows, efficiency_ratios)
         efficiency.set_xlabel("worst worker's energy\nefficiency / threshold")
-        shaded = "; grey: proved out of reach for those" if optimum is not None else ""
-        drawing.suptitle(
-            "filled marks: every worker meets both constraints (within 1 %)"
-            f"{shaded}; hollow marks: not",
+        notes = []
+        if optimum is not None:
+            notes.append("grey: proved out of reach for policies that meet the constraints")
+        if beyond:
+            notes.append("arrow: beyond the axis, at the ratio written")
+        lines = [feasibility_note(row.feasible for row in rows), "; ".join(notes)]
+        drawing.suptitle("\n".join(filter(None, lines)), fontsize=8, color=MUTED)
+
+
+def _plot_objectives(
+    axes: Any, names: list[str], rows: list[Judgement], optimum: Optimum | None
+) -> None:
+    """Marks with their values; shaded what the optimum proves to be out of reach."""
+    values = [row.objective for row in rows]
+    bound = math.nan if optimum is None else optimum.upper_bound
+    _mark(axes, names, rows, values)
+    stretched = set_objective_scale(axes, "x", [*values, bound], _MARGIN)
+    axes.set_xlabel(objective_label(stretched))
+    if not stretched:
+        known = [value for value in (*values, bound) if math.isfinite(value)]
+        room = _MARGIN * (max(known) - min(known)) or _MARGIN
+        axes.set_xlim(min(known) - room, max(known) + room)
+    if optimum is not None:
+        axes.axvspan(bound, axes.get_xlim()[1], color=SHADE, linewidth=0, zorder=0)
+    to_share = axes.transData + axes.transAxes.inverted()
+    for place, value in enumerate(values):
+        right = to_share.transform((value, place))[0] < 0.5
+        axes.annotate(
+            f"{value:.4f}",
+            (value, place),
+            xytext=(8 if right else -8, 0),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="center",
             fontsize=8,
-            color=MUTED,
         )
-
-
-def _shade_above(axes: Any, bound: float) -> None:
-    """Shade what lies above the bound: proved out of reach."""
-    low, high = axes.get_xlim()
-    high = max(high, bound + 0.04 * (high - low))
-    axes.axvspan(bound, high, color=SHADE, linewidth=0, zorder=0)
-    axes.set_xlim(low, high)
 
 
 def _worst_ratio(expected: Tensor, thresholds: Tensor) -> float:
@@ -77,37 +105,34 @@ def _worst_ratio(expected: Tensor, thresholds: Tensor) -> float:
     return float(ratios.min()) if len(ratios) else math.nan
 
 
-def _mark_ratios(axes: Any, names: list[str], rows: list[Judgement], ratios: list[float]) -> None:
-    """Marks against the threshold at 1; a ratio off the axis is written beside its mark."""
+def _mark_ratios(axes: Any, names: list[str], rows: list[Judgement], ratios: list[float]) -> bool:
+    """Marks against the threshold at 1; returns whether a ratio is off the axis.
+
+    Such a ratio is written beside its mark, with an arrow.
+    """
     low, high = _RATIOS
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
     _mark(axes, names, rows, [min(max(ratio, low), high) for ratio in ratios])
+    beyond = False
     for place, ratio in enumerate(ratios):
         if math.isfinite(ratio) and not low <= ratio <= high:
-            inwards = -9 if ratio > high else 9
+            beyond = True
+            above = ratio > high
             axes.annotate(
-                f"{ratio:.1f}",
-                (high if ratio > high else low, place),
-                xytext=(inwards, 0),
+                f"{ratio:.1f} →" if above else f"← {ratio:.2f}",
+                (high if above else low, place),
+                xytext=(-8 if above else 8, 0),
                 textcoords="offset points",
-                ha="right" if ratio > high else "left",
+                ha="right" if above else "left",
                 va="center",
                 fontsize=8,
             )
     axes.set_xlim(low - 0.08, high + 0.08)
+    return beyond
 
 
 def _mark(axes: Any, names: list[str], rows: list[Judgement], values: list[float]) -> None:
+    looks = looks_of(names)
     for place, (name, row, value) in enumerate(zip(names, rows, values, strict=True)):
-        look = look_of(name)
-        axes.plot(
-            value,
-            place,
-            marker=look.marker,
-            markersize=8,
-            color=look.colour,
-            markerfacecolor=look.colour if row.feasible else "white",
-            linestyle="none",
-            zorder=3,
-        )
+        axes.plot(value, place, zorder=3, **marker_style(looks[name], row.feasible, 8))
     axes.margins(x=0.12)

@@ -2,114 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from torch import Tensor
 
 from feduplink.experiments.convergence import Convergence
 from feduplink.learning import Epoch, best_epoch
-from feduplink.report.style import figure, look_of
+from feduplink.report.line_ends import LineEnd, label_line_ends
+from feduplink.report.scales import objective_label, set_objective_scale
+from feduplink.report.style import MUTED, Look, figure, looks_of, marker_style
 from feduplink.scenario import Scenario
 
-#: More workers than these get no entry in the legend.
-_NAMED_WORKERS = 10
+#: More workers than these are not named.
+_NAMED_WORKERS = 16
+#: Workers take these colours (Okabe and Ito; Tol's wine for their yellow, which white paper
+#: swallows) in turn, then again with the next line style.
+_WORKER_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#882255",
+    "#000000",
+)
+_WORKER_LINES = ("-", "--", ":", "-.")
+#: The curves of workers are running medians over this share of the epochs.
+_SMOOTHED = 0.02
 
-_THRESHOLD_STYLE: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2}
+_THRESHOLD_STYLE: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
 def plot_convergences(path: Path, result: Convergence, scenario: Scenario, caption: str) -> None:
     """Constraints of the first seed of ``pdg`` by worker, and the objective of all seeds."""
-    with figure(path, 11, 4.0, caption) as drawing:
+    looks = looks_of([*result.histories, *result.others])
+    with figure(path, 12, 4.0, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
-        history = result.histories["pdg"][0]
-        _plot_constraints(rate, efficiency, history, scenario)
+        _plot_constraints(rate, efficiency, result.histories["pdg"][0], scenario)
+        ends = []
         for name, seeds in result.histories.items():
-            colour = look_of(name).colour
-            for number, epochs in enumerate(seeds):
-                at = [epoch.number + 1 for epoch in epochs]
-                values = [epoch.objective for epoch in epochs]
-                label = name if number == 0 else None
-                objective.plot(at, values, color=colour, linewidth=0.8, alpha=0.8, label=label)
-                met = [(n, v) for n, v, e in zip(at, values, epochs, strict=True) if e.met]
-                if met:
-                    objective.scatter(*zip(*met, strict=True), s=5, color=colour)
+            for epochs in seeds:
+                _plot_objective(objective, epochs, looks[name])
+            last = seeds[0][-1]
+            ends.append(LineEnd(last.number + 1, last.objective, name, looks[name].colour))
+        last_epoch = max(end.x for end in ends)
         for name, figures in result.others.items():
-            style = {"color": look_of(name).colour, "linestyle": "--"}
-            objective.axhline(figures.objective, label=name, **style)
-        objective.set_xlabel("epoch")
-        objective.set_ylabel("objective; dots: all constraints met")
-        handles, labels = rate.get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower left", ncols=5)
-        handles, labels = objective.get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower right", ncols=4)
+            objective.axhline(figures.objective, color=looks[name].colour, linestyle="--")
+            end = LineEnd(last_epoch, figures.objective, name, looks[name].colour)
+            ends.append(end)
+        shown = [figures.objective for figures in result.others.values()]
+        shown += [e.objective for seeds in result.histories.values() for es in seeds for e in es]
+        _finish_objective(objective, shown)
+        objective.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+        label_line_ends(objective, ends)
 
 
 def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
     """Three panels: rate and energy efficiency by worker with thresholds, objective."""
-    epochs = [epoch.number + 1 for epoch in history]
     caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
-    with figure(path, 11, 3.8, caption) as drawing:
+    with figure(path, 12, 3.8, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
         _plot_constraints(rate, efficiency, history, scenario)
-        _plot_objective(objective, epochs, history, policy)
-        objective.set_xlabel("epoch")
-        handles, labels = rate.get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=_NAMED_WORKERS + 1)
+        look = looks_of([policy])[policy]
+        _plot_objective(objective, history, look)
+        best = best_epoch(history)
+        style = {**marker_style(look, best.met, 12), "marker": "*", "markeredgecolor": "black"}
+        label = f"best: epoch {best.number + 1}, {best.objective:.4f}"
+        objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
+        _finish_objective(objective, [epoch.objective for epoch in history])
+        objective.legend(loc="best")
 
 
 def _plot_constraints(rate: Any, efficiency: Any, history: list[Epoch], scenario: Scenario) -> None:
     epochs = [epoch.number + 1 for epoch in history]
     rates = [epoch.worker_rate for epoch in history]
     efficiencies = [epoch.worker_energy_efficiency for epoch in history]
-    _plot_constraint(rate, epochs, rates, scenario.rate_thresholds)
+    window = _window(len(epochs))
+    _plot_constraint(rate, epochs, rates, scenario.rate_thresholds, window)
     rate.set_ylabel("mean rate on the air (nats/s/Hz)")
-    _plot_constraint(efficiency, epochs, efficiencies, scenario.ee_thresholds)
+    _plot_constraint(efficiency, epochs, efficiencies, scenario.ee_thresholds, window)
     efficiency.set_ylabel("mean EE on the air (nats/s/Hz/W)")
+    smoothing = f" (running median of {window})" if window > 1 else ""
     for axes in (rate, efficiency):
-        axes.set_xlabel("epoch")
+        axes.set_xlabel(f"epoch{smoothing}")
 
 
 def _plot_constraint(
-    axes: Any, epochs: Sequence[int], by_worker: Sequence[Sequence[float]], thresholds: Tensor
+    axes: Any,
+    epochs: Sequence[int],
+    by_worker: Sequence[Sequence[float]],
+    thresholds: Tensor,
+    window: int,
 ) -> None:
     values = np.asarray(by_worker, dtype=float)
     workers = values.shape[1]
-    # The middle of the map: its ends vanish on dark and on white paper.
-    colours = matplotlib.colormaps["plasma"](np.linspace(0.25, 0.85, workers))
     common = bool((thresholds == thresholds[0]).all())
+    ends = []
     for worker in range(workers):
-        label = f"worker {worker + 1}" if workers <= _NAMED_WORKERS else None
-        axes.plot(epochs, values[:, worker], color=colours[worker], linewidth=1.0, label=label)
+        turn, place = divmod(worker, len(_WORKER_COLOURS))
+        colour, line = _WORKER_COLOURS[place], _WORKER_LINES[turn % len(_WORKER_LINES)]
+        smooth = _running_median(values[:, worker], window)
+        axes.plot(epochs, smooth, color=colour, linestyle=line, linewidth=1.0)
+        ends.append(LineEnd(epochs[-1], float(smooth[-1]), str(worker + 1), colour))
         if not common:
-            axes.axhline(float(thresholds[worker]), color=colours[worker], **_THRESHOLD_STYLE)
+            axes.axhline(float(thresholds[worker]), color=colour, **_THRESHOLD_STYLE)
     if common:
         axes.axhline(float(thresholds[0]), color="black", **_THRESHOLD_STYLE)
-    axes.plot([], [], color="black", label="threshold", **_THRESHOLD_STYLE)
+    if workers > _NAMED_WORKERS:
+        ends = []
+    notes = ["numbers: workers"] if ends else []
+    notes.append("dashed: threshold" if common else "dashed: their thresholds")
+    axes.set_ylim(*axes.get_ylim())
+    if common:
+        threshold = float(thresholds[0])
+        right = axes.get_xlim()[1]
+        ends.append(LineEnd(right, threshold, f"≥ {threshold:g}", "black"))
+    axes.set_title("; ".join(notes), fontsize=8, color=MUTED, loc="right")
+    label_line_ends(axes, ends)
 
 
-def _plot_objective(axes: Any, epochs: Sequence[int], history: list[Epoch], policy: str) -> None:
-    objective = [epoch.objective for epoch in history]
-    look = look_of(policy)
-    axes.plot(epochs, objective, color=look.colour, label=policy)
-    met = [(n, epoch.objective) for n, epoch in zip(epochs, history, strict=True) if epoch.met]
-    if met:
-        axes.scatter(*zip(*met, strict=True), s=9, color="#009E73", label="all constraints met")
-    best = best_epoch(history)
-    label = f"best epoch ({best.number + 1})"
-    axes.scatter(
-        best.number + 1,
-        best.objective,
-        s=90,
-        marker="*",
-        color="#D55E00",
-        edgecolors="white",
-        linewidths=0.6,
-        zorder=4,
-        label=label,
-    )
-    axes.set_ylabel("objective on validation channels")
-    axes.legend(loc="best")
+def _window(epochs: int) -> int:
+    """An odd number of epochs."""
+    return 2 * round(_SMOOTHED * epochs / 2) + 1
+
+
+def _running_median(values: Any, window: int) -> Any:
+    """Of the same length: at the ends the median of what there is. NaN counts as missing."""
+    half = window // 2
+    padded = np.pad(values, half, constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, window)
+    known = ~np.isnan(windows).all(1)
+    medians = np.full(len(values), np.nan)
+    medians[known] = np.nanmedian(windows[known], axis=1)
+    return medians
+
+
+def _plot_objective(axes: Any, epochs: Sequence[Epoch], look: Look) -> None:
+    """A thin line; thick where all constraints are met."""
+    at = [epoch.number + 1 for epoch in epochs]
+    values = np.array([epoch.objective for epoch in epochs])
+    met = np.array([epoch.met for epoch in epochs])
+    axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7)
+    axes.plot(at, np.where(met, values, np.nan), color=look.colour, linewidth=1.6)
+    # A lone epoch is no line.
+    lone = np.flatnonzero(met & ~np.append(False, met[:-1]) & ~np.append(met[1:], False))
+    if len(lone):
+        axes.plot(np.array(at)[lone], values[lone], ".", color=look.colour, markersize=3)
+
+
+def _finish_objective(axes: Any, shown: Iterable[float]) -> None:
+    axes.set_ylabel(objective_label(set_objective_scale(axes, "y", shown)))
+    axes.set_xlabel("epoch")
+    axes.plot([], [], color=MUTED, linewidth=2.2, label="all constraints met")
+    axes.plot([], [], color=MUTED, linewidth=0.5, label="not all")

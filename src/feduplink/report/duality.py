@@ -11,6 +11,9 @@ from feduplink.report.style import figure
 
 _DUAL, _PRIMAL, _MET, _BOUND = "#D55E00", "#0072B2", "#009E73", "black"
 
+#: Where a violation of zero is drawn on the logarithmic axis, %.
+_NONE_PERCENT = 1e-3
+
 
 def plot_duality(path: Path, optimum: Optimum) -> None:
     """Left: dual and primal value against evaluations of the dual function; right: violation."""
@@ -35,11 +38,19 @@ def plot_duality(path: Path, optimum: Optimum) -> None:
         _draw_bound(values, optimum)
         values.set_ylabel("objective")
         values.legend(loc="best")
-        violation.semilogy(
-            count, [max(100 * step.violation, 1e-3) for step in steps], color=_PRIMAL
+        shown = [max(100 * step.violation, _NONE_PERCENT) for step in steps]
+        violation.semilogy(count, shown, color=_PRIMAL)
+        tolerated = 100 * PRIMAL_TOLERANCE
+        violation.axhline(
+            tolerated,
+            color=_BOUND,
+            linestyle="--",
+            linewidth=1.0,
+            label=f"counts as met: {tolerated:g} %",
         )
-        violation.axhline(100 * PRIMAL_TOLERANCE, color="black", linestyle="--", linewidth=1.0)
-        violation.set_ylabel("largest violation of a constraint, %")
+        violation.legend(loc="best")
+        none = f" ({_NONE_PERCENT:g}: none)" if _NONE_PERCENT in shown else ""
+        violation.set_ylabel(f"largest violation of a constraint, %{none}")
         for axes in (values, violation):
             axes.set_xlabel("evaluations of the dual function")
 

@@ -39,10 +39,7 @@ def write_federated(
 
     ``notes`` stand under the table; ``further`` are more entries of ``metrics.json``.
     """
-    arrivals = {
-        name: [count for run in runs for count in run.arrivals]
-        for name, runs in history.policies.items()
-    }
+    arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
     plot_arrivals(directory / "arrivals.png", arrivals)
     plot_error(directory / "error.png", history)
     table = federated_markdown(history, target) + "".join(f"\n{note}.\n" for note in notes)

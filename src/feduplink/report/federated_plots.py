@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import (
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    SymmetricalLogLocator,
+)
 
 from feduplink.federated.history import Cost, FederatedHistory, RunHistory
-from feduplink.report.style import MUTED, figure, look_of
+from feduplink.report.final_errors import plot_final_errors
+from feduplink.report.style import MUTED, figure, legend_columns, looks_of, marker_style
 
 COST_LABELS: dict[Cost, str] = {
     "rounds": "rounds",
@@ -19,105 +26,210 @@ COST_LABELS: dict[Cost, str] = {
 }
 #: Points of a curve over seconds or joules, where every run has its own abscissae.
 _GRID_POINTS = 200
-#: The axis ends this far above the smallest error: a model that diverges has no place on it.
+#: The axis ends this far above the smallest error, or at the first errors if they are higher: a
+#: model that diverges has no place on it.
 _MOST_DECADES = 1.5
+#: Marks on a curve. Those of other policies lie between them, so that each of several curves that
+#: coincide shows.
+_MARKS = 5
 
 #: Under this ratio of its ends a logarithmic axis has labels between the powers of ten too.
 _FEW_DECADES = 100.0
-#: The first policy of a kind, the second, ...
-_LINES = ("-", "--", ":", "-.")
 
 _Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def plot_arrivals(
     path: Path,
-    arrivals: Mapping[str, Sequence[int]],
+    arrivals: Mapping[str, Sequence[Sequence[int]]],
     caption: str = "Uploads that arrive in a round",
 ) -> None:
-    """A box a policy: uploads that arrived in a round, over all rounds and runs."""
-    names = list(arrivals)
-    with figure(path, 1.2 + 0.75 * len(names), 3.0, caption) as drawing:
+    """One box per policy: uploads that arrived in a round, over all rounds and runs; and the mean.
+
+    Args:
+        path: the PNG file.
+        arrivals: by policy, by independent run (or seed), by round. With several runs the mean
+            has its standard error over the runs.
+        caption: what there is to see.
+
+    """
+    looks = looks_of(arrivals)
+    pooled = [[count for run in runs for count in run] for runs in arrivals.values()]
+    several = any(len(runs) > 1 for runs in arrivals.values())
+    with figure(path, 1.6 + 0.8 * len(looks), 3.4, caption) as drawing:
         axes = drawing.subplots()
         boxes = axes.boxplot(
-            list(arrivals.values()),
-            tick_labels=[name.replace(":", ":\n") for name in names],
+            pooled,
+            tick_labels=[name.replace(":", ":\n") for name in looks],
             patch_artist=True,
+            widths=0.5,
             medianprops={"color": "black"},
-            flierprops={"markersize": 3, "markeredgecolor": "#888888"},
+            flierprops={"markersize": 3, "markeredgecolor": MUTED},
         )
-        for name, patch in zip(names, boxes["boxes"], strict=True):
-            patch.set_facecolor(look_of(name).colour)
-            patch.set_alpha(0.6)
-        axes.set_ylabel("uploads that arrive, a round")
-        axes.set_ylim(bottom=-0.2)
+        for look, patch in zip(looks.values(), boxes["boxes"], strict=True):
+            patch.set(facecolor=look.colour, alpha=0.6, hatch=look.hatch)
+        for place, runs in enumerate(arrivals.values(), 1):
+            mean = np.mean([np.mean(run) for run in runs])
+            error = _standard_error(np.array([[np.mean(run)] for run in runs]))[0]
+            axes.errorbar(
+                place,
+                mean,
+                error if len(runs) > 1 else None,
+                fmt="D",
+                markersize=5,
+                markerfacecolor="white",
+                color="black",
+                capsize=3,
+                zorder=4,
+            )
+            axes.annotate(
+                f"{mean:.2f}",
+                (place, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        what = "mean ± standard error over the runs" if several else "mean"
+        axes.set_title(
+            f"diamonds and numbers: {what}; lines: median", fontsize=8, color=MUTED, pad=16
+        )
+        axes.set_ylabel("uploads that arrive in a round")
+        axes.set_ylim(-0.2, max([1, *(max(counts, default=0) for counts in pooled)]) + 0.4)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="x", visible=False)
 
 
 def plot_error(path: Path, history: FederatedHistory, caption: str = "") -> None:
-    """Error against rounds, seconds and joules: mean over the runs, shaded from best to worst."""
+    """Error against rounds, seconds and joules: mean over the runs and its standard error."""
     caption = caption or f"{history.metric_name.capitalize()} against rounds, seconds and joules"
-    with figure(path, 10.5, 3.6, caption) as drawing:
+    with figure(path, 10.5, 3.9, caption) as drawing:
         panels = drawing.subplots(1, 3, sharey=True)
+        top = _scale_errors(panels, [history])
         for axes, cost in zip(panels, COST_LABELS, strict=True):
-            _plot_curves(axes, history, cost)
-            if cost == "rounds":
-                axes.set_ylabel(history.metric_name)
-        _legend_below(drawing, panels[0])
+            _plot_curves(axes, history, cost, top)
+        panels[0].set_ylabel(history.metric_name)
+        _legend_below(drawing, [history])
 
 
 def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], caption: str) -> None:
-    """A panel a comparison: error against rounds."""
-    with figure(path, 9.6, 4.0, caption) as drawing:
-        panels = drawing.subplots(1, len(comparisons), sharey=True, squeeze=False)[0]
-        least = np.inf
-        for axes, (label, history) in zip(panels, comparisons.items(), strict=True):
-            least = min(least, _plot_curves(axes, history, "rounds"))
-            axes.set_title(f"{label}, {history.task}")
-        highest = least * 10**_MOST_DECADES
-        if panels[0].get_ylim()[1] > highest:
-            panels[0].set_ylim(0.8 * least, highest)
-        panels[0].set_ylabel(history.metric_name)
-        _legend_below(drawing, panels[0])
+    """One column per comparison: error against rounds, and final errors less that of ``ideal``."""
+    histories = list(comparisons.values())
+    most = max(len(history.policies) for history in histories)
+    heights = (4.0, 0.8 + 0.19 * most)
+    with figure(path, 10.5, sum(heights), caption) as drawing:
+        above, below = drawing.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
+        panels = above.subplots(1, len(comparisons), sharey=True, squeeze=False)[0]
+        finals = below.subplots(1, len(comparisons), squeeze=False)[0]
+        top = _scale_errors(panels, histories)
+        rows = zip(panels, finals, comparisons.items(), strict=True)
+        for curves, final, (label, history) in rows:
+            _plot_curves(curves, history, "rounds", top)
+            curves.set_title(f"{label}, {history.task}")
+            plot_final_errors(final, history, top)
+        panels[0].set_ylabel(histories[0].metric_name)
+        _legend_below(above, histories)
 
 
-def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost) -> float:
-    """Draw all policies; returns the smallest error that has a place on a logarithmic axis."""
-    least = np.inf
-    colours: list[str] = []
-    for name, runs in history.policies.items():
-        if (curves := _curves(runs, cost)) is None:
+def _scale_errors(panels: Sequence[Any], histories: Sequence[FederatedHistory]) -> float:
+    """A logarithmic axis, linear around zero if an error is; returns the highest error on it."""
+    means = np.concatenate(
+        [_mean(_errors(runs)) for history in histories for runs in history.policies.values()]
+    )
+    means = means[np.isfinite(means)]
+    least = float(np.min(means[means > 0], initial=np.inf))
+    if not np.isfinite(least):  # all are perfect, or none is finite
+        return 1.0
+    starts = [
+        _mean(_errors(runs))[0] for history in histories for runs in history.policies.values()
+    ]
+    first = float(np.median([start for start in starts if np.isfinite(start)] or [0.0]))
+    top = 1.15 * min(float(means.max()), max(least * 10**_MOST_DECADES, first))
+    axes = panels[0]
+    if means.min() > 0:
+        axes.set_yscale("log")
+        # A few between the decades; all nine would run into each other.
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+        axes.set_ylim(0.85 * least, top)
+    else:
+        axes.set_yscale("symlog", linthresh=least, linscale=0.3)
+        axes.yaxis.set_minor_locator(SymmetricalLogLocator(base=10, linthresh=least, subs=(2, 5)))
+        axes.set_ylim(-0.1 * least, top)
+
+    def shown(error: float, _place: int) -> str:
+        return "" if 0 < error < 1.5 * least and means.min() == 0 else f"{error:g}"
+
+    axes.yaxis.set_minor_formatter(shown)
+    axes.yaxis.set_major_formatter(shown)
+    return top
+
+
+def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost, top: float) -> None:
+    """Draw all policies on an axis that ends at ``top``; say which leave it."""
+    drawn = False
+    leaving = []
+    looks = looks_of(history.policies)
+    for number, (name, look) in enumerate(looks.items()):
+        if (curves := _curves(history.policies[name], cost)) is None:
             continue
+        drawn = True
         at, errors = curves
-        least = min(least, float(np.min(errors[errors > 0], initial=np.inf)))
-        colour = look_of(name).colour
-        axes.plot(
-            at,
-            errors.mean(0),
-            color=colour,
-            linestyle=_LINES[colours.count(colour) % len(_LINES)],
-            marker="o" if len(at) == 1 else None,
-            label=name,
-        )
-        colours.append(colour)
-        if len(runs) > 1:
+        means, spread = _mean(errors), _standard_error(errors)
+        step = max(1, len(at) // _MARKS)
+        first = round(step * (number + 0.5) / len(looks)) if len(at) > _MARKS else 0
+        style = {**marker_style(look, size=4.5), "linestyle": look.line}
+        axes.plot(at, means, markevery=(first, step), label=name, **style)
+        on_axis = means <= top  # not so for NaN
+        if len(errors) > 1:
             axes.fill_between(
-                at, errors.min(0), errors.max(0), color=colour, alpha=0.15, linewidth=0
+                at,
+                np.maximum(means - spread, 0),
+                means + spread,
+                where=on_axis & np.isfinite(spread),
+                color=look.colour,
+                alpha=0.2,
+                linewidth=0,
             )
+        if cost == "rounds" and not on_axis.all():
+            leaving.append(f"{name} from round {int(at[np.argmin(on_axis)])}")
+    if leaving:
+        axes.text(
+            0.99,
+            0.98,
+            "mean above the axis:\n" + "\n".join(leaving),
+            transform=axes.transAxes,
+            ha="right",
+            va="top",
+            fontsize=8,
+            color=MUTED,
+        )
     axes.set_xlabel(COST_LABELS[cost])
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    # A few between the decades; all nine would run into each other.
-    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
-    axes.yaxis.set_minor_formatter("{x:g}")
     if cost == "rounds":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    elif colours:
+    elif drawn:
         _scale_costs(axes)
     else:
         axes.set_xticks([])
         axes.text(0.5, 0.5, "no curve", transform=axes.transAxes, ha="center", color=MUTED)
-    return least
+
+
+def _errors(runs: Sequence[RunHistory]) -> _Values:
+    """(runs, rounds)."""
+    return np.array([run.error for run in runs], dtype=np.float64)
+
+
+def _mean(errors: _Values) -> _Values:
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite errors of models that diverge
+        return np.asarray(errors.mean(0))
+
+
+def _standard_error(errors: _Values) -> _Values:
+    """Of the mean over the runs, (runs, M) to (M,); zero with a single run."""
+    if len(errors) == 1:
+        return np.zeros(errors.shape[1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(errors.std(0, ddof=1) / np.sqrt(len(errors)))
 
 
 def _scale_costs(axes: Any) -> None:
@@ -132,10 +244,23 @@ def _scale_costs(axes: Any) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend_below(drawing: Any, complete: Any) -> None:
-    """Below the panels, where no curve runs; ``complete`` is a panel that has every policy."""
-    handles, labels = complete.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+def _legend_below(drawing: Any, histories: Sequence[FederatedHistory]) -> None:
+    """Below the panels, where no curve runs: every policy, and what is shaded."""
+    looks = looks_of(name for history in histories for name in history.policies)
+    handles = [
+        Line2D([], [], **{**marker_style(look), "linestyle": look.line}) for look in looks.values()
+    ]
+    title = None
+    if any(len(runs) > 1 for history in histories for runs in history.policies.values()):
+        title = "mean over the runs; shaded: its standard error"
+    drawing.legend(
+        handles,
+        list(looks),
+        loc="outside lower center",
+        ncols=legend_columns(len(looks)),
+        title=title,
+        title_fontsize=8,
+    )
 
 
 def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] | None:
@@ -145,9 +270,9 @@ def _curves(runs: Sequence[RunHistory], cost: Cost) -> tuple[_Values, _Values] |
     last. The curve begins when every run has finished a round that cost something.
     """
     spent = [run.cumulative(cost) for run in runs]
-    errors = [np.array(run.error) for run in runs]
+    errors = _errors(runs)
     if cost == "rounds":
-        return np.arange(1.0, len(errors[0]) + 1), np.stack(errors)
+        return np.arange(1.0, errors.shape[1] + 1), errors
     known = [at for at in spent if at is not None]
     if len(known) < len(runs):
         return None

@@ -8,48 +8,72 @@ import numpy as np
 
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.experiments.settings import OPTIMUM
-from feduplink.report.style import figure, look_of
+from feduplink.report.style import (
+    LOOKS,
+    MUTED,
+    feasibility_note,
+    figure,
+    legend_columns,
+    looks_of,
+    marker_style,
+)
 
 #: Distances under this are drawn on a linear scale, those over it on a logarithmic one.
 _LINEAR = 1e-3
-_SPREAD = 0.09
+#: Of a row's height, for the marks of all policies.
+_USED = 0.8
 
 
 def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
     """Distances below the optimum; the bars are what the certificates leave open."""
     sweep = result.sweep
-    names = [name for name in sweep.policies if name != OPTIMUM]
-    with figure(path, 10.5, 0.9 + 0.62 * len(result.scenarios), caption) as drawing:
+    looks = looks_of(name for name in sweep.policies if name != OPTIMUM)
+    places = range(len(result.scenarios))
+    with figure(path, 10.5, 1.2 + 0.62 * len(result.scenarios), caption) as drawing:
         axes = drawing.subplots()
         axes.set_xscale("symlog", linthresh=_LINEAR)
-        for place in range(len(result.scenarios)):
+        for place in places:
             open_gap = result.upper_bound[place] - result.optimum[place]
-            axes.barh(place, -open_gap, height=0.8, color="#6A3D9A", alpha=0.25, linewidth=0)
+            axes.barh(
+                place,
+                -open_gap,
+                height=0.8,
+                color=LOOKS[OPTIMUM].colour,
+                alpha=0.25,
+                linewidth=0,
+                label=None if place else "left open by the certificate",
+            )
             best = np.array(sweep.seeds(OPTIMUM, place, "objective"))
-            for number, name in enumerate(names):
-                look = look_of(name)
+            for number, (name, look) in enumerate(looks.items()):
+                if not sweep.policies[name][place]:
+                    continue
                 gaps = best - np.array(sweep.seeds(name, place, "objective"))
-                level = place + _SPREAD * (number - (len(names) - 1) / 2)
+                level = place + _USED / len(looks) * (number - (len(looks) - 1) / 2)
                 axes.plot([gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5)
-                missed = sweep.missed(name, place)
-                axes.plot(
-                    gaps.mean(),
-                    level,
-                    marker=look.marker,
-                    markersize=6,
-                    color=look.colour,
-                    markerfacecolor="white" if missed else look.colour,
-                    linestyle="none",
-                )
-        for name in names:
-            look = look_of(name)
-            axes.plot([], [], look.marker, color=look.colour, label=name)
+                style = marker_style(look, sweep.feasible(name, place))
+                axes.plot(gaps.mean(), level, **style)
+        for name, look in looks.items():
+            axes.plot([], [], label=name, **marker_style(look))
         axes.axvline(0.0, color="black", linewidth=1.0)
-        axes.set_yticks(range(len(result.scenarios)), result.scenarios)
+        axes.set_yticks(places, result.scenarios)
+        axes.set_yticks([place + 0.5 for place in places[:-1]], minor=True)
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
+        axes.grid(axis="y", which="minor", visible=True)
+        axes.tick_params(axis="y", which="minor", length=0)
         ticks = [-1e-2, -1e-3, 0.0, 1e-3, 1e-2, 1e-1, 1.0]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+        axes.set_xticks([], minor=True)
         axes.set_xlabel("objective below the optimum (linear up to 0.001, then logarithmic)")
-        drawing.legend(loc="outside lower center", ncols=len(names))
+        drawing.legend(loc="outside lower center", ncols=legend_columns(len(looks) + 1))
+        known = (
+            sweep.feasible(name, place)
+            for name in looks
+            for place in places
+            if sweep.policies[name][place]
+        )
+        drawing.suptitle(
+            f"{feasibility_note(known)}; lines: from the worst to the best seed",
+            fontsize=8,
+            color=MUTED,
+        )

@@ -10,13 +10,13 @@ import numpy as np
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.federated.history import FederatedHistory
-from feduplink.report.style import figure, look_of
+from feduplink.report.style import MUTED, figure, looks_of
 
 _BAR = "#56B4E9"
 
 
 def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
-    """A column a worker: its noisy digit, its weight, and its labels."""
+    """A column per worker: its noisy digit, its weight, and its labels."""
     workers = len(data.labels)
     side = int(np.sqrt(len(data.digits[0])))
     most = max(max(counts) for counts in data.labels)
@@ -27,10 +27,18 @@ def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
             pixels = np.array(data.digits[worker]).reshape(side, side)
             image.imshow(pixels, cmap="gray", vmin=0, vmax=255)
             image.set_axis_off()
-            image.set_title(f"worker {worker + 1}\nnoise {data.noise[worker]:.0f}")
+            image.set_title(f"worker {worker + 1}\nσ = {data.noise[worker]:.0f}")
             weight.bar([0], [data.weights[worker]], width=0.6, color=_BAR)
+            weight.annotate(
+                f"{data.weights[worker]:.2g}",
+                (0, data.weights[worker]),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
             weight.set_xlim(-1, 1)
-            weight.set_ylim(0, 1.15 * max(data.weights))
+            weight.set_ylim(0, 1.25 * max(data.weights))
             weight.set_xticks([])
             labels.bar(range(len(data.labels[worker])), data.labels[worker], color=_BAR)
             labels.set_ylim(0, 1.05 * most)
@@ -41,6 +49,11 @@ def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
                 labels.set_yticklabels([])
         panels[1, 0].set_ylabel("weight")
         panels[2, 0].set_ylabel("images")
+        drawing.suptitle(
+            "σ: standard deviation of the pixel noise, in grey levels of 0 to 255",
+            fontsize=8,
+            color=MUTED,
+        )
 
 
 def plot_noniid(path: Path, result: Federations, caption: str = "") -> None:
@@ -54,21 +67,23 @@ def plot_noniid(path: Path, result: Federations, caption: str = "") -> None:
 
 
 def _plot_bars(axes: Any, history: FederatedHistory) -> None:
-    names = list(history.policies)
-    for place, name in enumerate(names):
+    looks = looks_of(history.policies)
+    for place, (name, look) in enumerate(looks.items()):
         finals = history.final_errors(name)
         mean = history.final_error(name)
-        axes.bar(place, mean, width=0.7, color=look_of(name).colour, alpha=0.75)
-        axes.plot([place] * len(finals), finals, ".", color="black", markersize=4)
+        axes.bar(place, mean, width=0.7, color=look.colour, alpha=0.75, hatch=look.hatch)
+        # Run by run, so that equal errors are seen side by side.
+        apart = np.linspace(-0.15, 0.15, len(finals)) if len(finals) > 1 else [0.0]
+        axes.plot(place + np.array(apart), finals, ".", color="black", markersize=4)
         axes.annotate(
-            f"{mean:.3f}",
+            f"{mean:.4f}",
             (place, max(finals)),
             xytext=(0, 3),
             textcoords="offset points",
             ha="center",
             fontsize=8,
         )
-    axes.set_xticks(range(len(names)), names)
+    axes.set_xticks(range(len(looks)), [name.replace(":", ":\n") for name in looks])
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.12)
     axes.set_ylabel(history.metric_name)

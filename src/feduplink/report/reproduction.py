@@ -42,7 +42,7 @@ def _convergence(path: Path, result: Convergence, caption: str) -> None:
 
 
 def _arrivals(path: Path, result: Arrivals, caption: str) -> None:
-    plot_arrivals(path, result.arrivals, caption)
+    plot_arrivals(path, {name: [counts] for name, counts in result.arrivals.items()}, caption)
 
 
 def _histogram(path: Path, result: PowerHistogram, _caption: str) -> None:

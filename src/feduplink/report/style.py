@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,33 @@ from feduplink.files import replaced_atomically
 
 @dataclass(frozen=True)
 class Look:
-    """Colour and marker of a policy in all figures."""
+    """How a policy is drawn in all figures.
+
+    Attributes:
+        colour: of its line, marks and bars.
+        marker: of its marks.
+        line: style of its line.
+        variant: one of several of a kind, ``pdx:unaware``; it has smaller marks and hatched bars.
+
+    """
 
     colour: str
     marker: str
+    line: str = "-"
+    variant: bool = False
+
+    @property
+    def hatch(self) -> str:
+        """Of bars and boxes."""
+        return "////" if self.variant else ""
 
 
-#: The colours of Okabe and Ito, which stay apart with colour-blind eyes.
+#: The colours of Okabe and Ito, and two of Tol's, which stay apart with colour-blind eyes.
 LOOKS = {
     "rand": Look("#999999", "v"),
     "orth": Look("#E69F00", "^"),
+    "tdma": Look("#882255", "<"),
+    "ofdma": Look("#999933", ">"),
     "max": Look("#8C510A", "s"),
     "openloop": Look("#56B4E9", "D"),
     "pdm": Look("#CC79A7", "P"),
@@ -33,10 +52,21 @@ LOOKS = {
     "pdx": Look("#D55E00", "*"),
     "dual": Look("#009E73", "X"),
     "ideal": Look("#000000", "h"),
-    "optimum": Look("#6A3D9A", "p"),
+    "optimum": Look("#6A3D9A", "p", "--"),
 }
 
-_OTHER = Look("#333333", ".")
+#: For policies of the user's own: colours far from those above and from each other, for normal,
+#: protanopic and deuteranopic eyes, with marks that no other policy has.
+_FURTHER_LOOKS = (
+    Look("#6060F0", "d"),
+    Look("#784830", "8"),
+    Look("#90C078", "H"),
+    Look("#6000A8", "d"),
+    Look("#609048", "8"),
+    Look("#4890F0", "H"),
+)
+#: Of the first variant of a policy, the second, ...
+_VARIANT_LINES = ("--", ":", "-.")
 
 #: Colours of figures that are no policy's.
 MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
@@ -44,12 +74,14 @@ MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
 #: The neutral colours: on a dark page they turn, while the policies' colours stay.
 NEUTRAL = {
     "#000000": "ink",
-    _OTHER.colour: "ink",
     MUTED: "muted",
     "#ffffff": "paper",
     GRID: "grid",
     SHADE: "shade",
 }
+
+#: Most entries in a row of a legend.
+_LEGEND_ENTRIES = 9
 
 #: Of the PNG files.
 DOTS_PER_INCH = 150
@@ -68,6 +100,7 @@ _RC: dict[Any, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.2,
+    "hatch.linewidth": 0.6,
     "figure.constrained_layout.w_pad": 0.08,
     "savefig.dpi": DOTS_PER_INCH,
     # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
@@ -76,9 +109,77 @@ _RC: dict[Any, Any] = {
 }
 
 
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    """The looks of the policies of one figure, no two alike as long as there are enough.
+
+    ``pdg:runs/a``, one of several, has the colour of ``pdg`` and a line of its own. An unknown
+    name has the same look in every figure, unless another of the same figure got it first.
+    """
+    names = list(dict.fromkeys(names))
+    families = list(dict.fromkeys(name.partition(":")[0] for name in names))
+    further = _further_looks([family for family in families if family not in LOOKS])
+    counts: Counter[str] = Counter()
+    looks = {}
+    for name in names:
+        family, _, variant = name.partition(":")
+        look = LOOKS.get(family) or further[family]
+        if variant:
+            line = _VARIANT_LINES[counts[family] % len(_VARIANT_LINES)]
+            counts[family] += 1
+            look = replace(look, line=line, variant=True)
+        looks[name] = look
+    return looks
+
+
 def look_of(name: str) -> Look:
-    """The look of a policy; ``pdg:runs/a``, one of several, looks like ``pdg``."""
-    return LOOKS.get(name.partition(":")[0], _OTHER)
+    """The look of a policy that is alone in its figure."""
+    return looks_of([name])[name]
+
+
+def _further_looks(families: Sequence[str]) -> dict[str, Look]:
+    """A look by checksum of the name; the next free one where that is taken."""
+    free = list(_FURTHER_LOOKS)
+    found = {}
+    for family in families:
+        free = free or list(_FURTHER_LOOKS)
+        first = _FURTHER_LOOKS[zlib.crc32(family.encode()) % len(_FURTHER_LOOKS)]
+        look = first if first in free else free[0]
+        free.remove(look)
+        found[family] = look
+    return found
+
+
+def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) -> dict[str, Any]:
+    """How ``axes.plot`` draws a policy's mark.
+
+    Filled: the constraints are met; hollow: one is missed; half-filled: that cannot be told.
+    """
+    return {
+        "marker": look.marker,
+        "color": look.colour,
+        "markersize": 0.7 * size if look.variant else size,
+        "markerfacecolor": "white" if feasible is False else look.colour,
+        "markerfacecoloralt": "white",
+        "fillstyle": "left" if feasible is None else "full",
+        "linestyle": "none",
+    }
+
+
+def feasibility_note(feasible: Iterable[bool | None]) -> str:
+    """What :func:`marker_style` says, in words, of the kinds of marks that occur."""
+    words = {
+        True: "filled marks: every worker meets its constraints",
+        None: "half-filled: the channels are too few to tell",
+        False: "hollow: a constraint is missed",
+    }
+    occurring = set(feasible)
+    return "; ".join(text for kind, text in words.items() if kind in occurring)
+
+
+def legend_columns(entries: int) -> int:
+    """Of a legend below a wide figure, in rows of about the same length."""
+    rows = -(-entries // _LEGEND_ENTRIES)
+    return -(-entries // max(rows, 1))
 
 
 @contextlib.contextmanager

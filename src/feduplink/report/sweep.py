@@ -6,24 +6,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.transforms import ScaledTranslation
 
 from feduplink.experiments.sweep import Measure, Sweep
-from feduplink.report.style import figure, look_of
+from feduplink.report.scales import objective_label, set_objective_scale
+from feduplink.report.style import (
+    MUTED,
+    Look,
+    feasibility_note,
+    figure,
+    legend_columns,
+    looks_of,
+    marker_style,
+)
 
 _PANELS: dict[Measure, str] = {
     "weighted_per": "weighted PER of transmitting workers",
-    "objective": "objective (higher is better)",
+    "objective": "",  # what it says depends on the scale
     "participation": "participation",
 }
+#: Width of a panel, points, about.
+_PANEL = 205.0
+#: Of the room between two values, for the marks of all policies; and the most for one, points.
+_USED, _WIDEST = 0.6, 3.5
 
 
 def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
-    """Weighted PER, objective and participation; shaded from the worst to the best seed."""
-    with figure(path, 10.5, 4.0, caption) as drawing:
+    """Weighted PER, objective and participation; bars from the worst to the best seed.
+
+    At each value the policies' marks stand side by side, so that equal ones are all seen.
+    """
+    looks = looks_of(sweep.policies)
+    apart = min(_WIDEST, _USED * _least_gap(sweep) * _PANEL / len(looks))
+    with figure(path, 10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))
         for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
-            for name in sweep.policies:
-                _plot_policy(axes, sweep, name, measure)
+            for number, (name, look) in enumerate(looks.items()):
+                shift = apart * (number - (len(looks) - 1) / 2)
+                _plot_policy(axes, sweep, name, measure, look, shift)
             if sweep.logarithmic:
                 axes.set_xscale("log")
             if len(sweep.values) <= 5:
@@ -31,36 +51,71 @@ def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
                 axes.minorticks_off()
             axes.set_xlabel(sweep.parameter)
             axes.set_ylabel(label)
-        panels[-1].set_ylim(-0.05, 1.05)
-        panels[0].yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
-        handles, labels = panels[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+            axes.margins(x=0.04 + apart * len(looks) / 2 / _PANEL)
+            axes.autoscale_view()
+        per, objective, participation = panels
+        values = [v for name in looks for v in _all_seeds(sweep, name, "objective")]
+        objective.set_ylabel(objective_label(set_objective_scale(objective, "y", values)))
+        participation.set_ylim(-0.05, 1.05)
+        per.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
+        handles, labels = per.get_legend_handles_labels()
+        drawing.legend(
+            handles, labels, loc="outside lower center", ncols=legend_columns(len(labels))
+        )
+        drawing.suptitle(
+            f"{_feasibility_of(sweep)}; bars: from the worst to the best seed; marks of one value "
+            "side by side",
+            fontsize=8,
+            color=MUTED,
+        )
 
 
-def _plot_policy(axes: Any, sweep: Sweep, name: str, measure: Measure) -> None:
-    look = look_of(name)
+def _least_gap(sweep: Sweep) -> float:
+    """Smallest distance of two values as a share of the axis."""
+    places = np.log(sweep.values) if sweep.logarithmic else np.array(sweep.values)
+    if len(places) < 2:
+        return 1.0
+    return float(np.diff(np.sort(places)).min() / np.ptp(places))
+
+
+def _feasibility_of(sweep: Sweep) -> str:
+    return feasibility_note(
+        sweep.feasible(name, place)
+        for name, by_value in sweep.policies.items()
+        for place, seeds in enumerate(by_value)
+        if seeds
+    )
+
+
+def _all_seeds(sweep: Sweep, name: str, measure: Measure) -> list[float]:
+    return [v for place in range(len(sweep.values)) for v in sweep.seeds(name, place, measure)]
+
+
+def _plot_policy(
+    axes: Any, sweep: Sweep, name: str, measure: Measure, look: Look, shift: float
+) -> None:
+    """``shift``: to the right, points."""
     known = [place for place, seeds in enumerate(sweep.policies[name]) if seeds]
     at = [sweep.values[place] for place in known]
     seeds = [sweep.seeds(name, place, measure) for place in known]
     means = [float(np.mean(values)) for values in seeds]
-    line = "--" if ":" in name or name == "optimum" else "-"
-    axes.plot(at, means, line, color=look.colour)
-    axes.fill_between(
+    spans = [(x, value) for x, values in zip(at, seeds, strict=True) for value in values]
+    if np.isfinite(np.array(spans)).any():
+        # What is drawn beside its value does not scale the axes by itself.
+        axes.update_datalim([pair for pair in spans if np.isfinite(pair[1])])
+    beside = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+    axes.plot(at, means, look.line, color=look.colour, linewidth=1.0, transform=beside)
+    axes.vlines(
         at,
         [min(values) for values in seeds],
         [max(values) for values in seeds],
         color=look.colour,
-        alpha=0.15,
-        linewidth=0,
+        linewidth=2.2,
+        alpha=0.45,
+        transform=beside,
     )
-    # The legend's mark is filled; a hollow one says that a constraint is missed.
-    axes.plot([], [], line, marker=look.marker, color=look.colour, label=name)
+    # The legend's mark is filled, whatever the marks in the figure are.
+    axes.plot([], [], label=name, **{**marker_style(look), "linestyle": look.line})
     for place, x, y in zip(known, at, means, strict=True):
-        missed = sweep.missed(name, place)
-        axes.plot(
-            x,
-            y,
-            marker=look.marker,
-            color=look.colour,
-            markerfacecolor="white" if missed else look.colour,
-        )
+        style = marker_style(look, sweep.feasible(name, place), 5.5)
+        axes.plot(x, y, transform=beside, zorder=3, **style)

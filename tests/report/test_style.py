@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from feduplink.experiments.policies import COMPARED
+from feduplink.report.style import (
+    LOOKS,
+    NEUTRAL,
+    feasibility_note,
+    legend_columns,
+    look_of,
+    looks_of,
+    marker_style,
+)
+
+
+def test_every_policy_has_a_look_of_its_own():
+    assert set(LOOKS) == {*COMPARED, "max", "ideal", "optimum", "tdma", "ofdma"}
+    assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
+
+
+def test_own_policies_are_apart_from_ours_and_from_each_other():
+    names = ["mine", "yours", "a", "b", "wmmse", "fixed"]
+    looks = looks_of([*LOOKS, *names])
+    assert len({look.colour for look in looks.values()}) == len(looks)
+    assert not {looks[name].colour for name in names} & set(NEUTRAL)
+
+
+def test_an_own_policy_looks_the_same_in_every_figure():
+    assert looks_of(["pdg", "mine"])["mine"] == looks_of(["mine", "rand", "pdx"])["mine"]
+    assert look_of("mine") == looks_of(["mine"])["mine"]
+
+
+def test_more_own_policies_than_colours_still_have_looks():
+    names = [f"policy-{number}" for number in range(20)]
+    assert list(looks_of(names)) == names
+
+
+def test_a_variant_has_the_colour_of_its_policy_and_another_line():
+    looks = looks_of(["pdg", "pdg:runs/a", "pdg:runs/b", "mine:a", "mine"])
+    assert {looks[name].colour for name in looks if name.startswith("pdg")} == {LOOKS["pdg"].colour}
+    assert len({looks[name].line for name in ("pdg", "pdg:runs/a", "pdg:runs/b")}) == 3
+    assert looks["mine:a"].colour == looks["mine"].colour
+    assert looks["pdg:runs/a"].hatch
+    assert not looks["pdg"].hatch
+    assert (
+        marker_style(looks["pdg:runs/a"])["markersize"] < marker_style(looks["pdg"])["markersize"]
+    )
+
+
+def test_marks_tell_met_missed_and_unknown_apart():
+    look = LOOKS["pdg"]
+    met, missed, unknown = (marker_style(look, feasible) for feasible in (True, False, None))
+    assert (met["markerfacecolor"], met["fillstyle"]) == (look.colour, "full")
+    assert (missed["markerfacecolor"], missed["fillstyle"]) == ("white", "full")
+    assert (unknown["markerfacecolor"], unknown["markerfacecoloralt"]) == (look.colour, "white")
+    assert unknown["fillstyle"] == "left"
+
+
+def test_the_note_explains_the_marks_that_occur():
+    assert "hollow" not in feasibility_note([True, True])
+    assert "hollow" in feasibility_note([True, False])
+    assert "half-filled" not in feasibility_note([True, False])
+    assert "half-filled" in feasibility_note([None])
+
+
+@pytest.mark.parametrize(
+    ("entries", "columns"), [(0, 0), (1, 1), (9, 9), (10, 5), (14, 7), (19, 7)]
+)
+def test_rows_of_a_legend_are_about_equal(entries: int, columns: int):
+    assert legend_columns(entries) == columns

@@ -1,0 +1,197 @@
+"""What a reader of a figure relies on: what is written in it, and what is there to be seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.made import federations, history, sweep
+from feduplink import Orthogonal, Scenario
+from feduplink.comparison import compare
+from feduplink.experiments.convergence import Convergence
+from feduplink.federated import FederatedHistory
+from feduplink.learning import Epoch
+from feduplink.report.comparison import plot_comparison
+from feduplink.report.convergence import plot_convergence, plot_convergences
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.noniid import plot_noniid
+from feduplink.report.sweep import feasible_at, plot_sweep
+
+from .conftest import Drawn
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+PMAX_W = Scenario().pmax_w
+
+
+def _epochs(workers: int, count: int = 3) -> list[Epoch]:
+    rates = tuple(0.7 + 0.01 * worker for worker in range(workers))
+    return [Epoch(n, 0.6, 1.0, 0.0, True, rates, rates) for n in range(count)]
+
+
+def test_powers_in_milliwatts_with_the_shares_of_silence_and_full_power(
+    tmp_path: Path, drawn: list[Drawn]
+):
+    power = torch.tensor([[0.0, PMAX_W], [0.51 * PMAX_W, PMAX_W]])
+    plot_power_histogram(tmp_path / "a.png", {"mine": power}, Scenario())
+    texts = drawn[0].written()
+    assert "mine: silent 25 %, at Pmax 50 %" in texts
+    assert any("mW" in text and "Pmax = 10 mW" in text for text in texts)
+    linear = drawn[0].axes[0]
+    bars = {round(bar.get_x(), 6): bar.get_height() for bar in linear.patches if bar.get_height()}
+    assert bars == {5.0: 0.25, 9.75: 0.5}  # mW; nothing for the silent worker
+
+
+def test_a_bar_that_hides_the_others_is_cut_and_its_share_written(
+    tmp_path: Path, drawn: list[Drawn]
+):
+    power = torch.full((100, 1), PMAX_W)
+    power[:9, 0] = torch.linspace(0.1, 0.5, 9) * PMAX_W
+    plot_power_histogram(tmp_path / "a.png", {"pdx": power}, Scenario())
+    assert "91 %" in drawn[0].written()
+    assert drawn[0].axes[0].get_ylim()[1] < 0.1
+
+
+def test_arrivals_have_means(tmp_path: Path, drawn: list[Drawn]):
+    plot_arrivals(tmp_path / "a.png", {"pdg": [[8, 8, 7]], "tdma": [[1, 2]]})
+    texts = drawn[0].written()
+    assert {"7.67", "1.50"} <= set(texts)
+    assert not any("standard error" in text for text in texts)
+
+
+def test_arrivals_of_several_runs_have_intervals(tmp_path: Path, drawn: list[Drawn]):
+    plot_arrivals(tmp_path / "a.png", {"pdg": [[8, 8], [6, 6]]})
+    assert any("standard error" in text for text in drawn[0].written())
+    (interval,) = drawn[0].axes[0].collections
+    low, high = interval.get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((6, 8))  # 7 ± √2 / √2
+
+
+def test_policies_that_coincide_have_marks_at_different_rounds(tmp_path: Path, drawn: list[Drawn]):
+    names = ("ideal", "pdm", "pdg", "dual", "pdx")
+    made = history(dict.fromkeys(names, 0.1), rounds=50)
+    plot_averages(tmp_path / "a.png", {"exact average": made}, "caption")
+    lines = [line for line in drawn[0].axes[0].lines if line.get_label() in names]
+    firsts = [line.get_markevery()[0] for line in lines]
+    assert len(lines) == len(set(firsts)) == len(names)
+
+
+def test_final_errors_are_compared_with_ideal_run_by_run(tmp_path: Path, drawn: list[Drawn]):
+    made = history({"ideal": 0.1, "pdg": 0.1})
+    ideal = made.policies["ideal"][0]
+    errors = (0.2, 0.3), (0.21, 0.33)  # differences of 0.01 and 0.03
+    policies = {
+        name: tuple(dataclasses.replace(ideal, error=(error,) * 3) for error in finals)
+        for name, finals in zip(("ideal", "pdg"), errors, strict=True)
+    }
+    both = FederatedHistory("digits", "error rate", policies)
+    plot_averages(tmp_path / "a.png", {"exact average": both}, "caption")
+    assert "0.2700  +0.020 ± 0.010" in drawn[0].written()
+
+
+def test_the_axis_begins_with_the_first_errors_and_says_who_leaves_it(
+    tmp_path: Path, drawn: list[Drawn]
+):
+    made = federations(a={"ideal": 0.001, "rand": 0.9, "pdg": 0.8, "orth": math.inf})
+    plot_averages(tmp_path / "a.png", made.comparisons, "caption")
+    curves = drawn[0].axes[0]
+    assert 0.8 < curves.get_ylim()[1] < 2
+    (note,) = [text for text in drawn[0].written() if text.startswith("mean above the axis")]
+    assert "orth from round 1" in note
+    assert "rand" not in note
+    assert "diverged" in drawn[0].written()
+
+
+def test_an_error_of_zero_is_on_the_axis(tmp_path: Path, drawn: list[Drawn]):
+    plot_error(tmp_path / "a.png", history({"ideal": 0.0, "pdg": 0.2}))
+    low, high = drawn[0].axes[0].get_ylim()
+    assert low < 0
+    assert high > 0.2
+    assert drawn[0].axes[0].get_yscale() == "symlog"
+
+
+@pytest.mark.parametrize("error", [0.0, math.nan, math.inf])
+def test_a_federation_without_a_usable_error(tmp_path: Path, error: float):
+    made = federations(a={"ideal": error, "mine": error})
+    plot_error(tmp_path / "a.png", made.comparisons["a"])
+    plot_averages(tmp_path / "b.png", made.comparisons, "caption")
+
+
+def test_a_single_run_has_no_standard_error(tmp_path: Path, drawn: list[Drawn]):
+    made = history({"mine": 0.2, "rand:unselected": 0.3})
+    single = FederatedHistory("digits", "e", {name: r[:1] for name, r in made.policies.items()})
+    plot_error(tmp_path / "a.png", single)
+    plot_averages(tmp_path / "b.png", {"a": single}, "caption")
+    plot_noniid(tmp_path / "c.png", federations(a={"ideal": 0.1}), "caption")
+    assert not any("standard error" in text for text in drawn[0].written())
+    assert any("less that of mine" in text for text in drawn[1].written())
+
+
+def test_workers_and_thresholds_are_named(tmp_path: Path, drawn: list[Drawn]):
+    plot_convergence(tmp_path / "a.png", _epochs(8), Scenario(), "mine")
+    rate = drawn[0].axes[0]
+    names = [text.get_text() for text in rate.texts]
+    assert {*map(str, range(1, 9)), "≥ 0.7"} == set(names)
+    looks = {(line.get_color(), line.get_linestyle()) for line in rate.lines}
+    assert len(looks) == 9  # eight workers and the threshold
+
+
+def test_many_workers_have_looks_but_no_names(tmp_path: Path, drawn: list[Drawn]):
+    plot_convergence(tmp_path / "a.png", _epochs(20), Scenario(workers=20), "pdg")
+    rate = drawn[0].axes[0]
+    assert [text.get_text() for text in rate.texts] == ["≥ 0.7"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in rate.lines}) == 21
+
+
+def test_noise_from_epoch_to_epoch_is_smoothed(tmp_path: Path, drawn: list[Drawn]):
+    history = [Epoch(n, 0.6, 1.0, 0.0, True, (0.8 + 0.1 * (n == 50),), (60.0,)) for n in range(200)]
+    plot_convergences(
+        tmp_path / "a.png",
+        Convergence(histories={"pdg": [history]}, others={}),
+        Scenario(workers=1),
+        "caption",
+    )
+    rate = drawn[0].axes[0]
+    np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8)
+    assert rate.get_xlabel() == "epoch (running median of 5)"
+
+
+def test_objectives_are_written_and_ratios_off_the_axis_explained(
+    tmp_path: Path, drawn: list[Drawn], default_csi, default_scenario
+):
+    outcome = compare({"orth": Orthogonal(default_scenario)}, default_csi, default_scenario)
+    made = outcome["orth"].judgement
+    judgements = {
+        "orth": made,
+        "openloop": dataclasses.replace(made, objective=0.9706, feasible=False),
+        "pdx": dataclasses.replace(made, objective=0.9761),
+    }
+    plot_comparison(tmp_path / "a.png", judgements, default_scenario)
+    texts = drawn[0].written()
+    assert {"0.9706", "0.9761"} <= set(texts)
+    assert any("→" in text for text in texts)
+    assert any("arrow: beyond the axis" in text and "hollow" in text for text in texts)
+
+
+def test_marks_of_equal_policies_stand_side_by_side(tmp_path: Path, drawn: list[Drawn]):
+    made = sweep(pdg=[(0.6, 0.2), (0.5, 0.3)], pdx=[(0.6, 0.2), (0.5, 0.3)])
+    assert feasible_at(made, "pdg", 0)
+    plot_sweep(tmp_path / "a.png", made)
+    per = drawn[0].axes[0]
+    marks = [line for line in per.lines if len(line.get_xdata()) == 1]
+    places = [line.get_transform().transform(line.get_xydata()[0]) for line in marks]
+    assert len(marks) == 4
+    assert len({round(x) for x, _ in places}) == 4
+    low, high = per.get_ylim()
+    assert low < 0.2
+    assert high > 0.3
+
+
+def test_a_sweep_of_one_value(tmp_path: Path):
+    plot_sweep(tmp_path / "a.png", sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)]))
