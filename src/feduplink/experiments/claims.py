@@ -9,7 +9,7 @@ from scipy import stats
 
 from feduplink.metrics import Claim, Verdict
 
-__all__ = ["Claim", "difference", "judged", "lower", "on_other_data"]
+__all__ = ["Claim", "difference", "judged", "lower", "mean_and_error", "on_other_data"]
 
 _CONFIDENCE = 0.95
 #: Errors below this are alike.
@@ -78,3 +78,13 @@ def difference(ours: Sequence[float], others: Sequence[float]) -> str:
     if len(differences) == 1 or not np.isfinite(differences).all():
         return f"{differences.mean():+.2g}"
     return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"
+
+
+def mean_and_error(values: Sequence[float], digits: int) -> str:
+    """The mean and its standard error; without the latter for a single value.
+
+    >>> mean_and_error([0.939, 0.941], 3), mean_and_error([5.0], 1)
+    ('0.940 ± 0.001', '5.0')
+    """
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {stats.sem(values):.{digits}f}"

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.policies import training_history
+from feduplink.experiments.policies import COMPARED, LEARNED, training_history
 from feduplink.experiments.settings import Figures, judged_setting
 from feduplink.experiments.table import csv_text
 from feduplink.learning import Epoch, best_epoch
@@ -52,10 +52,10 @@ def run(bench: Bench) -> Convergence:
     histories = bench.map(_history, grid, "training")
     count = len(bench.seeds)
     setting = judged_setting(bench, scenario, bench.seed)
-    shown = ("rand", "orth", "openloop", "dual", "pdx", "optimum")
+    shown = (*COMPARED, "optimum")
     return Convergence(
         histories={"pdg": histories[:count], "pdm": histories[count:]},
-        others={name: setting.policies[name] for name in shown},
+        others={name: setting.policies[name] for name in shown if name not in LEARNED},
     )
 
 

@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, difference, judged, lower
-from feduplink.experiments.federations import PAPERS, Comparison, Federations, Kind, federation
+from feduplink.experiments.federations import (
+    ALL,
+    PAPERS,
+    Comparison,
+    Federations,
+    Kind,
+    federation,
+)
+from feduplink.experiments.policies import COMPARED, READINGS
+from feduplink.federated import RunHistory
 
 EXACT, PUBLISHED = "exact average", "published average"
 CAPTION = (
     "Error of the global model after every round; mean over the runs, shaded its standard error. "
     "Below: final errors less that of ideal, run by run. Left: the average the paper states, over "
-    "the workers that arrive; rand and orth silence workers as its text says. Right: the average "
-    "of its published code, which drops the last arrival and multiplies a single one by its "
-    "number of samples; nobody is silenced."
+    "the workers that arrive. Right: the average of its published code, which drops the last "
+    "arrival and multiplies a single one by its number of samples. rand and orth silence workers "
+    "as its text says; :unselected silence nobody, as its code does."
 )
+#: How far above the final error of ``ideal`` a model counts as learned.
+_TARGET_SLACK = 1.25
 #: A final error within this factor of the paper's counts as reproduced.
 _NEAR = 1.25
 
 
-def both_averages(bench: Bench, kind: Kind, runs: int) -> Federations:
-    """All policies with the stated average, the paper's with the published one."""
+def both_averages(
+    bench: Bench,
+    kind: Kind,
+    runs: int,
+    *,
+    exact: tuple[str, ...] = ALL,
+    published: tuple[str, ...] = PAPERS,
+) -> Federations:
+    """All policies with the stated average, the paper's with the published one.
+
+    Orthogonal access and full power, which are run too, belong to the figure of time and energy.
+    """
+    found = federation(bench, Comparison(kind, runs, exact))
     return Federations(
         comparisons={
-            EXACT: federation(bench, Comparison(kind, runs)),
-            PUBLISHED: federation(bench, Comparison.published(kind, runs)),
+            EXACT: found.only(name for name in exact if name in ("ideal", *COMPARED)),
+            PUBLISHED: federation(
+                bench, Comparison(kind, runs, published, aggregation="published")
+            ),
         }
     )
 
@@ -49,24 +75,54 @@ class PaperErrors:
 def iid_claims(result: Federations, papers: PaperErrors) -> list[Claim]:
     """The paper's order of policies under each average, and its values under the published one."""
     return [
-        *(
-            pdg_ahead(f"FL with PDG outperforms PDM, Rand and Orth ({label})", result, label)
-            for label in (EXACT, PUBLISHED)
-        ),
+        *(claim for label in (EXACT, PUBLISHED) for claim in pdg_ahead(result, label)),
         *near_paper(result, PUBLISHED, papers),
     ]
 
 
-def pdg_ahead(claim: str, result: Federations, label: str) -> Claim:
-    """A claim that PDG ends with a smaller error than the paper's other policies, run by run."""
+def pdg_ahead(result: Federations, label: str) -> list[Claim]:
+    """That PDG beats the paper's other policies, run by run, in each reading of Rand and Orth.
+
+    In the final error, in the rounds to an error that ``ideal`` ends 25 % below, and in how much
+    the error changes from one round to the next in the second half.
+    """
     history = result.comparisons[label]
-    final = {name: history.final_errors(name) for name in PAPERS}
-    return judged(
-        claim,
-        [lower(final["pdg"], final[name]) for name in ("pdm", "rand", "orth")],
-        f"{result.told(label, tuple(history.policies))}; pdg − pdm "
-        + difference(final["pdg"], final["pdm"]),
-    )
+    target = _TARGET_SLACK * history.final_error("ideal")
+    measures: dict[str, tuple[str, Callable[[str], list[float]]]] = {
+        "ends with a lower error": ("final error", history.final_errors),
+        "gets sooner to 1.25 times the final error of ideal FL": (
+            "rounds",
+            lambda name: history.costs_to(name, target, "rounds"),
+        ),
+        "learns more steadily (smaller changes between rounds)": (
+            "deviation of the changes",
+            lambda name: [_unrest(run) for run in history.policies[name]],
+        ),
+    }
+    found = []
+    for reading, baselines in READINGS.items():
+        others = [name for name in ("pdm", *baselines) if name in history.policies]
+        if len(others) < 3:
+            continue
+        for better, (what, values) in measures.items():
+            by_policy = {name: values(name) for name in ("ideal", "pdg", *others)}
+            found.append(
+                judged(
+                    f"FL with PDG {better} than with PDM, Rand and Orth ({label}; {reading})",
+                    [lower(by_policy["pdg"], by_policy[name]) for name in others],
+                    f"{what}: "
+                    + ", ".join(f"{name} {np.mean(v):.3g}" for name, v in by_policy.items())
+                    + f"; pdg − pdm {difference(by_policy['pdg'], by_policy['pdm'])}",
+                )
+            )
+    return found
+
+
+def _unrest(run: RunHistory) -> float:
+    """Standard deviation of the error's change between rounds, in the second half of a run."""
+    second_half = run.error[len(run.error) // 2 :]
+    with np.errstate(invalid="ignore"):  # infinite errors of models that diverge
+        return float(np.std(np.diff(second_half)))
 
 
 def near_paper(

@@ -23,8 +23,24 @@ from feduplink.optimum import learn_dual_policy, shipped_pdx
 from feduplink.policies import NeuralPolicy, Policy, load_policy, save_policy
 from feduplink.scenario import Scenario
 
-#: The paper's four, then what it leaves out; the order of all figures.
-COMPARED = ("rand", "orth", "pdm", "pdg", "openloop", "dual", "pdx")
+LEARNED = ("pdm", "pdg")
+#: The paper's baselines in both readings.
+READINGS = {
+    "workers selected, as its text says": ("rand", "orth"),
+    "nobody silenced, as in its code": ("rand:unselected", "orth:unselected"),
+}
+#: The paper's policies, then what it leaves out; the order of all figures.
+COMPARED = (
+    "rand",
+    "rand:unselected",
+    "orth",
+    "orth:unselected",
+    "pdm",
+    "pdg",
+    "openloop",
+    "dual",
+    "pdx",
+)
 
 
 class _History(RootModel[list[Epoch]]):

@@ -18,6 +18,8 @@ class Scale:
         name: how results call it.
         seeds: independent channels and first weights, where powers are compared.
         channels: in each of the training, validation and test sets.
+        verdict_channels: on which it is told whether a policy meets its constraints; more than the
+            test channels, which often cannot tell.
         epochs: of ``pdm`` and ``pdg``.
         solved_channels: that ``dual`` and ``pdx`` find their multipliers on.
         proof_s: most seconds for one certificate.
@@ -33,6 +35,7 @@ class Scale:
     name: str
     seeds: int
     channels: int
+    verdict_channels: int
     epochs: int
     solved_channels: int
     proof_s: float
@@ -60,6 +63,7 @@ FULL = Scale(
     name="full",
     seeds=4,
     channels=1000,
+    verdict_channels=20_000,
     epochs=1000,
     solved_channels=20_000,
     proof_s=300.0,
@@ -76,6 +80,7 @@ QUICK = Scale(
     name="quick",
     seeds=2,
     channels=300,
+    verdict_channels=1000,
     epochs=100,
     solved_channels=600,
     proof_s=5.0,

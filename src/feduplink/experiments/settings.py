@@ -13,17 +13,20 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import policies_for
 from feduplink.optimum import solve_dual
 from feduplink.policies import Policy
-from feduplink.problem import Judgement
+from feduplink.problem import Judgement, Problem
 from feduplink.scenario import Scenario
 
 #: The row of a comparison that no policy can exceed by more than the certificate's gap.
 OPTIMUM = "optimum"
 
+_ON_CONSTRAINTS = ("feasible", "shortfall", "shortfall_error")
+
 
 class Figures(BaseModel):
     """A :class:`Judgement` without its figures per worker; ``weighted_per`` None: all silent.
 
-    ``feasible`` None: so many channels cannot tell; ``shortfall_error`` None: infinite.
+    ``feasible`` and ``shortfall`` may rest on more channels than the rest. ``feasible`` None: they
+    cannot tell; ``shortfall_error`` None: infinite.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,6 +43,11 @@ class Figures(BaseModel):
         """The figures that are compared."""
         metrics = verdict.as_metrics()
         return cls.model_validate({name: metrics[name] for name in cls.model_fields})
+
+    def judged_on(self, more: Judgement) -> Figures:
+        """With what a judgement on more channels says of the constraints."""
+        metrics = more.as_metrics()
+        return self.model_copy(update={name: metrics[name] for name in _ON_CONSTRAINTS})
 
 
 class Setting(BaseModel):
@@ -61,12 +69,21 @@ def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
 def judged_policies(
     bench: Bench, policies: Mapping[str, Policy], scenario: Scenario, seed: int
 ) -> Setting:
-    """Judge policies on the test channels, and find the optimum of these."""
+    """Judge policies on the test channels, and find the optimum of these.
+
+    Whether they meet their constraints is told by more channels.
+    """
     csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
     found = {
         name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
         for name, policy in policies.items()
     }
+    if Problem.of(scenario).constrained:
+        many = draw_splits(scenario, bench.scale.verdict_channels, seed=seed).test
+        found = {
+            name: figures.judged_on(evaluate(policies[name], many, scenario, seed=seed))
+            for name, figures in found.items()
+        }
     found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
     return Setting(policies=found)
 

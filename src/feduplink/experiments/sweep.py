@@ -8,10 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
+from feduplink.experiments.claims import lower, mean_and_error
 from feduplink.experiments.settings import Figures, Setting
 from feduplink.experiments.table import csv_text
 
 Measure = Literal["objective", "weighted_per", "participation", "shortfall"]
+Loss = Literal["objective", "weighted_per"]
 
 
 class Sweep(BaseModel):
@@ -70,30 +72,45 @@ class Sweep(BaseModel):
             return False
         return None if None in verdicts else True
 
-    def below(self, better: str, worse: str, measure: Measure) -> list[bool | None]:
-        """At every value where both exist, whether ``better`` is under ``worse`` on average.
+    def losses(self, policy: str, place: int, measure: Loss) -> list[float]:
+        """What was lost with every seed: the weighted PER, or 1 − objective."""
+        values = self.seeds(policy, place, measure)
+        return [1 - value for value in values] if measure == "objective" else values
 
-        None where one of them is silent and has no such measure.
+    def ahead(self, better: str, worse: str, measure: Loss) -> list[bool | None]:
+        """At every value where both exist, whether ``better`` loses less than ``worse``.
+
+        Seed by seed: both have the same channels. None where chance may be behind the difference
+        (:func:`~feduplink.experiments.claims.lower`), or where one of them is silent and has no
+        such measure.
         """
         both = [
             place
             for place in range(len(self.values))
             if self.policies[better][place] and self.policies[worse][place]
         ]
-        pairs = [(self.mean(better, n, measure), self.mean(worse, n, measure)) for n in both]
-        return [None if np.isnan(one + other) else one < other for one, other in pairs]
+        pairs = [(self.losses(better, n, measure), self.losses(worse, n, measure)) for n in both]
+        return [
+            None if np.isnan([*one, *other]).any() else lower(one, other) for one, other in pairs
+        ]
 
     def told(self, policies: Sequence[str], measure: Measure) -> str:
-        """The means in words, ``pdg 0.940, 0.880; pdm ...``; shares of errors in percent."""
-
-        def shown(value: float) -> str:
-            if np.isnan(value):
-                return "–"
-            return f"{100 * value:.1f} %" if measure == "weighted_per" else f"{value:.3f}"
-
+        """Means and standard errors over the seeds in words; shares of errors in percent."""
         return "; ".join(
-            f"{name} {', '.join(shown(value) for value in self.means(name, measure))}"
+            f"{name} "
+            + ", ".join(
+                _told(self.seeds(name, place, measure), measure)
+                for place in range(len(self.values))
+            )
             for name in policies
+        )
+
+    def verdicts(self, policy: str) -> str:
+        """At how many values and seeds the constraints are met, missed or open, in words."""
+        found = [figures.feasible for seeds in self.policies[policy] for figures in seeds]
+        return (
+            f"{policy} met {found.count(True)}, open {found.count(None)}, missed "
+            f"{found.count(False)} of {len(found)}"
         )
 
     def to_csv(self) -> str:
@@ -105,3 +122,12 @@ class Sweep(BaseModel):
             for run, figures in enumerate(seeds)
         )
         return csv_text(["policy", self.parameter, "run", *Figures.model_fields], rows)
+
+
+def _told(values: Sequence[float], measure: Measure) -> str:
+    """Mean and standard error; a weighted PER in percent, a dash without a value."""
+    if not values or np.isnan(values).any():
+        return "–"
+    if measure == "weighted_per":
+        return f"{mean_and_error([100 * value for value in values], 1)} %"
+    return mean_and_error(values, 3)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ FINAL_ROUNDS = 10
 
 @dataclass(frozen=True)
 class RunHistory:
-    """One policy in one run, a value a round.
+    """One policy in one run, a value per round.
 
     Attributes:
         error: of the global model on held-out data.
@@ -98,7 +98,7 @@ class FederatedHistory:
         return max(len(run.error) for runs in self.policies.values() for run in runs)
 
     def final_errors(self, policy: str) -> list[float]:
-        """Mean error over the last ten rounds, a value a run."""
+        """Mean error over the last ten rounds, a value per run."""
         return [float(np.mean(run.error[-FINAL_ROUNDS:])) for run in self.policies[policy]]
 
     def final_error(self, policy: str) -> float:
@@ -110,13 +110,21 @@ class FederatedHistory:
         values = [value for run in self.policies[policy] for value in getattr(run, cost)]
         return None if None in values else float(np.median(values))
 
+    def costs_to(self, policy: str, error: float, cost: Cost) -> list[float]:
+        """:meth:`RunHistory.cost_to` of every run, infinite where the error is not reached."""
+        costs = (run.cost_to(error, cost) for run in self.policies[policy])
+        return [math.inf if value is None else value for value in costs]
+
     def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
-        """Median over the runs of :meth:`RunHistory.cost_to`; None if half or more miss it."""
-        costs = [run.cost_to(error, cost) for run in self.policies[policy]]
-        return median_or_none(costs)
+        """Median over the runs of :meth:`costs_to`; None if half or more miss the error."""
+        return _finite(float(np.median(self.costs_to(policy, error, cost))))
+
+    def only(self, policies: Iterable[str]) -> FederatedHistory:
+        """The same comparison with some of its policies."""
+        return replace(self, policies={name: self.policies[name] for name in policies})
 
     def to_json(self) -> dict[str, Any]:
-        """For ``metrics.json``: per policy and run, a list with a value a round."""
+        """For ``metrics.json``: per policy and run, a list with a value per round."""
         return {
             name: {
                 "final_error": _finite(self.final_error(name)),
@@ -126,12 +134,6 @@ class FederatedHistory:
             }
             for name, runs in self.policies.items()
         }
-
-
-def median_or_none(costs: Sequence[float | None]) -> float | None:
-    """The median where a missing cost is infinite; None if the median is."""
-    median = float(np.median([math.inf if cost is None else cost for cost in costs]))
-    return _finite(median)
 
 
 def _finite(value: float) -> float | None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from feduplink.federated.history import FINAL_ROUNDS, FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_error
+from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_costs
 
 _COLUMNS = (
     "policy",
@@ -41,7 +41,7 @@ def write_federated(
     """
     arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
     plot_arrivals(directory / "arrivals.png", arrivals)
-    plot_error(directory / "error.png", history)
+    plot_costs(directory / "error.png", {history.task: history})
     table = federated_markdown(history, target) + "".join(f"\n{note}.\n" for note in notes)
     write_text(directory / "federated.md", table)
     write_metrics(

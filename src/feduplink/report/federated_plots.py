@@ -101,16 +101,23 @@ def plot_arrivals(
         axes.grid(axis="x", visible=False)
 
 
-def plot_error(path: Path, history: FederatedHistory, caption: str = "") -> None:
-    """Error against rounds, seconds and joules: mean over the runs and its standard error."""
-    caption = caption or f"{history.metric_name.capitalize()} against rounds, seconds and joules"
-    with figure(path, 10.5, 3.9, caption) as drawing:
-        panels = drawing.subplots(1, 3, sharey=True)
-        top = _scale_errors(panels, [history])
-        for axes, cost in zip(panels, COST_LABELS, strict=True):
-            _plot_curves(axes, history, cost, top)
-        panels[0].set_ylabel(history.metric_name)
-        _legend_below(drawing, [history])
+def plot_costs(path: Path, comparisons: Mapping[str, FederatedHistory], caption: str = "") -> None:
+    """Error against rounds, seconds and joules: mean over the runs and its standard error.
+
+    One row per comparison; its label is left out if there is only one.
+    """
+    histories = list(comparisons.values())
+    metric = histories[0].metric_name
+    caption = caption or f"{metric.capitalize()} against rounds, seconds and joules"
+    with figure(path, 10.5, 0.9 + 3.0 * len(histories), caption) as drawing:
+        rows = drawing.subplots(len(histories), 3, sharey="row", squeeze=False)
+        for panels, (label, history) in zip(rows, comparisons.items(), strict=True):
+            top = _scale_errors(panels, [history])
+            for axes, cost in zip(panels, COST_LABELS, strict=True):
+                _plot_curves(axes, history, cost, top)
+            named = f"{metric}, data {label}" if len(histories) > 1 else metric
+            panels[0].set_ylabel(named)
+        _legend_below(drawing, histories)
 
 
 def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], caption: str) -> None:

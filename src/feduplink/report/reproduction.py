@@ -14,10 +14,11 @@ from feduplink.experiments.claims import on_other_data
 from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.federations import Federations, image_set, substitution
 from feduplink.experiments.power_histogram import PowerHistogram
+from feduplink.experiments.time_energy import SHOWN
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.convergence import plot_convergences
-from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.gap import plot_gap
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.noniid import plot_noniid, plot_noniid_data
@@ -33,8 +34,8 @@ def _averages(path: Path, result: Federations, caption: str) -> None:
 
 
 def _costs(path: Path, result: Federations, caption: str) -> None:
-    (history,) = result.comparisons.values()
-    plot_error(path, history, caption)
+    shown = {label: found.only(SHOWN) for label, found in result.comparisons.items()}
+    plot_costs(path, shown, caption)
 
 
 def _convergence(path: Path, result: Convergence, caption: str) -> None:
@@ -42,7 +43,7 @@ def _convergence(path: Path, result: Convergence, caption: str) -> None:
 
 
 def _arrivals(path: Path, result: Arrivals, caption: str) -> None:
-    plot_arrivals(path, {name: [counts] for name, counts in result.arrivals.items()}, caption)
+    plot_arrivals(path, result.arrivals, caption)
 
 
 def _histogram(path: Path, result: PowerHistogram, _caption: str) -> None:
