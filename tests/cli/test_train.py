@@ -8,7 +8,7 @@ import torch
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
 from feduplink.channels import draw_splits
-from feduplink.learning import LEARNING_RATES
+from feduplink.learning import training_settings
 from feduplink.learning.callbacks import CsvLog
 from feduplink.policies import POLICIES
 
@@ -36,9 +36,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
 
     scenario = Scenario(workers=3)
     splits = draw_splits(scenario, 40, seed=3)
-    settings = TrainingSettings(
-        epochs=4, batch_size=20, checkpoint_every=2, learning_rate=LEARNING_RATES[policy]
-    )
+    settings = training_settings(policy, epochs=4, batch_size=20, checkpoint_every=2)
     expected = POLICIES[policy].initialised(scenario, 3)
     data = TrainingData(splits.training, splits.validation)
     best = Training(expected, data, settings, seed=3).run()

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from feduplink.policies.architecture import Architecture
 from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 
@@ -19,8 +20,8 @@ class PerceptronPolicy(NeuralPolicy):
 
     name = "pdm"
 
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario)
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario, architecture)
         widths = (scenario.workers**2 + 1, *HIDDEN)
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
