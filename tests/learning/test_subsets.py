@@ -79,6 +79,15 @@ def test_only_the_subsets_variables_move(data):
         assert not moved[:, [0, 2, 3]].any(), name
 
 
+def test_steps_are_longer_the_fewer_are_drawn(data):
+    """y moves by γ (L/K) (∇g(y) − λ_y); here ∇g = ω and λ_y = 0."""
+    zero, zeros = torch.zeros(5), torch.zeros(2, 5)
+    for subset in ([0, 1], [0, 1, 2], [0, 1, 2, 3, 4]):
+        state = PrimalDualState(zero, zeros, zero, zeros)
+        moved = step(data.training, torch.tensor(subset), state).achieved[0]
+        assert moved == pytest.approx(SETTINGS.primal_dual_step * 5 / len(subset) * 1.0)
+
+
 def test_workers_outside_the_first_subset_start_at_the_mean_of_those_in_it():
     expected = Expectations(
         torch.tensor([0.6, 0.0, 0.8]), torch.tensor([[1.0, torch.nan, 3.0], [60.0, torch.nan, 50]])
