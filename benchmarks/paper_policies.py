@@ -44,14 +44,14 @@ STEPS = {
 def trained(
     name: str, preset: Preset, scenario: Scenario, seed: int
 ) -> tuple[Judgement, Judgement, float]:
-    """Judgements on validation and test channels, and the seconds of training."""
+    """Judgements on validation and test channels, and the CPU seconds of training."""
     torch.set_num_threads(1)
     policy = TRAINABLE[name].initialised(scenario, seed, preset.architecture)
     splits = draw_splits(scenario, seed=seed)
     data = TrainingData(splits.training, splits.validation)
-    start = time.perf_counter()
+    start = time.process_time()
     Training(policy, data, preset.settings, seed=seed).run()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     validation, test = (evaluate(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds
 
@@ -107,7 +107,7 @@ def subsets(epochs: int) -> None:
             (None, 8),
         ),
     }
-    print("| cell | trained on | objective on all | worst shortfall | s |")
+    print("| cell | trained on | objective on all | worst shortfall | CPU s |")
     print("| --- | --- | ---: | ---: | ---: |")
     for label, (scenario, step, sizes) in cells.items():
         for size in sizes:
