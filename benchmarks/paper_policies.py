@@ -26,7 +26,7 @@ from feduplink import Scenario, Training, TrainingData, evaluate
 from feduplink.channels import draw_splits
 from feduplink.experiments.optimality_gap import SCENARIOS
 from feduplink.learning import PRESETS, TRAINABLE, Preset, training_settings
-from feduplink.policies import GraphArchitecture
+from feduplink.policies import GraphArchitecture, NeuralPolicy
 from feduplink.problem import Judgement
 
 #: From ours to the paper's, in steps; the names are of fields of the settings.
@@ -41,8 +41,24 @@ STEPS = {
 }
 
 
+class PlainAscent(Training):
+    """Training whose weights follow the paper's equation too, Θ ← Θ + γ_Θ ∇, without Adam."""
+
+    def __init__(self, policy: NeuralPolicy, *args: Any, **kwargs: Any) -> None:
+        super().__init__(policy, *args, **kwargs)
+        self._optimizer = torch.optim.SGD(
+            policy.parameters(),
+            lr=self.settings.learning_rate,
+            weight_decay=self.settings.weight_decay,
+        )
+
+
 def trained(
-    name: str, preset: Preset, scenario: Scenario, seed: int
+    name: str,
+    preset: Preset,
+    scenario: Scenario,
+    seed: int,
+    training: type[Training] = Training,
 ) -> tuple[Judgement, Judgement, float]:
     """Judgements on validation and test channels, and the CPU seconds of training."""
     torch.set_num_threads(1)
@@ -50,7 +66,7 @@ def trained(
     splits = draw_splits(scenario, seed=seed)
     data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
-    Training(policy, data, preset.settings, seed=seed).run()
+    training(policy, data, preset.settings, seed=seed).run()
     seconds = time.process_time() - start
     validation, test = (evaluate(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds
@@ -86,6 +102,8 @@ def presets() -> None:
             preset = Preset(training_settings(name, **changed), ours.architecture)
             print_row(name, label, trained(name, preset, Scenario(), 0)[1])
         print_row(name, "`--preset paper`", trained(name, paper, Scenario(), 0)[1])
+        plain = trained(name, paper, Scenario(), 0, PlainAscent)[1]
+        print_row(name, "and plain ascent instead of Adam", plain)
 
 
 def graph() -> None:
