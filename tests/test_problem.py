@@ -114,8 +114,10 @@ def test_problem_of_the_users_own():
 
 def test_relative_constraint_asks_the_same_of_every_unit():
     constraint = Constraint("c", lambda sinr, _power: sinr, torch.tensor([4.0, 0.0]))
-    relative = constraint.relative(margin=0.05)
-    assert relative.threshold.tolist() == pytest.approx([1.05, 0.0])
+    relative = constraint.relative()
+    assert relative.threshold.tolist() == [1.0, 0.0]
+    assert relative.with_margin(0.05).threshold.tolist() == pytest.approx([1.05, 0.0])
+    assert constraint.with_margin(0.05).threshold.tolist() == pytest.approx([4.2, 0.0])
     assert relative.measure(torch.tensor([8.0, 8.0]), POWER[0]).tolist() == [2.0, 8.0]
 
 

@@ -73,8 +73,12 @@ class Constraint:
     measure: Measure
     threshold: Tensor
 
-    def relative(self, margin: float = 0.0) -> Constraint:
-        """The constraint in units of its threshold, c/c0 ≥ 1 + ``margin``.
+    def with_margin(self, margin: float) -> Constraint:
+        """The constraint with its threshold raised by a share of it, c ≥ (1 + ``margin``) c0."""
+        return Constraint(self.name, self.measure, self.threshold * (1 + margin))
+
+    def relative(self) -> Constraint:
+        """The constraint in units of its threshold, c/c0 ≥ 1.
 
         Constraints of different units, 0.7 nats/s/Hz and 55 nats/s/Hz/W, then weigh alike.
         Where the threshold is 0 nothing changes.
@@ -84,7 +88,7 @@ class Constraint:
         def measure(sinr: Tensor, power: Tensor) -> Tensor:
             return self.measure(sinr, power) / unit.to(sinr)
 
-        return Constraint(self.name, measure, self.threshold / unit * (1 + margin))
+        return Constraint(self.name, measure, self.threshold / unit)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
 from feduplink.channels import draw_splits
-from feduplink.learning import LEARNING_RATES
+from feduplink.learning import training_settings
 from feduplink.learning.callbacks import CsvLog
 from feduplink.policies import POLICIES
 
@@ -36,9 +36,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
 
     scenario = Scenario(workers=3)
     splits = draw_splits(scenario, 40, seed=3)
-    settings = TrainingSettings(
-        epochs=4, batch_size=20, checkpoint_every=2, learning_rate=LEARNING_RATES[policy]
-    )
+    settings = training_settings(policy, epochs=4, batch_size=20, checkpoint_every=2)
     expected = POLICIES[policy].initialised(scenario, 3)
     data = TrainingData(splits.training, splits.validation)
     best = Training(expected, data, settings, seed=3).run()
@@ -57,6 +55,21 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     rows = list(csv.DictReader((directory / "history.csv").open()))
     assert len(rows) == 4
     assert float(rows[best.number]["objective"]) == best.objective
+
+
+def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path):
+    paper = ("train", "--policy", "pdg", "--preset", "paper", *QUICK)
+    assert run(*paper, "--margin", 0.1, "--bias", "--out", "paper").status == 0
+    metrics = metrics_of(tmp_path / "paper")
+    expected = training_settings(
+        "pdg", "paper", margin=0.1, epochs=4, batch_size=20, checkpoint_every=2
+    )
+    assert TrainingSettings(**metrics["settings"]) == expected
+    architecture = {"silence_w": 1e-20, "transposed_graph": False, "bias": True}
+    assert metrics["architecture"] == architecture
+    assert load_policy(tmp_path / "paper").architecture.model_dump() == architecture
+    sentence = refused(run(*paper, "--margin", 0.1, "--out", "paper", "--resume"))
+    assert "another architecture (bias)" in sentence
 
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(
@@ -157,6 +170,12 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
         (("--policy", "pdg", "--epochs", 0), "epochs"),
         (("--policy", "pdg", "--learning-rate", "nan"), "learning_rate"),
         (("--policy", "pdg", "--margin", 2), "margin"),
+        (("--policy", "pdm", "--no-bias"), "bias: pdm has no such option"),
+        (("--policy", "pdm", "--subset-workers", 4), "subset_workers: pdm takes exactly 8"),
+        (("--policy", "pdg", "--subset-workers", 9), "subset_workers: 9 of 8 workers"),
+        (("--policy", "pdg", "--preset", "theirs"), "paper"),
+        (("--policy", "pdx", "--preset", "paper"), "preset: an option of primal-dual training"),
+        (("--policy", "pdx", "--no-bias"), "bias: an option of primal-dual training"),
         (("--policy", "pdg", "--channels-per-split", 0), "--channels-per-split"),
     ],
 )

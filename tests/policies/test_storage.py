@@ -21,7 +21,7 @@ from feduplink import (
     save_policy,
 )
 from feduplink.lagrangian import Multipliers
-from feduplink.policies import POLICIES, UnrolledNetwork, UnrolledPolicy
+from feduplink.policies import POLICIES, GraphArchitecture, UnrolledNetwork, UnrolledPolicy
 from feduplink.tensorfile import TensorFile, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
@@ -126,3 +126,20 @@ def test_foreign_damaged_and_missing_files_are_refused(tmp_path):
         load_policy(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"^policy: "):
         load_policy(file.rename(tmp_path / "policy.pt"))
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_architecture_is_saved_with_the_weights(tmp_path, transposed, bias):
+    architecture = GraphArchitecture(transposed_graph=transposed, bias=bias, silence_w=1e-20)
+    policy = GraphPolicy.initialised(SCENARIO, 0, architecture)
+    loaded = load_policy(save_policy(policy, tmp_path))
+    assert loaded.architecture == architecture
+    csi = torch.rand(50, 3, 3, generator=torch.Generator().manual_seed(0)) * 1e4 + 1
+    assert torch.equal(loaded.allocate(csi), policy.allocate(csi))
+    for other in ({"transposed_graph": not transposed}, {"bias": not bias}):
+        another = GraphPolicy.initialised(SCENARIO, 0, architecture.model_copy(update=other))
+        with torch.no_grad():
+            for layer in (*policy.layers, *another.layers):
+                layer.bias += 0.1 if isinstance(layer.bias, torch.nn.Parameter) else 0.0
+        assert not torch.equal(another.allocate(csi), policy.allocate(csi))

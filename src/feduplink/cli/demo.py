@@ -29,14 +29,13 @@ from feduplink.federated import (
     load_task,
 )
 from feduplink.learning import (
-    LEARNING_RATES,
     TRAINABLE,
     Callback,
     CsvLog,
     ProgressBar,
     Training,
     TrainingData,
-    TrainingSettings,
+    training_settings,
 )
 from feduplink.optimum import Optimum, learn_dual_policy, shipped_pdx
 from feduplink.policies import Policy
@@ -124,7 +123,7 @@ def _train(
     seed: int,
     out: Console,
 ) -> Policy:
-    settings = TrainingSettings(epochs=_EPOCHS, learning_rate=LEARNING_RATES[name])
+    settings = training_settings(name, epochs=_EPOCHS)
     policy = TRAINABLE[name].initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)

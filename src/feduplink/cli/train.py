@@ -23,7 +23,7 @@ from feduplink.cli.resuming import check_beginning, told_how_to_go_on
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
-    LEARNING_RATES,
+    PRESETS,
     TRAINABLE,
     Callback,
     CsvLog,
@@ -33,8 +33,10 @@ from feduplink.learning import (
     TrainingData,
     TrainingSettings,
     best_epoch,
+    training_settings,
 )
 from feduplink.optimum import shut_out
+from feduplink.policies import Architecture, GraphArchitecture
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
@@ -60,11 +62,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tensorboard", action="store_true", help="also log for TensorBoard (extra: track)"
     )
     train_pdx.add_arguments(parser)
+    rates = ", ".join(f"{p} {v.settings.learning_rate:g}" for p, v in PRESETS["ours"].items())
     group = parser.add_argument_group(
         "training of pdg and pdm (batch size and learning rate also of pdx)",
-        f"learning rates by policy: {LEARNING_RATES}".replace("'", ""),
+        f"The defaults are of the preset ours; its learning rates are {rates}. Options given here "
+        "override those of a preset.",
+    )
+    group.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        help="how to train: ours, or the equations and values as the paper writes them "
+        "(default: ours)",
     )
     add_model_options(group, TrainingSettings)
+    add_model_options(group, GraphArchitecture)
     add_scenario_options(parser)
 
 
@@ -79,16 +90,13 @@ def run(args: argparse.Namespace) -> None:
     for name in ("steps", "everything"):
         if getattr(args, name):
             raise InputError(f"{name}: an option of pdx; accepted for pdg and pdm: epochs.")
-    settings = TrainingSettings(
-        **{
-            "learning_rate": LEARNING_RATES[args.policy],
-            **explicit_fields(args, TrainingSettings),
-        }
-    )
+    preset = args.preset or "ours"
+    settings = training_settings(args.policy, preset, **explicit_fields(args, TrainingSettings))
+    architecture = _architecture(args, PRESETS[preset][args.policy].architecture)
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     training = Training(
-        TRAINABLE[args.policy].initialised(scenario, args.seed).to(device),
+        TRAINABLE[args.policy].initialised(scenario, args.seed, architecture).to(device),
         TrainingData(splits.training, splits.validation),
         settings,
         seed=args.seed,
@@ -106,6 +114,15 @@ def run(args: argparse.Namespace) -> None:
     out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
     out.print(comparison_table({args.policy: test.judgement}, scenario))
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
+
+
+def _architecture(args: argparse.Namespace, preset: Architecture) -> Architecture:
+    """The preset's architecture with the explicit options on top."""
+    explicit = explicit_fields(args, GraphArchitecture)
+    accepted = type(preset).model_fields
+    for name in explicit.keys() - accepted.keys():
+        raise InputError(f"{name}: {args.policy} has no such option; accepted for pdg only.")
+    return type(preset)(**{**preset.model_dump(), **explicit})
 
 
 def _callbacks(args: argparse.Namespace, directory: Path) -> list[Callback]:

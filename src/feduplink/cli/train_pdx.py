@@ -18,7 +18,7 @@ from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining, Tra
 from feduplink.metrics import write_metrics
 from feduplink.optimum import calibrated, shut_out
 from feduplink.optimum.calibration import CHANNELS
-from feduplink.policies import UnrolledNetwork, save_policy
+from feduplink.policies import GraphArchitecture, UnrolledNetwork, save_policy
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
@@ -90,7 +90,10 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
 
 def _settings(args: argparse.Namespace) -> NetworkSettings:
     explicit = explicit_fields(args, TrainingSettings)
-    for name in explicit.keys() - set(_SHARED):
+    primal_dual = {**explicit, **explicit_fields(args, GraphArchitecture)}
+    if args.preset:
+        primal_dual["preset"] = args.preset
+    for name in sorted(primal_dual.keys() - set(_SHARED)):
         raise InputError(
             f"{name}: an option of primal-dual training; accepted for pdx: steps, "
             f"{', '.join(_SHARED)}."

@@ -12,12 +12,11 @@ from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.files import write_text
 from feduplink.learning import (
-    LEARNING_RATES,
     TRAINABLE,
     Epoch,
     Training,
     TrainingData,
-    TrainingSettings,
+    training_settings,
 )
 from feduplink.optimum import learn_dual_policy, shipped_pdx
 from feduplink.policies import NeuralPolicy, Policy, load_policy, save_policy
@@ -78,7 +77,7 @@ def training_history(bench: Bench, name: str, scenario: Scenario, seed: int) -> 
 
 def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPolicy:
     splits = draw_splits(scenario, bench.scale.channels, seed=seed)
-    settings = TrainingSettings(epochs=bench.scale.epochs, learning_rate=LEARNING_RATES[name])
+    settings = training_settings(name, epochs=bench.scale.epochs)
     policy = TRAINABLE[name].initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)

@@ -3,11 +3,12 @@
 from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
-from feduplink.learning.settings import LEARNING_RATES, TrainingSettings
+from feduplink.learning.presets import PRESETS, Preset, training_settings
+from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.training import TRAINABLE, Training, TrainingData, primal_dual_step
 
 __all__ = [
-    "LEARNING_RATES",
+    "PRESETS",
     "TRAINABLE",
     "Callback",
     "CsvLog",
@@ -15,6 +16,7 @@ __all__ = [
     "Epoch",
     "NetworkSettings",
     "NetworkTraining",
+    "Preset",
     "ProgressBar",
     "TensorBoardLog",
     "Training",
@@ -22,4 +24,5 @@ __all__ = [
     "TrainingSettings",
     "best_epoch",
     "primal_dual_step",
+    "training_settings",
 ]

@@ -1,26 +1,24 @@
-"""How a training run goes."""
+"""How a training run of ``pdg`` or ``pdm`` goes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feduplink.errors import InputError
 from feduplink.scenario import first_problem
 
-#: Learning rates of the policies' weights (Adam) in the authors' runs.
-LEARNING_RATES = {"pdg": 5e-4, "pdm": 1e-4}
+#: Where the auxiliary variables r and e start: at the thresholds, or at what the first batch
+#: reaches.
+RequiredStart = Literal["thresholds", "first-batch"]
 
 
 class TrainingSettings(BaseModel):
-    """Hyperparameters of primal–dual learning.
+    """Hyperparameters of primal–dual learning; the defaults are ours for ``pdg``.
 
-    The defaults are those of the paper's runs, but for two. The paper's step of 1e-4 makes the
-    objective's multiplier an oscillator with a period of 2π/1e-4 = 63,000 steps, six times a
-    run: it never gets where it should; ours is 1e-3. And the paper stops after 100 epochs
-    without improvement; the multipliers swing more slowly than that, and a run that looks settled
-    may still gain a lot, so that by default all epochs are run.
+    ``presets`` has those of the paper beside ours, for both policies; docs/reproduction.md says
+    in one table where the two and the authors' code differ, and why.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -38,6 +36,12 @@ class TrainingSettings(BaseModel):
         description="share by which training aims above the thresholds: 1000 channels estimate "
         "a worker's expectation with a standard error of 1 to 2 %",
     )
+    relative_units: bool = Field(
+        True, description="divide each constraint by its threshold, so that all weigh alike"
+    )
+    required_start: RequiredStart = Field(
+        "thresholds", description="where the auxiliary variables r and e start"
+    )
     weight_decay: float = Field(1e-6, ge=0, le=1, description="Adam's weight decay")
     clip_norm: float = Field(5.0, gt=0, le=1e6, description="largest norm of the gradient")
     patience: int = Field(
@@ -46,6 +50,13 @@ class TrainingSettings(BaseModel):
         le=10**6,
         description="epochs without improvement before stopping, counted "
         "from the first feasible one",
+    )
+    subset_workers: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="workers drawn at random for every batch, the others being silent; none: all "
+        "(policies that take any number of workers only)",
     )
     fresh_channels: bool = Field(False, description="draw new training channels for every batch")
     checkpoint_every: int = Field(20, ge=1, le=10**6, description="epochs between checkpoints")

@@ -16,12 +16,14 @@ from feduplink.evaluation import allocate_seen
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
+from feduplink.learning.problem_identity import problem_identity
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
+from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
 from feduplink.policies.base import NeuralPolicy
 from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
-from feduplink.problem import Problem, judge
+from feduplink.problem import Constraint, Problem, judge
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
@@ -59,19 +61,27 @@ def primal_dual_step(
     settings: TrainingSettings,
     *,
     seen: Tensor | None = None,
+    subset: Tensor | None = None,
 ) -> PrimalDualState:
     """One batch: ascend the weights on the Lagrangian, then update the other variables.
 
     ``state`` is None for the first batch of a run, which sets the starting point. The policy sees
-    ``seen`` instead of the channels ``csi`` (N, L, L), if given.
+    ``seen`` instead of the channels ``csi`` (N, L, L), if given. With a ``subset`` of the workers,
+    (K,) indices, the others are silent and their variables stay; those of the subset take steps
+    L/K times as long, so that on average they get as far as with all workers in every batch.
     """
-    expected = Expectations.estimate(problem, csi, policy(csi if seen is None else seen))
-    state = state or PrimalDualState.start(problem, expected)
+    seen = csi if seen is None else seen
+    power = policy(seen) if subset is None else subset_powers(policy, seen, subset)
+    expected = Expectations.estimate(problem, csi, power)
+    state = state or PrimalDualState.start(problem, expected, settings.required_start, subset)
     optimizer.zero_grad(set_to_none=True)
     (-state.lagrangian(expected)).backward()  # type: ignore[no-untyped-call]
     clip_grad_norm_(policy.parameters(), settings.clip_norm)
     optimizer.step()
-    return state.updated(problem, expected, settings.primal_dual_step)
+    step = settings.primal_dual_step
+    if subset is not None:
+        step *= csi.shape[-1] / len(subset)
+    return state.updated(problem, expected, step, subset)
 
 
 class Training:
@@ -95,6 +105,7 @@ class Training:
     ) -> None:
         for csi in (data.training, data.validation):
             check_csi(csi, policy.scenario.workers)
+        check_subset_size(settings.subset_workers, policy)
         self.policy = policy
         self._device = next(policy.parameters()).device
         self.data = data.to(self._device)
@@ -111,10 +122,10 @@ class Training:
             fused=True,
         )
         self._best_weights = _clone(policy.state_dict())
-        # Training aims a little above the thresholds and measures by them; validation judges.
+        # Training may aim above the thresholds and measure by them; validation judges.
         self._training_problem = replace(
             self.problem,
-            constraints=tuple(c.relative(settings.margin) for c in self.problem.constraints),
+            constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
         )
 
     @property
@@ -161,7 +172,7 @@ class Training:
         write_tensors(path, _CHECKPOINT, TensorFile(tensors, header))
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same policy, scenario, settings, seed and channels."""
+        """Continue from a checkpoint of the same policy, problem, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
         self.policy.load_state_dict(file.under("policy."))
@@ -180,14 +191,16 @@ class Training:
         """What a run must share with a checkpoint to continue it: all that an epoch depends on."""
         return {
             "policy": self.policy.name,
+            "architecture": self.policy.architecture.model_dump(mode="json"),
             "scenario": self.policy.scenario.model_dump(mode="json"),
+            "problem": problem_identity(self.problem, self.policy.scenario.workers),
             "settings": self.settings.model_dump(mode="json", exclude=_WHEN_TO_STOP),
             "seed": self._seed,
             "channel_set": self.data.fingerprint(),
         }
 
     def _run_epoch(self) -> Epoch:
-        for csi in self._batches():
+        for csi, subset in zip(self._batches(), self._subsets(), strict=False):
             self._state = primal_dual_step(
                 self.policy,
                 self._optimizer,
@@ -196,6 +209,7 @@ class Training:
                 self._state,
                 self.settings,
                 seen=noisy_csi(csi, self.policy.scenario.csi_noise, self._generator),
+                subset=subset,
             )
         verdict = judge(
             allocate_seen(self.policy, self.data.validation, self.policy.scenario, seed=self._seed),
@@ -221,6 +235,21 @@ class Training:
             order = torch.randperm(len(self.data.training), generator=self._generator)
             for start in range(0, len(order), size):
                 yield self.data.training[order[start : start + size]]
+
+    def _subsets(self) -> Iterator[Tensor | None]:
+        """The workers of every batch of the coming epoch, without end; None: all of them."""
+        # A generator per epoch, so that subsets need no state and leave the batches as they are.
+        generator = torch_generator(self._seed, "batches", 1 + len(self.history))
+        size = self.settings.subset_workers
+        workers = self.policy.scenario.workers
+        while True:
+            yield None if size is None else draw_subset(size, workers, generator)
+
+
+def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
+    """The constraint in the units and with the margin of the settings."""
+    constraint = constraint.relative() if settings.relative_units else constraint
+    return constraint.with_margin(settings.margin)
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

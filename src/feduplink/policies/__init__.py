@@ -1,5 +1,6 @@
-"""Power policies: one a file, all with ``allocate(H)``."""
+"""Power policies: one per file, all with ``allocate(H)``."""
 
+from feduplink.policies.architecture import Architecture, GraphArchitecture
 from feduplink.policies.base import NeuralPolicy, Policy
 from feduplink.policies.dual import DualPolicy
 from feduplink.policies.full_power import FullPower
@@ -14,8 +15,10 @@ from feduplink.policies.storage import POLICIES, POLICY_FILE, load_policy, save_
 __all__ = [
     "POLICIES",
     "POLICY_FILE",
+    "Architecture",
     "DualPolicy",
     "FullPower",
+    "GraphArchitecture",
     "GraphPolicy",
     "NeuralPolicy",
     "OpenLoop",

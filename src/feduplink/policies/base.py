@@ -9,16 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.channels.csi import check_csi
+from feduplink.policies.architecture import SILENCE_W, Architecture
 from feduplink.randomness import stream_seed
 from feduplink.scenario import Scenario
 
-#: A power below this is zero: the worker stays silent, W.
-SILENCE_W = 1e-10
 
-
-def silence(power: Tensor) -> Tensor:
-    """Powers below :data:`SILENCE_W` become exactly zero."""
-    return torch.where(power < SILENCE_W, 0.0, power)
+def silence(power: Tensor, below_w: float = SILENCE_W) -> Tensor:
+    """Powers under ``below_w`` become exactly zero."""
+    return torch.where(power < below_w, 0.0, power)
 
 
 class Policy(ABC):
@@ -29,6 +27,11 @@ class Policy(ABC):
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
         self.scenario = scenario
+
+    @property
+    def silence_w(self) -> float:
+        """Powers below this are zero, W."""
+        return SILENCE_W
 
     @property
     def fixed_workers(self) -> int | None:
@@ -44,7 +47,7 @@ class Policy(ABC):
         with torch.no_grad():
             power = self.powers(csi.reshape(-1, *csi.shape[-2:]))
         power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
-        return silence(power).reshape(csi.shape[:-1])
+        return silence(power, self.silence_w).reshape(csi.shape[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be stored besides the scenario to restore the policy."""
@@ -63,22 +66,37 @@ class Policy(ABC):
 class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
+    #: What the architecture of such a network says.
+    architecture_type: ClassVar[type[Architecture]] = Architecture
+
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario)
+        self.architecture = architecture or self.architecture_type()
+
     @classmethod
-    def initialised(cls, scenario: Scenario, seed: int = 0) -> Self:
+    def initialised(
+        cls, scenario: Scenario, seed: int = 0, architecture: Architecture | None = None
+    ) -> Self:
         """A policy with random weights from the seed's model stream."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "model"))
-            return cls(scenario)
+            return cls(scenario, architecture)
+
+    @property
+    def silence_w(self) -> float:
+        """Powers below this are zero, W."""
+        return self.architecture.silence_w
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights."""
-        return self.state_dict()
+        """The weights and the architecture."""
+        return {**self.state_dict(), **self.architecture.tensors()}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy with these weights."""
-        policy = cls(scenario)
-        policy.load_state_dict(tensors)
+        """A policy of this architecture with these weights."""
+        architecture, weights = cls.architecture_type.split(tensors)
+        policy = cls(scenario, architecture)
+        policy.load_state_dict(weights)
         return policy
 
     @property
@@ -88,4 +106,4 @@ class NeuralPolicy(Policy, nn.Module):
 
     def forward(self, csi: Tensor) -> Tensor:
         """As :meth:`powers`, with silent workers at exactly zero."""
-        return silence(self.powers(csi))
+        return silence(self.powers(csi), self.silence_w)

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from feduplink.policies.architecture import Architecture, GraphArchitecture
 from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 
 HIDDEN = (16, 32, 64, 16, 2)
 
 
-def normalised_adjacency(csi: Tensor) -> Tensor:
-    """Ĥ = D^(−1/2) Hᵀ D^(−1/2) with D = diag(Hᵀ 1), (..., L, L).
+def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
+    """Ĥ = D^(−1/2) G D^(−1/2) with D = diag(G 1) and G = Hᵀ, or H as the paper writes, (..., L, L).
 
-    Worker i gathers from those it disturbs, H_ji, not from those that disturb it. The paper
-    writes H; on that graph the strongest worker of the cell dominates every row and the policy
-    stays at full power (docs/reproduction.md has the figures). A sparse ``GCNConv`` whose edges
-    i → j carry H_ij, as in the published code, computes what is written here.
+    On Hᵀ worker i gathers from those it disturbs, H_ji, not from those that disturb it. On H the
+    strongest worker of the cell dominates every row and the policy stays at full power
+    (docs/reproduction.md has the figures). A sparse ``GCNConv`` whose edges i → j carry H_ij, as
+    in the published code, works on Hᵀ.
 
     Ĥ does not change when H is scaled: whoever sees only Ĥ is blind to the noise level.
     """
-    caused = csi.mT
-    scale = caused.sum(-1).rsqrt()
-    return scale[..., :, None] * caused * scale[..., None, :]
+    graph = csi.mT if transposed else csi
+    scale = graph.sum(-1).rsqrt()
+    return scale[..., :, None] * graph * scale[..., None, :]
 
 
 class _GraphConvolutions(torch.autograd.Function):
@@ -106,18 +108,23 @@ class DenseGraphConvolution(nn.Module):
 
     Equal to a sparse ``GCNConv`` on the same graph, and faster: these graphs are small and
     complete. The bias, absent from the paper's formula and present in ``GCNConv``, lets a
-    network fed with Pmax = 0.01 W leave the linear range of its activations.
+    network fed with Pmax = 0.01 W leave the linear range of its activations; without it b stays 0.
     """
 
-    def __init__(self, fan_in: int, fan_out: int) -> None:
+    bias: Tensor
+
+    def __init__(self, fan_in: int, fan_out: int, *, bias: bool = True) -> None:
         super().__init__()
         self.theta = nn.Parameter(torch.empty(fan_in, fan_out))
-        self.bias = nn.Parameter(torch.zeros(fan_out))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(fan_out))
+        else:
+            self.register_buffer("bias", torch.zeros(fan_out), persistent=False)
         nn.init.xavier_uniform_(self.theta)
 
     def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
         """(N, L, fan_in) and (N, L, L) to (N, L, fan_out)."""
-        return graph_convolutions(adjacency, features, *self.parameters())
+        return graph_convolutions(adjacency, features, self.theta, self.bias)
 
 
 class GraphPolicy(NeuralPolicy):
@@ -127,18 +134,24 @@ class GraphPolicy(NeuralPolicy):
     """
 
     name = "pdg"
+    architecture_type: ClassVar[type[Architecture]] = GraphArchitecture
+    architecture: GraphArchitecture
 
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario)
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario, architecture)
         widths = (1, *HIDDEN, 1)
         self.layers = nn.ModuleList(
-            DenseGraphConvolution(fan_in, fan_out) for fan_in, fan_out in itertools.pairwise(widths)
+            DenseGraphConvolution(fan_in, fan_out, bias=self.architecture.bias)
+            for fan_in, fan_out in itertools.pairwise(widths)
         )
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax · sigmoid(GCN(Ĥ)), (N, L, L) to (N, L), W."""
-        adjacency = normalised_adjacency(csi).to(self.dtype)
+        graph = normalised_adjacency(csi, transposed=self.architecture.transposed_graph)
+        adjacency = graph.to(self.dtype)
         pmax = self.scenario.pmax_w.to(adjacency)
         features = pmax.expand(csi.shape[:-1])[..., None].contiguous()
-        logits = graph_convolutions(adjacency, features, *self.layers.parameters()).squeeze(-1)
+        layers = cast("Iterable[DenseGraphConvolution]", self.layers)
+        weights = [w for layer in layers for w in (layer.theta, layer.bias)]
+        logits = graph_convolutions(adjacency, features, *weights).squeeze(-1)
         return pmax * torch.sigmoid(logits)

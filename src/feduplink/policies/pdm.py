@@ -7,6 +7,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
+from feduplink.policies.architecture import Architecture
 from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 
@@ -18,8 +19,8 @@ class PerceptronPolicy(NeuralPolicy):
 
     name = "pdm"
 
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario)
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario, architecture)
         self._pmax_inputs = scenario.listed_per_worker("pmax_dbw") or 1
         widths = (scenario.workers**2 + self._pmax_inputs, *HIDDEN)
         layers: list[nn.Module] = []

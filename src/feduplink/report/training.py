@@ -37,6 +37,7 @@ def write_training(
             "seed": seed,
             "channels_per_split": len(splits.test),
             "settings": training.settings.model_dump(mode="json"),
+            "architecture": policy.architecture.model_dump(mode="json"),
             "epochs": len(training.history),
             "best_epoch": best_epoch(training.history).number + 1,
             "validation": validation[policy.name].judgement.as_metrics(),

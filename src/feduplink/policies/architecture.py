@@ -1,0 +1,65 @@
+"""How a learned network is built where the paper and we differ; saved with its weights."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.scenario import first_problem
+
+#: A power below this is zero: the worker stays silent, W.
+SILENCE_W = 1e-10
+
+_PREFIX = "architecture."
+
+
+class Architecture(BaseModel):
+    """What holds for every network."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    silence_w: float = Field(
+        default=SILENCE_W,
+        gt=0,
+        le=1e-3,
+        description="powers of pdg and pdm below this are zero, W",
+    )
+
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(first_problem(error, type(self))) from None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields as scalars named ``architecture.*``, to be saved beside the weights."""
+        return {f"{_PREFIX}{name}": _scalar(value) for name, value in self.model_dump().items()}
+
+    @classmethod
+    def split(cls, tensors: dict[str, Tensor]) -> tuple[Self, dict[str, Tensor]]:
+        """Inverse of :meth:`tensors`: the architecture, and the tensors that are not of it."""
+        fields = {
+            name.removeprefix(_PREFIX): value.item()
+            for name, value in tensors.items()
+            if name.startswith(_PREFIX)
+        }
+        weights = {name: t for name, t in tensors.items() if not name.startswith(_PREFIX)}
+        return cls(**fields), weights
+
+
+class GraphArchitecture(Architecture):
+    """What holds for a graph convolutional network."""
+
+    transposed_graph: bool = Field(
+        default=True,
+        description="pdg gathers over Hᵀ, from those a worker disturbs, instead of over H",
+    )
+    bias: bool = Field(default=True, description="pdg's layers have a bias")
+
+
+def _scalar(value: float | bool) -> Tensor:
+    return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)
