@@ -59,7 +59,6 @@ class _Layer(torch.autograd.Function):
         batch, size = inputs.shape[1], from_state.shape[1]
         hidden = inputs.new_empty(len(inputs), batch, size)
         state = cell = inputs.new_zeros(len(bias), batch, size)
-        nothing = inputs.new_zeros(1, 1)
         cells, squashed = [], []
         remember = any(ctx.needs_input_grad)
         for stretch in stretches:
@@ -67,15 +66,17 @@ class _Layer(torch.autograd.Function):
             projected = torch.baddbmm(
                 bias[:n, None], stretch.of(inputs).flatten(1, 2), from_input[:n]
             ).view(n, stretch.duration, batch, 4 * size)
-            states, recurrent = stretch.of(hidden), from_state[:n]
+            recurrent, states = from_state[:n], []
             state, cell = state[:n], cell[:n]
-            for t in range(stretch.duration):
-                gates = torch.baddbmm(projected[:, t], state, recurrent)
-                state, cell, activation = _step(gates, cell, nothing)
-                states[:, t] = state
+            # Short steps wait for their kernels to be launched, so there are few of them: what a
+            # whole stretch can do at once is not done step by step.
+            for contribution in projected.transpose(0, 1).contiguous():
+                state, cell, activation = _step(contribution, state, cell, recurrent)
+                states.append(state)
                 if remember:
                     cells.append(cell)
                     squashed.append(activation)
+            torch.stack(states, dim=1, out=stretch.of(hidden))
         ctx.stretches = stretches
         ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *squashed)
         return hidden
@@ -100,18 +101,21 @@ class _Layer(torch.autograd.Function):
             n, first = stretch.running, stretch.start
             # No gradient comes back from after a sequence's end.
             grad_cell = functional.pad(grad_cell, (0, 0, 0, 0, 0, n - len(grad_cell)))
-            grad_states = stretch.of(grad_hidden)
-            grad_projected = hidden.new_empty(n, stretch.duration, batch, 4 * size)
+            grad_states = (
+                stretch.of(grad_hidden).transpose(0, 1).clone(memory_format=torch.contiguous_format)
+            )
+            grads = []
             for t in reversed(range(stretch.duration)):
                 later = len(grad_gates)
-                grad_state = grad_states[:, t].clone(memory_format=torch.contiguous_format)
+                grad_state = grad_states[t]
                 grad_state[:later].baddbmm_(grad_gates, to_state[:later])
                 now = first + t
                 before = cells[now - 1][:n] if now else torch.zeros_like(cells[0])
                 grad_gates, grad_cell = _step_back(
                     grad_state, grad_cell, before, cells[now], squashed[now]
                 )
-                grad_projected[:, t] = grad_gates
+                grads.append(grad_gates)
+            grad_projected = torch.stack(grads[::-1], dim=1)  # (n, duration, B, 4H)
             rows = grad_projected.flatten(1, 2)
             states = stretch.of(hidden)
             torch.bmm(rows, from_input[:n].mT, out=stretch.of(grad_inputs).flatten(1, 2))
@@ -124,18 +128,22 @@ class _Layer(torch.autograd.Function):
         return grad_inputs, grad_from_input, grad_from_state, grad_bias, None
 
 
-def _step(gates: Tensor, before: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """State and cell (n, B, H) after gates (n, B, 4H) and cell ``before``; and the squashed gates.
+def _step(
+    contribution: Tensor, state: Tensor, before: Tensor, recurrent: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """State and cell (n, B, H) after cell ``before``; and the squashed gates (n, B, 4H).
 
-    ``nothing`` is a zero, (1, 1): the fused kernel adds two contributions to the gates, which the
-    product has already joined.
+    The gates are the inputs' ``contribution`` (n, B, 4H) and that of the last ``state`` (n, B, H)
+    by the ``recurrent`` weights (n, H, 4H).
     """
-    if gates.is_cuda:
-        rows = gates.flatten(0, 1)
+    if contribution.is_cuda:
         state, cell, squashed = torch.ops.aten._thnn_fused_lstm_cell(
-            rows, nothing.expand_as(rows), before.flatten(0, 1)
+            contribution.flatten(0, 1),
+            torch.bmm(state, recurrent).flatten(0, 1),
+            before.flatten(0, 1),
         )
-        return state.view_as(before), cell.view_as(before), squashed.view_as(gates)
+        return state.view_as(before), cell.view_as(before), squashed.view_as(contribution)
+    gates = torch.baddbmm(contribution, state, recurrent)
     i, f, g, o = gates.chunk(4, dim=-1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cell = f * before + i * g
