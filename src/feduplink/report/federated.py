@@ -18,12 +18,12 @@ from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_co
 _COLUMNS = (
     "policy",
     "final\nerror",
-    "arrivals\na round",
+    "arrivals\nper round",
     "median\nround, s",
     "median\nround, J",
-    "rounds to\ntarget",
-    "seconds to\ntarget",
-    "joules to\ntarget",
+    "rounds\nto target",
+    "seconds\nto target",
+    "joules\nto target",
 )
 
 
@@ -67,14 +67,14 @@ def write_federated(
 
 
 def federated_table(history: FederatedHistory, target: float) -> Table:
-    """A row a policy: how well the model gets, and what that costs."""
+    """A row per policy: how well the model gets, and what that costs."""
     table = Table(
         title=_title(history, target),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
+        show_edge=False,
+        padding=0,  # 80 columns hold it
     )
     table.add_column(_COLUMNS[0], overflow="fold")
     for column in _COLUMNS[1:]:
