@@ -62,10 +62,11 @@ def run(args: argparse.Namespace) -> None:
         names, scenario, channels.tuning, seed=args.seed, recorded=channels.recorded
     )
     out = console()
+    outcomes = compare(policies, channels.test, scenario, seed=args.seed)
     optimum = None
     if args.optimum is not None:
-        optimum = search_optimum(scenario, channels.test, args.optimum, out)
-    outcomes = compare(policies, channels.test, scenario, seed=args.seed)
+        found = search_optimum(scenario, channels.test, args.optimum, out)
+        optimum = found.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     write_comparison(
         directory, outcomes, scenario, optimum, seed=args.seed, channels=channels.as_metrics()
     )

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from feduplink.experiments.settings import Figures, Setting
 from feduplink.experiments.table import csv_text
 
-Measure = Literal["objective", "weighted_per", "participation", "shortfall"]
+Measure = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 
 
 class Sweep(BaseModel):

@@ -25,20 +25,20 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
         for place in range(len(result.scenarios)):
             open_gap = result.upper_bound[place] - result.optimum[place]
             axes.barh(place, -open_gap, height=0.8, color="#6A3D9A", alpha=0.25, linewidth=0)
-            best = np.array(sweep.seeds(OPTIMUM, place, "objective"))
             for number, name in enumerate(names):
                 look = look_of(name)
-                gaps = best - np.array(sweep.seeds(name, place, "objective"))
+                distances = result.distances(name, place)
+                if distances is None:  # it misses a constraint
+                    continue
+                gaps = np.array(distances)
                 level = place + _SPREAD * (number - (len(names) - 1) / 2)
                 axes.plot([gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5)
-                missed = sweep.missed(name, place)
                 axes.plot(
                     gaps.mean(),
                     level,
                     marker=look.marker,
                     markersize=6,
                     color=look.colour,
-                    markerfacecolor="white" if missed else look.colour,
                     linestyle="none",
                 )
         for name in names:

@@ -12,6 +12,7 @@ from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.optimum import optimum_metrics
 from feduplink.report.tables import comparison_markdown
 from feduplink.scenario import Scenario
 
@@ -35,7 +36,7 @@ def write_comparison(
             "title": "Policies compared",
             "scenario": scenario.model_dump(mode="json"),
             "policies": {name: verdict.as_metrics() for name, verdict in judgements.items()},
-            **({"optimum": optimum.as_metrics()} if optimum else {}),
+            **(optimum_metrics(optimum, judgements) if optimum else {}),
             **further,
         },
     )
