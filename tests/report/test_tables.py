@@ -26,7 +26,7 @@ def test_markdown_has_all_figures_that_belong_together(default_csi, default_scen
     assert f"{verdict.objective:.4f}" in full
     assert f"{100 * verdict.weighted_per:.2f} %" in full
     assert "100.0 %" in full
-    assert f"missed {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in full
+    assert f"open {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in full
 
 
 def test_what_does_not_exist_is_a_dash(default_csi, default_scenario):
@@ -47,7 +47,7 @@ def test_the_table_fits_a_terminal(default_csi, default_scenario):
     printed = io.StringIO()
     Console(width=80, file=printed).print(comparison_table(judgements, default_scenario))
     assert "…" not in printed.getvalue()
-    assert f"missed {100 * judgements['max'].shortfall:+.1f}" in printed.getvalue()
+    assert f"open {100 * judgements['max'].shortfall:+.1f}" in printed.getvalue()
 
 
 def _cells(markdown: str, name: str) -> list[str]:
