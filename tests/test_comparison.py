@@ -3,16 +3,38 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, RandomPower, Scenario, evaluate, save_policy
+from feduplink import FullPower, InputError, RandomPower, Scenario, save_policy
 from feduplink.comparison import compare, comparison_notes, find_policies
 
 
-def test_outcomes_are_those_of_evaluate(default_csi, default_scenario):
-    scenario = default_scenario.replace(csi_noise=1.0)
-    outcomes = compare({"max": FullPower(scenario)}, default_csi, scenario, seed=3)
-    expected = evaluate(FullPower(scenario), default_csi, scenario, seed=3)
-    assert outcomes["max"].judgement.as_metrics() == expected.as_metrics()
-    assert outcomes["max"].power.shape == default_csi.shape[:-1]
+def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default_scenario):
+    """A policy that answers to what it sees: full power where the direct gain looks large."""
+
+    class Loud(FullPower):
+        def powers(self, csi):
+            gain = csi.diagonal(dim1=-2, dim2=-1)
+            return torch.where(gain > gain.median(), super().powers(csi), 0.0)
+
+    scenario = default_scenario.replace(csi_noise=1e8)
+    policies = {"max": FullPower(scenario), "loud": Loud(scenario), "again": Loud(scenario)}
+    outcomes = compare(policies, default_csi, scenario, seed=3)
+    full = scenario.pmax_w.expand(default_csi.shape[:-1])
+    torch.testing.assert_close(outcomes["max"].power, full.double())
+    # Psr and rate of full power, written out.
+    beta = default_csi.double().clone()
+    alpha = beta.diagonal(dim1=-2, dim2=-1).clone()
+    beta.diagonal(dim1=-2, dim2=-1).zero_()
+    sinr = alpha * 0.01 / (1 + 0.01 * beta.sum(-1))
+    objective = (torch.exp(-scenario.waterfall / sinr).mean(0) * scenario.worker_weights).sum()
+    assert outcomes["max"].judgement.objective == pytest.approx(float(objective))
+    assert outcomes["max"].judgement.rate_min == pytest.approx(float(sinr.log1p().mean(0).min()))
+    # All see the same noise, another seed another one, and without it other channels look large.
+    assert torch.equal(outcomes["loud"].power, outcomes["again"].power)
+    loud = {"loud": Loud(scenario)}
+    other = compare(loud, default_csi, scenario, seed=4)["loud"].power
+    clean = compare(loud, default_csi, default_scenario, seed=3)["loud"].power
+    assert not torch.equal(outcomes["loud"].power, other)
+    assert not torch.equal(outcomes["loud"].power, clean)
 
 
 def test_random_powers_follow_the_seed(default_csi, default_scenario):

@@ -25,9 +25,9 @@ def allocate_seen(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int 
     """Powers (N, L) in W that ``policy`` sets from the noisy CSI of the channels (N, L, L).
 
     A policy made for another scenario may know another Pmax; the one that counts is that of
-    ``scenario``.
+    ``scenario``. In float64: rounded to fewer digits Pmax may be exceeded, and with it the optimum.
     """
     check_csi(csi, scenario.workers)
     seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
-    power = policy.allocate(seen)
+    power = policy.allocate(seen).to(torch.float64)
     return torch.minimum(power, scenario.pmax_w.to(power))

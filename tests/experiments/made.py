@@ -21,7 +21,16 @@ def verdicts(claims: Sequence[Claim]) -> list[str]:
 
 
 def figures(objective: float, per: float | None = 0.1, violation: float = 0.0) -> Figures:
-    return Figures(objective=objective, weighted_per=per, participation=0.5, violation=violation)
+    """Known without error; a policy that meets the constraints needs no repair."""
+    return Figures(
+        objective=objective,
+        weighted_per=per,
+        participation=0.5,
+        feasible=violation <= 0.01,
+        shortfall=violation,
+        shortfall_error=0.0,
+        repaired_objective=objective if violation == 0 else objective / 2,
+    )
 
 
 def sweep(**policies: Pairs) -> Sweep:

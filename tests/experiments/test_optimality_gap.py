@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 
+import pytest
+
 from feduplink.experiments import Bench, optimality_gap
 from feduplink.experiments.optimality_gap import OptimalityGap
 
@@ -41,6 +43,19 @@ def test_whoever_misses_the_constraints_is_not_near():
     assert verdicts(optimality_gap.claims(cheating)) == [HOLDS, FAILS, FAILS]
 
 
+def test_a_distance_is_that_of_the_repaired_policy():
+    """Short by chance: above the optimum as it is, below it once it meets the constraints."""
+    result = _made(pdg=(0.7, 0.7), ours=(0.8, 0.8), bound=(0.9, 0.9))
+    short = figures(0.81, violation=0.005)
+    result.sweep.policies["dual"][0] = [short.model_copy(update={"repaired_objective": 0.79})] * 2
+    assert result.distances("dual", 0) == pytest.approx([0.01, 0.01])
+    assert result.distances("pdg", 1) == pytest.approx([0.1, 0.1])
+    result.sweep.policies["pdg"][1] = [figures(0.9, violation=0.2)] * 2
+    assert result.distances("pdg", 1) is None
+    told = optimality_gap.claims(result)[1].measured
+    assert "pdg 0.100, missed" in told
+
+
 def test_csv_has_the_bound_of_the_first_seed():
     rows = list(csv.DictReader(_made((0.7, 0.7), (0.8, 0.8), (0.9, 0.95)).to_csv().splitlines()))
     assert len(rows) == 2 * 2 * 6
@@ -52,5 +67,8 @@ def test_the_certificate_is_above_what_was_found(bench: Bench, few_settings: Non
     result = optimality_gap.run(bench)
     assert result.scenarios == ["default", "interference-x2"]
     for place in range(2):
-        assert result.upper_bound[place] >= result.optimum[place] - 1e-6
-        assert result.optimum[place] == result.sweep.mean("optimum", place, "objective")
+        assert result.upper_bound[place] >= result.optimum[place]
+        assert result.optimum[place] >= result.sweep.mean("optimum", place, "objective")
+        for name in result.sweep.policies:
+            distances = result.distances(name, place)
+            assert distances is None or min(distances) >= 0

@@ -11,14 +11,13 @@ from feduplink.policies import UnrolledPolicy
 
 
 def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimum():
+    """Multipliers from some channels, judged on others."""
     scenario = Scenario(workers=5, rate_min=0.9, ee_min=70)
-    policy = shipped_pdx(
-        scenario, draw_csi(scenario, 1500, torch.Generator().manual_seed(1)), margin=0.0
-    )
-    csi = draw_csi(scenario, 1500, torch.Generator().manual_seed(1))
-    verdict = evaluate(policy, csi, scenario)
-    assert verdict.violation < 0.005
-    assert verdict.objective > solve_dual(scenario, csi).judgement.objective - 0.003
+    tuning, unseen = draw_csi(scenario, 4000, torch.Generator().manual_seed(1)).chunk(2)
+    verdict = evaluate(shipped_pdx(scenario, tuning, margin=0.0), unseen, scenario)
+    assert verdict.feasible is not False
+    assert verdict.violation < 0.05  # both samples tell a mean to within 2 %
+    assert verdict.objective > solve_dual(scenario, unseen).dual_value - 0.01
 
 
 def test_without_constraints_there_is_nothing_to_pay():

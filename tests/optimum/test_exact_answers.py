@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from feduplink import Scenario, find_optimum
 from feduplink.optimum import solve_dual
-from feduplink.optimum.dual import PRIMAL_TOLERANCE
+from feduplink.optimum.repair import MET
 
 _CHANNELS = 60
 
@@ -86,7 +86,7 @@ def test_one_worker_with_a_binding_efficiency():
     assert exact.x > 1e-5  # the constraint binds
     assert solution.dual_value == pytest.approx(exact.fun, abs=2e-5)
     assert float(solution.multipliers.constraints[1, 0]) == pytest.approx(exact.x, rel=0.05)
-    assert solution.judgement.violation <= PRIMAL_TOLERANCE
+    assert solution.judgement.violation <= MET
 
 
 def test_proportional_fairness_without_constraints():

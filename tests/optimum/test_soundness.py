@@ -7,7 +7,7 @@ import torch
 
 from feduplink.optimum import certify
 
-from .reference import Instance, best_local_search, best_on_grid, random_instance
+from .reference import Instance, best_local_search, best_on_grid, lagrangian, random_instance
 
 #: Rounding of the brute-force value.
 _ROUNDING = 1e-12
@@ -23,7 +23,11 @@ def _assert_sound(instance: Instance, best: torch.Tensor, budget_s: float) -> No
     certificate = certify(instance.cell, instance.prices, budget_s=budget_s)
     assert (certificate.upper >= best - _ROUNDING).all(), (certificate.upper - best).min()
     assert (certificate.upper >= certificate.lower).all()
-    assert (certificate.lower <= certificate.upper).all()
+    # The powers behind the lower end are real: they reach it, by the formulas of the reference.
+    reached = [
+        float(lagrangian(instance, k, power)) for k, power in enumerate(certificate.power.numpy())
+    ]
+    assert certificate.lower.tolist() == pytest.approx(reached)
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> None:
     policies["pdx"] = shipped_pdx(scenario)
     optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
+    optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum))

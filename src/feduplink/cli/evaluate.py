@@ -69,12 +69,13 @@ def run(args: argparse.Namespace) -> None:
         names, scenario, channels.tuning, seed=args.seed, recorded=channels.recorded
     )
     out = console()
-    optimum = None
-    if args.optimum is not None:
-        optimum = search_optimum(scenario, channels.test, args.optimum, out)
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )
+    optimum = None
+    if args.optimum is not None:
+        found = search_optimum(scenario, channels.test, args.optimum, out)
+        optimum = found.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     notes = [*channels.notes, *comparison_notes(outcomes)]
     write_comparison(
         directory,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.settings import Figures, judged_settings
+from feduplink.experiments.settings import OPTIMUM, Figures, judged_settings
 from feduplink.experiments.sweep import Sweep
 from feduplink.experiments.table import csv_text
 from feduplink.optimum import find_optimum
@@ -17,11 +19,12 @@ from feduplink.scenario import Scenario
 TITLE = "Distance to the optimum"
 DATA = None
 CAPTION = (
-    "Objective of every policy below the optimum of the same test channels, mean over the seeds "
-    "and their range. Hollow marks: on these channels a constraint is missed by more than 1 %, "
-    "which may put a policy above the optimum; they estimate a worker's mean only to within 1 to "
-    "8 %. The bar is what the certificate leaves open: no policy that meets "
-    "the constraints gets to its left."
+    "How far every policy is below the optimum of the same test channels, mean over the seeds and "
+    "their range. The optimum meets the constraints on these very channels, and so does every "
+    "policy here: where it falls short on them, as one that meets the constraints of the "
+    "distribution will by chance, it is silenced in the few rounds that make up for it. A policy "
+    "that is shown to miss a constraint has no distance. The bar is what the certificate leaves "
+    "open: no policy that meets the constraints gets to its left."
 )
 
 #: In the order of the figure.
@@ -44,6 +47,17 @@ class OptimalityGap(BaseModel):
     sweep: Sweep
     optimum: list[float]
     upper_bound: list[float]
+
+    def distances(self, policy: str, place: int) -> list[float] | None:
+        """Optimum less what the repaired policy reaches, with every seed; never negative.
+
+        None for a policy that is shown to miss a constraint at this setting.
+        """
+        if self.sweep.feasible(policy, place) is False:
+            return None
+        best = self.sweep.seeds(OPTIMUM, place, "objective")
+        reached = self.sweep.seeds(policy, place, "repaired_objective")
+        return [one - other for one, other in zip(best, reached, strict=True)]
 
     def to_csv(self) -> str:
         """A row for every setting, policy and run (a seed each)."""
@@ -80,7 +94,11 @@ def run(bench: Bench) -> OptimalityGap:
     return OptimalityGap(
         scenarios=list(SCENARIOS),
         sweep=Sweep.of("setting", places, settings),
-        optimum=[proof.objective for proof in proofs],
+        # The certificate searches on and may find more; a policy may have as well.
+        optimum=[
+            max(proof.objective, row[0].policies[OPTIMUM].objective)
+            for proof, row in zip(proofs, settings, strict=True)
+        ],
         upper_bound=[proof.upper_bound for proof in proofs],
     )
 
@@ -100,28 +118,20 @@ def _proved(bench: Bench, name: str) -> _Proof:
 
 def claims(result: OptimalityGap) -> list[Claim]:
     """The paper's zero duality gap, its near-optimality, and ours."""
-    sweep = result.sweep
     gaps = [top - found for top, found in zip(result.upper_bound, result.optimum, strict=True)]
 
-    def short(name: str) -> list[float]:
-        pairs = zip(
-            sweep.means("optimum", "objective"), sweep.means(name, "objective"), strict=True
-        )
-        return [best - reached for best, reached in pairs]
+    def means(name: str) -> list[float | None]:
+        rows = [result.distances(name, place) for place in range(len(result.scenarios))]
+        return [None if row is None else fmean(row) for row in rows]
 
-    def near(name: str, distance: float) -> list[bool]:
-        gaps = short(name)
-        return [
-            gap <= distance and sweep.feasible(name, place) is not False
-            for place, gap in enumerate(gaps)
-        ]
+    def near(name: str, most: float) -> list[bool]:
+        return [distance is not None and distance <= most for distance in means(name)]
 
     def told(name: str) -> str:
-        gaps = ", ".join(
-            "missed" if sweep.feasible(name, place) is False else f"{gap:.3f}"
-            for place, gap in enumerate(short(name))
+        distances = (
+            "missed" if distance is None else f"{distance:.3f}" for distance in means(name)
         )
-        return f"{name} {gaps}"
+        return f"{name} {', '.join(distances)}"
 
     return [
         judged(
@@ -131,14 +141,14 @@ def claims(result: OptimalityGap) -> list[Claim]:
             "proved gaps at the eight settings: " + ", ".join(f"{gap:.4f}" for gap in gaps),
         ),
         judged(
-            "PDG is close to optimal (within 0.05 of the optimum, no constraint shown to be "
-            "missed)",
+            "PDG is close to optimal (within 0.05 of the optimum once it meets the constraints of "
+            "the test channels, no constraint shown to be missed)",
             near("pdg", 0.05),
             "; ".join(told(name) for name in ("pdm", "pdg", "openloop")),
         ),
         judged(
-            "(ours) dual and pdx are within 0.01 of the optimum at every setting, and not shown "
-            "to miss a constraint",
+            "(ours) dual and pdx are within 0.01 of the optimum at every setting once they meet "
+            "the constraints of the test channels, and not shown to miss one",
             [*near("dual", 0.01), *near("pdx", 0.01)],
             "; ".join(told(name) for name in ("dual", "pdx")),
         ),

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import draw_splits
-from feduplink.evaluation import evaluate
+from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import policies_for
-from feduplink.optimum import solve_dual
+from feduplink.lagrangian import Cell
+from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
-from feduplink.problem import Judgement, Problem
+from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
 
 #: The row of a comparison that no policy can exceed by more than the certificate's gap.
@@ -26,7 +27,9 @@ class Figures(BaseModel):
     """A :class:`Judgement` without its figures per worker; ``weighted_per`` None: all silent.
 
     ``feasible`` and ``shortfall`` may rest on more channels than the rest. ``feasible`` None: they
-    cannot tell; ``shortfall_error`` None: infinite.
+    cannot tell; ``shortfall_error`` None: infinite. ``repaired_objective`` is what is left of the
+    objective if the policy is silenced in the few rounds that make it meet the constraints on these
+    very channels, as the optimum does; None where it was not asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -37,12 +40,13 @@ class Figures(BaseModel):
     feasible: bool | None
     shortfall: float
     shortfall_error: float | None
+    repaired_objective: float | None
 
     @classmethod
-    def of(cls, verdict: Judgement) -> Figures:
-        """The figures that are compared."""
-        metrics = verdict.as_metrics()
-        return cls.model_validate({name: metrics[name] for name in cls.model_fields})
+    def of(cls, verdict: Judgement, repaired: Judgement | None = None) -> Figures:
+        """The figures that are compared; ``repaired`` judges the repaired powers."""
+        left = repaired.as_metrics()["objective"] if repaired else None
+        return cls.model_validate({**verdict.as_metrics(), "repaired_objective": left})
 
     def judged_on(self, more: Judgement) -> Figures:
         """With what a judgement on more channels says of the constraints."""
@@ -71,20 +75,23 @@ def judged_policies(
 ) -> Setting:
     """Judge policies on the test channels, and find the optimum of these.
 
-    Whether they meet their constraints is told by more channels.
+    Whether they meet their constraints is told by more channels. The optimum is the best that was
+    found: none of the policies, repaired, is above it.
     """
     csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
-    found = {
-        name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
-        for name, policy in policies.items()
-    }
-    if Problem.of(scenario).constrained:
+    cell, problem = Cell.of(scenario, csi), Problem.of(scenario)
+    optimum, found = solve_dual(scenario, csi), {}
+    for name, policy in policies.items():
+        power = allocate_seen(policy, csi, scenario, seed=seed)
+        mended = repaired(power, cell, problem)
+        left = judge(mended, csi, scenario)
+        optimum = optimum.improved_by(name, mended, left)
+        found[name] = Figures.of(judge(power, csi, scenario), left)
+    if problem.constrained:
         many = draw_splits(scenario, bench.scale.verdict_channels, seed=seed).test
-        found = {
-            name: figures.judged_on(evaluate(policies[name], many, scenario, seed=seed))
-            for name, figures in found.items()
-        }
-    found[OPTIMUM] = Figures.of(solve_dual(scenario, csi).judgement)
+        for name, policy in policies.items():
+            found[name] = found[name].judged_on(evaluate(policy, many, scenario, seed=seed))
+    found[OPTIMUM] = Figures.of(optimum.judgement, optimum.judgement)
     return Setting(policies=found)
 
 

@@ -12,7 +12,7 @@ from feduplink.experiments.claims import lower, mean_and_error
 from feduplink.experiments.settings import Figures, Setting
 from feduplink.experiments.table import csv_text
 
-Measure = Literal["objective", "weighted_per", "participation", "shortfall"]
+Measure = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 Loss = Literal["objective", "weighted_per"]
 
 

@@ -4,6 +4,7 @@ from feduplink.optimum.calibration import calibrated, shipped_pdx
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
 from feduplink.optimum.reachability import Unreachable, shut_out, unreachable
+from feduplink.optimum.repair import repaired
 from feduplink.optimum.solution import (
     DistributionBound,
     Optimum,
@@ -26,6 +27,7 @@ __all__ = [
     "find_optimum",
     "learn_dual_policy",
     "learned_on_fresh_channels",
+    "repaired",
     "shipped_pdx",
     "shut_out",
     "solve_dual",

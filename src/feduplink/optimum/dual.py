@@ -8,7 +8,7 @@ other than the weighted sum, the weights ω become variables too and max_y g(y) 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,8 +16,12 @@ from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from feduplink.lagrangian import Cell, HillTops, Maximiser, Multipliers, Prices
+from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
+
+#: Whose powers a solution has if no policy was better.
+SEARCH = "search"
 
 _Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -26,7 +30,9 @@ _Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 _SCALE = 0.025
 #: The objective is multiplied by this for the optimiser, whose stopping rules are absolute.
 _MAGNIFICATION = 1000.0
-#: A primal solution may miss a constraint by this share of its threshold.
+#: Maximisers that miss a constraint by no more than this share of its threshold are near enough
+#: for the search to stop, and for the multipliers of a policy, which is judged on other channels.
+#: What is returned as the solution meets the constraints exactly (``repair``).
 PRIMAL_TOLERANCE = 2e-3
 #: Primal and dual value that differ by no more than this are taken as equal.
 PRIMAL_GAP = 5e-4
@@ -39,6 +45,10 @@ _REPAIRABLE = 0.1
 #: iteration under which it ends.
 _RUN = 40
 _PROGRESS = 1e-9
+#: By which share thresholds are raised in the last run, so that its maximisers meet those that are
+#: asked for, and the most evaluations it takes.
+_AIM = PRIMAL_TOLERANCE / 4
+_AIMED_RUN = 15
 
 
 @dataclass(frozen=True)
@@ -56,12 +66,13 @@ class DualSolution:
 
     Attributes:
         multipliers: where the dual function was smallest.
-        power: the best powers found that meet the constraints, (N, L) W.
-        judgement: of these powers.
+        power: the best powers found that meet the constraints on these channels, (N, L) W.
+        judgement: of these powers; their violation is at most rounding.
         primal_multipliers: where the maximisers themselves were best.
         dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
         conjugate: the part max_y g(y) − worth·y of it; 0 for the weighted sum.
         steps: every evaluation on the way.
+        found_by: whose powers these are, :data:`SEARCH` or the name of a policy.
     """
 
     multipliers: Multipliers
@@ -71,6 +82,13 @@ class DualSolution:
     dual_value: float
     conjugate: float
     steps: list[DualStep]
+    found_by: str = SEARCH
+
+    def improved_by(self, name: str, power: Tensor, judgement: Judgement) -> DualSolution:
+        """With the powers (N, L) of ``name``, if they meet the constraints and reach more."""
+        if judgement.violation > MET or not judgement.objective > self.judgement.objective:
+            return self
+        return replace(self, power=power, judgement=judgement, found_by=name)
 
 
 def conjugate(scenario: Scenario, worth: Tensor) -> float:
@@ -97,6 +115,7 @@ class _DualFunction:
         self.csi = csi
         self.cell = Cell.of(scenario, csi)
         self.problem = Problem.of(scenario)
+        self.aim = scenario
         self.fair = scenario.utility == "proportional-fairness"
         self.weights = scenario.worker_weights.to(self.cell.direct)
         thresholds = torch.stack((scenario.rate_thresholds, scenario.ee_thresholds))
@@ -107,7 +126,7 @@ class _DualFunction:
         self.steps: list[DualStep] = []
         self.repair = repair
         self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
-        self.repaired: tuple[Tensor, Judgement] | None = None
+        self.feasible: tuple[Tensor, Judgement] | None = None
         self.tops = maximiser(self.cell, self.multipliers(self.start(start)).prices(scenario))
 
     def start(self, multipliers: Multipliers | None = None) -> _Vector:
@@ -132,14 +151,14 @@ class _DualFunction:
 
     def __call__(self, x: _Vector) -> tuple[float, _Vector]:
         multipliers = self.multipliers(x)
-        prices = multipliers.prices(self.scenario)
+        prices = multipliers.prices(self.aim)
         power = self.tops.follow(prices)
         value = float(self.cell.value(power, prices).mean())
         sinr = self.cell.sinr(power)
         surplus = torch.stack(
             [
                 torch.where(power > 0, c.measure(sinr, power) - c.threshold.to(power), 0.0).mean(0)
-                for c in self.problem.constraints
+                for c in Problem.of(self.aim).constraints
             ]
         )
         gradient = (surplus / self.unit * self.scale * self.active).flatten()
@@ -151,72 +170,62 @@ class _DualFunction:
         self._remember(power, multipliers, value)
         return value * _MAGNIFICATION, gradient.cpu().numpy() * _MAGNIFICATION
 
-    def primal(self) -> tuple[Tensor, Judgement]:
-        """The best powers so far that meet the constraints, or the least violation."""
-        assert self.best is not None
-        (met, _), power, verdict, _ = self.best
-        if self.repaired and not (met and verdict.objective >= self.repaired[1].objective):
-            return self.repaired
-        return power, verdict
+    def aim_above(self, share: float) -> None:
+        """From now on D is that of thresholds raised by ``share``; what is asked for stays."""
+        rate, efficiency = self.scenario.rate_thresholds, self.scenario.ee_thresholds
+        raised = {
+            "rate_min": tuple(((1 + share) * rate).tolist()),
+            "ee_min": tuple(((1 + share) * efficiency).tolist()),
+        }
+        # Not validated: the largest threshold that is accepted may be raised as well.
+        self.aim = Scenario.model_construct(**{**self.scenario.model_dump(), **raised})
 
-    def insist(self) -> None:
-        """If nothing met the constraints, repair what came nearest, however far that is.
+    def solution(self) -> tuple[Tensor, Judgement]:
+        """The best powers so far that meet the constraints; without repair the nearest to that.
 
         On a handful of channels no maximiser may come near, but silencing always gets there.
         """
         assert self.best is not None
-        (met, _), power, _, _ = self.best
-        if self.repair and not met and self.repaired is None:
-            self._consider(repaired(power, self.cell, self.scenario, self.problem))
+        _, power, verdict, _ = self.best
+        if not self.repair:
+            return power, verdict
+        if self.feasible is None:
+            self._repair(power)
+        assert self.feasible is not None
+        return self.feasible
 
     def solved(self, value: float, tolerance: float) -> bool:
-        """Whether a primal solution that meets the constraints is this close to ``value``."""
-        verdict = self.primal()[1]
-        close = abs(value - verdict.objective) <= tolerance * max(1.0, abs(value))
-        return close and verdict.violation <= PRIMAL_TOLERANCE
+        """Whether maximisers that nearly meet the constraints are this close to ``value``."""
+        assert self.best is not None
+        (near, _), _, verdict, _ = self.best
+        return (near and _close(value, verdict, tolerance)) or self.reached(value, tolerance)
+
+    def reached(self, value: float, tolerance: float) -> bool:
+        """Whether powers that meet the constraints are this close to ``value``."""
+        return self.feasible is not None and _close(value, self.feasible[1], tolerance)
 
     def _remember(self, power: Tensor, multipliers: Multipliers, value: float) -> None:
         verdict = judge(power, self.csi, self.scenario, self.problem)
-        met = verdict.violation <= PRIMAL_TOLERANCE
-        rank = (met, verdict.objective if met else -verdict.violation)
-        if self.best is None or rank > self.best[0]:
+        near = verdict.violation <= PRIMAL_TOLERANCE
+        rank = (near, verdict.objective if near else -verdict.violation)
+        # The multipliers of a policy are those of the thresholds it knows.
+        if self.best is None or (self.aim is self.scenario and rank > self.best[0]):
             self.best = (rank, power, verdict, multipliers)
-        if self.repair and not met and verdict.violation <= _REPAIRABLE:
-            self._consider(repaired(power, self.cell, self.scenario, self.problem))
+        if self.repair and verdict.violation <= _REPAIRABLE:
+            self._repair(power)
         self.steps.append(DualStep(value, verdict.objective, verdict.violation))
         if self.progress:
             self.progress(self.steps[-1])
 
-    def _consider(self, power: Tensor) -> None:
+    def _repair(self, power: Tensor) -> None:
+        power = repaired(power, self.cell, self.problem)
         verdict = judge(power, self.csi, self.scenario, self.problem)
-        better = self.repaired is None or verdict.objective > self.repaired[1].objective
-        if verdict.violation <= PRIMAL_TOLERANCE and better:
-            self.repaired = (power, verdict)
+        if self.feasible is None or verdict.objective > self.feasible[1].objective:
+            self.feasible = (power, verdict)
 
 
-def repaired(power: Tensor, cell: Cell, scenario: Scenario, problem: Problem) -> Tensor:
-    """The powers (N, L) with workers silenced in some rounds, so that every constraint is met.
-
-    Where a worker's mean misses a threshold, it is silenced first in the rounds that miss it most
-    for what they are worth. That never harms another worker, so one after the other will do.
-    """
-    power = power.clone()
-    weights = scenario.worker_weights.to(power)
-    for constraint in problem.constraints:
-        for i in range(power.shape[-1]):
-            sinr = cell.sinr(power)
-            threshold = (1 - PRIMAL_TOLERANCE / 2) * float(constraint.threshold[i])
-            surplus = constraint.measure(sinr, power)[:, i] - threshold
-            surplus = torch.where(power[:, i] > 0, surplus, 0.0)
-            missing = float(-surplus.sum())
-            if missing <= 0:
-                continue
-            worth = weights[i] * problem.objective(sinr, power)[:, i]
-            order = (surplus / worth.clamp_min(1e-12)).argsort()
-            regained = (-surplus[order]).clamp_min(0.0).cumsum(0)
-            enough = int((regained < missing).sum()) + 1
-            power[order[:enough], i] = 0.0
-    return power
+def _close(value: float, verdict: Judgement, tolerance: float) -> bool:
+    return abs(value - verdict.objective) <= tolerance * max(1.0, abs(value))
 
 
 def solve_dual(
@@ -232,45 +241,30 @@ def solve_dual(
     """Minimise the dual function on channels (N, L, L) and recover the primal solution.
 
     A quasi-Newton method is restarted, each time after a wider search for hill tops, until a
-    primal solution that meets the constraints is within :data:`PRIMAL_GAP` of the dual value, or
-    for ``most_evaluations``. It begins at the multipliers ``start``, if given. ``maximiser``
-    solves the channels at given prices; a learned one may stand in for the search.
+    primal solution is within :data:`PRIMAL_GAP` of the dual value, or for ``most_evaluations``. It
+    begins at the multipliers ``start``, if given. ``maximiser`` solves the channels at given
+    prices; a learned one may stand in for the search.
 
-    Where prices make a worker indifferent, no maximiser need meet the constraints, and one that
-    nearly does is repaired by silencing a few rounds; without ``repair`` the search goes on until
-    one does by itself, which is what a policy needs.
+    Where prices make a worker indifferent, no maximiser need meet the constraints, and those that
+    nearly do are repaired by silencing a few rounds; without ``repair`` the search goes on until
+    one nearly does by itself, which is what a policy needs.
     """
     function = _DualFunction(scenario, csi, start, maximiser, repair, progress)
     x = function.start(start)
-
-    def stop_when_solved(intermediate_result: OptimizeResult) -> None:
-        if function.solved(intermediate_result.fun / _MAGNIFICATION, _EARLY_GAP):
-            raise StopIteration
-
     while len(function.steps) < most_evaluations:
-        result = minimize(
-            function,
-            x,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=function.bounds(),
-            callback=stop_when_solved,
-            options={
-                "maxcor": 20,
-                "ftol": _PROGRESS,
-                "gtol": 1e-5,
-                "maxfun": min(_RUN, most_evaluations - len(function.steps)),
-            },
-        )
-        x = result.x
+        evaluations = min(_RUN, most_evaluations - len(function.steps))
+        x = _minimised(function, x, evaluations, lambda d: function.solved(d, _EARLY_GAP))
         # A wider search at the new prices may find better tops; then D is not yet minimal.
         function.tops.restart(function.multipliers(x).prices(scenario))
         value = function(x)[0] / _MAGNIFICATION
         if function.solved(value, PRIMAL_GAP):
             break
+    if repair and function.problem.constrained and not function.reached(value, _EARLY_GAP):
+        # To meet thresholds that are a little higher costs less than silence does.
+        function.aim_above(_AIM)
+        _minimised(function, x, _AIMED_RUN, lambda _: function.reached(value, _EARLY_GAP))
     assert function.best is not None
-    function.insist()
-    power, verdict = function.primal()
+    power, verdict = function.solution()
     multipliers, primal_multipliers = function.multipliers(x), function.best[3]
     return DualSolution(
         multipliers,
@@ -281,3 +275,25 @@ def solve_dual(
         conjugate(scenario, multipliers.worth),
         function.steps,
     )
+
+
+def _minimised(
+    function: _DualFunction, x: _Vector, evaluations: int, enough: Callable[[float], bool]
+) -> _Vector:
+    """Where a run of the quasi-Newton method from ``x`` ends, or a value of D is ``enough``."""
+
+    def stop(intermediate_result: OptimizeResult) -> None:
+        if enough(intermediate_result.fun / _MAGNIFICATION):
+            raise StopIteration
+
+    result = minimize(
+        function,
+        x,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=function.bounds(),
+        callback=stop,
+        options={"maxcor": 20, "ftol": _PROGRESS, "gtol": 1e-5, "maxfun": evaluations},
+    )
+    found: _Vector = result.x
+    return found

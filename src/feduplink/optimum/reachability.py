@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from feduplink.errors import InputError
+from feduplink.optimum.alone import most_efficient_power
 from feduplink.scenario import Scenario
 
 #: Powers between the most efficient one and Pmax that mixtures are made of.
@@ -110,14 +110,12 @@ def _unreachable_alone(
     best_rate = math.log1p(gain * pmax)
     if best_rate < r0:
         return Unreachable(worker, "rate", best_rate, r0)
-    # R / (μ p + P_c), concave over affine, rises to its peak and falls from there.
-    peak = minimize_scalar(
-        lambda x: -efficiency(math.exp(x)),
-        bounds=(math.log(pmax) - 40, math.log(pmax)),
-        method="bounded",
-        options={"xatol": 1e-10},
+    peak = most_efficient_power(
+        torch.tensor(gain, dtype=torch.float64),
+        torch.tensor(radio.static_power_w, dtype=torch.float64),
+        radio.amplifier_inefficiency,
     )
-    efficient = math.exp(float(peak.x)) if efficiency(pmax) < -float(peak.fun) else pmax
+    efficient = min(float(peak), pmax)
     if efficiency(efficient) < e0 * (1 - 1e-9):
         return Unreachable(worker, "energy_efficiency", efficiency(efficient), e0)
     if r0 == 0 or e0 == 0:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,15 +13,17 @@ from torch import Tensor
 from feduplink.channels import draw_training_csi
 from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import Cell, HillTops, Multipliers
+from feduplink.optimum.alone import interference_free_bound
 from feduplink.optimum.certificate import Certificate, certify
-from feduplink.optimum.dual import DualSolution, DualStep, conjugate, solve_dual
+from feduplink.optimum.dual import SEARCH, DualSolution, DualStep, conjugate, solve_dual
 from feduplink.optimum.reachability import Unreachable, shut_out
+from feduplink.optimum.repair import MET, repaired
 from feduplink.optimum.settling import settled
 from feduplink.policies.dual import DualPolicy
-from feduplink.problem import Problem
+from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
 
-#: A gap of at most this share of the objective's scale counts as certified.
+#: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
 #: Channels that the multipliers of the ``dual`` policy are learned on, and by how many standard
 #: errors of a constraint's mean over them the policy aims above the thresholds.
@@ -29,19 +31,21 @@ LEARNING_CHANNELS = 20_000
 MARGIN = 2.0
 #: The first of these channels, to get near.
 _FEW_CHANNELS = 1000
+#: Beyond this, the exponential overflows.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The solution of the dual problem on some channels, with its certificate.
+    """The best powers found on some channels, with a proof of how good they are.
 
     No policy that meets the constraints on these channels has an objective above
-    ``upper_bound``; ``power`` reaches ``objective``.
+    ``upper_bound``; ``power`` meets them and reaches ``objective``.
 
     Attributes:
         scenario: the problem.
         csi: the channels, (N, L, L).
-        solution: multipliers, powers, and how they were found.
+        solution: the best powers, the multipliers, and how they were found.
         certificate: bounds on the largest Lagrangian of every channel.
         unreachable: workers that their thresholds shut out.
     """
@@ -64,34 +68,87 @@ class Optimum:
 
     @property
     def upper_bound(self) -> float:
-        """What nobody exceeds."""
-        return float(self.certificate.upper.mean()) + self.solution.conjugate
+        """What nobody exceeds: the certificate, or what nobody would without interference."""
+        proved = float(self.certificate.upper.mean()) + self.solution.conjugate
+        possible = interference_free_bound(self.scenario, self.csi.diagonal(dim1=-2, dim2=-1))
+        # Where the bound is reached, rounding may put it under the objective.
+        return max(min(proved, possible), self.objective)
 
     @property
     def gap(self) -> float:
-        """upper_bound − objective."""
+        """upper_bound − objective, at least 0; infinite if some weighted worker is never heard."""
         return self.upper_bound - self.objective
 
+    @property
+    def relative_gap(self) -> float:
+        """By which share of the optimum the bound is above it; infinite if that is nothing.
+
+        What is compared are weighted means over the workers: for the weighted sum Σ ω y the
+        arithmetic mean, so that this is gap / objective; for proportional fairness Σ ω ln y the
+        geometric mean, so that it is exp(gap / Σ ω) − 1. Neither changes with the units of y or
+        the scale of ω, while a logarithm may be negative or 0 and is no scale for its own gap.
+        """
+        if self.scenario.utility == "proportional-fairness":
+            exponent = self.gap / float(self.scenario.worker_weights.sum())
+            return math.expm1(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+        return self.gap / self.objective if self.objective > 0 else math.inf
+
+    @property
+    def certified(self) -> bool:
+        """Whether the relative gap is at most :data:`CERTIFIED_GAP`."""
+        return self.relative_gap <= CERTIFIED_GAP
+
+    def below(self, judgement: Judgement) -> float | None:
+        """How far a policy judged on these channels is below the optimum, at least 0.
+
+        None if it misses a constraint on these channels, which the optimum does not, or if the
+        distance is infinite.
+        """
+        if judgement.violation > MET:
+            return None
+        distance = self.objective - judgement.objective
+        return max(distance, 0.0) if math.isfinite(distance) else None
+
+    def improved_by(self, powers: Mapping[str, Tensor]) -> Optimum:
+        """The best of this and of other powers on the same channels, (N, L) W each by name.
+
+        Powers that miss a constraint are repaired first. So no policy that is judged beside the
+        optimum and meets the constraints is above it.
+        """
+        cell, problem = Cell.of(self.scenario, self.csi), Problem.of(self.scenario)
+        solution = self.solution
+        for name, power in powers.items():
+            mended = repaired(power, cell, problem)
+            verdict = judge(mended, self.csi, self.scenario, problem)
+            solution = solution.improved_by(name, mended, verdict)
+        return replace(self, solution=solution)
+
     def as_metrics(self) -> dict[str, Any]:
-        """The ``optimum`` entry of ``metrics.json``."""
+        """The ``optimum`` entry of ``metrics.json``; what is infinite is None."""
         verdict = self.solution.judgement.as_metrics()
-        scale = max(1.0, abs(self.objective))
         return {
             "objective": verdict["objective"],
-            "upper_bound": self.upper_bound,
-            "gap": self.gap if math.isfinite(self.gap) else None,
-            "certified": self.gap <= CERTIFIED_GAP * scale,
+            "upper_bound": _finite(self.upper_bound),
+            "gap": _finite(self.gap),
+            "relative_gap": _finite(self.relative_gap),
+            "certified": self.certified,
+            "found_by": self.solution.found_by,
             "rate_min": verdict["rate_min"],
             "energy_efficiency_min": verdict["energy_efficiency_min"],
             "feasible": verdict["feasible"],
+            "shortfall": verdict["shortfall"],
             "participation": verdict["participation"],
             "weighted_per": verdict["weighted_per"],
             "seconds": self.certificate.seconds,
             "boxes": self.certificate.boxes,
-            "dual_value": self.solution.dual_value,
+            "dual_value": _finite(self.solution.dual_value),
             "multipliers": self.solution.multipliers.constraints.tolist(),
             "unreachable": [str(entry) for entry in self.unreachable],
         }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def find_optimum(
@@ -123,7 +180,9 @@ def find_optimum(
         target_gap=target_gap,
         progress=on_bound,
     )
-    return Optimum(scenario, csi, solution, certificate, out_of_reach)
+    optimum = Optimum(scenario, csi, solution, certificate, out_of_reach)
+    # The certificate searches on at the last prices and may have found better powers.
+    return optimum.improved_by({SEARCH: certificate.power})
 
 
 def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN) -> DualPolicy:
@@ -238,9 +297,6 @@ def distribution_bound(
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
     slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
     mean = float(certificate.upper.mean()) + conjugate(scenario, multipliers.worth)
-    # That every upload arrives bounds the objective as well, and more tightly on few channels.
-    everything = math.inf
-    if scenario.objective == "psr":
-        arrived = torch.ones(scenario.workers, dtype=torch.float64)
-        everything = float(Problem.of(scenario).utility.value(arrived))
-    return DistributionBound(min(mean + slack, everything), confidence, strongest, count)
+    # On few channels this is tighter: every channel as good as the strongest.
+    possible = interference_free_bound(scenario, torch.full((1, scenario.workers), strongest))
+    return DistributionBound(min(mean + slack, possible), confidence, strongest, count)

@@ -43,11 +43,11 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
                 linewidth=0,
                 label=None if place else "left open by the certificate",
             )
-            best = np.array(sweep.seeds(OPTIMUM, place, "objective"))
             for number, (name, look) in enumerate(looks.items()):
-                if not sweep.policies[name][place]:
+                distances = result.distances(name, place)
+                if not distances:  # it misses a constraint, or does not exist here
                     continue
-                gaps = best - np.array(sweep.seeds(name, place, "objective"))
+                gaps = np.array(distances)
                 level = place + _USED / len(looks) * (number - (len(looks) - 1) / 2)
                 axes.plot([gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5)
                 style = marker_style(look, sweep.feasible(name, place))

@@ -15,7 +15,7 @@ from feduplink.files import replaced_atomically, write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
-from feduplink.problem import Problem
+from feduplink.problem import Judgement, Problem
 from feduplink.report.duality import plot_duality
 from feduplink.report.tables import comparison_markdown
 
@@ -55,11 +55,22 @@ def write_optimum(
             "title": "The optimum, with proof",
             "scenario": optimum.scenario.model_dump(mode="json"),
             "policies": {name: outcome.as_metrics() for name, outcome in outcomes.items()},
-            "optimum": optimum.as_metrics(),
+            **optimum_metrics(optimum, judgements),
             **({"distribution": beyond.as_metrics()} if beyond else {}),
             **further,
         },
     )
+
+
+def optimum_metrics(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+    """The entries ``optimum`` and ``below_optimum`` of ``metrics.json``.
+
+    The latter is null for a policy that misses a constraint on these channels.
+    """
+    return {
+        "optimum": optimum.as_metrics(),
+        "below_optimum": {name: optimum.below(row) for name, row in judgements.items()},
+    }
 
 
 def write_allocations(path: Path, optimum: Optimum) -> None:
@@ -77,8 +88,9 @@ def write_allocations(path: Path, optimum: Optimum) -> None:
             "no powers give this channel a larger Lagrangian at the multipliers of metrics.json, "
             "(N,). Without constraints (thresholds 0) the Lagrangian is the objective, and this "
             "bounds the objective of the channel. With constraints it is their mean, plus "
-            "'offset', that bounds the objective of every policy that meets the constraints; in "
-            "a single channel a policy may exceed it and pay in another."
+            "'offset', that bounds the objective of every policy that meets the constraints (the "
+            "bound of metrics.json, unless nobody could reach that much even without "
+            "interference); in a single channel a policy may exceed it and pay in another."
         )
         upper.attrs["offset"] = optimum.solution.conjugate
         file.attrs["scenario"] = scenario.to_yaml()

@@ -12,6 +12,7 @@ from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.optimum import optimum_metrics
 from feduplink.report.tables import comparison_markdown
 from feduplink.scenario import Scenario
 
@@ -41,7 +42,7 @@ def write_comparison(
             "title": "Policies compared",
             "scenario": scenario.model_dump(mode="json"),
             "policies": {name: outcome.as_metrics() for name, outcome in outcomes.items()},
-            **({"optimum": optimum.as_metrics()} if optimum else {}),
+            **(optimum_metrics(optimum, judgements) if optimum else {}),
             **further,
         },
     )

@@ -18,6 +18,10 @@ _VERDICTS = (
     "constraints: largest shortfall with the error of so many channels, all errors together 95 %; "
     "met or missed beyond 1 % of the threshold, open if the error leaves both possible"
 )
+_DISTANCES = (
+    "below optimum: for policies that meet every constraint on these very channels, as the optimum "
+    "does; the others have no such distance"
+)
 _COLOURS = {True: "green", False: "red", None: "yellow"}
 _WORDS = {True: "met", False: "missed", None: "open"}
 
@@ -30,8 +34,9 @@ def comparison_table(
 ) -> Table:
     """One row per policy, all figures that must be shown together.
 
-    With an ``optimum``, a row for it and a column with how far each policy is below it. ``notes``
-    stand under the table: what its reader has to know, without capitals and full stops.
+    With an ``optimum``, a row for it and a column with how far each policy that meets the
+    constraints on these channels is below it. ``notes`` stand under the table: what its reader has
+    to know, without capitals and full stops.
     """
     table = Table(
         title=_title(scenario),
@@ -80,11 +85,17 @@ def _remarks(optimum: Optimum | None) -> list[str]:
     """What the reader has to know, a sentence each without its capital and full stop."""
     if optimum is None:
         return [_UNITS, _VERDICTS]
+    above = (
+        f"{optimum.gap:.4f} above the best one found"
+        if math.isfinite(optimum.gap)
+        else "but none was found that lets every worker be heard"
+    )
     return [
         _UNITS,
         _VERDICTS,
+        _DISTANCES,
         f"no policy that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
-        f"{max(optimum.gap, 0.0):.4f} above the best one found",
+        f"{above}",
     ]
 
 
@@ -116,10 +127,11 @@ def _columns(scenario: Scenario, optimum: Optimum | None) -> list[str]:
 
 
 def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
+    below = optimum.below(judgement) if optimum else None
     return [
         name,
         _number(judgement.objective, ".4f"),
-        *([_number(optimum.objective - judgement.objective, ".4f")] if optimum else []),
+        *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
         _percent(judgement.participation, 1),
         _number(judgement.rate_min, ".3f"),

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+
+from feduplink import Scenario, draw_csi, judge
+from feduplink.optimum.alone import interference_free_bound, most_efficient_power
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-5, 1e-3, 1.0, 1e3, 1e9])
+def test_no_power_is_more_efficient(gain: float):
+    static, inefficiency = 0.02, 1.5
+
+    def efficiency(power: float) -> float:
+        return math.log1p(gain * power) / (inefficiency * power + static)
+
+    peak = float(
+        most_efficient_power(
+            torch.tensor(gain, dtype=torch.float64),
+            torch.tensor(static, dtype=torch.float64),
+            inefficiency,
+        )
+    )
+    assert peak > 0
+    assert gain == 0 or math.isfinite(peak)
+    found = minimize_scalar(lambda x: -efficiency(math.exp(x)), bounds=(-30, 30), method="bounded")
+    if gain > 0:
+        assert efficiency(peak) >= -found.fun * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("utility", ["weighted-sum", "proportional-fairness"])
+@pytest.mark.parametrize("objective", ["psr", "rate", "energy_efficiency"])
+def test_it_is_reached_without_interference_and_never_exceeded(objective: str, utility: str):
+    scenario = Scenario(
+        workers=2, objective=objective, utility=utility, weights=(0.5, 2.0), rate_min=0, ee_min=0
+    )
+    csi = draw_csi(scenario, 20, torch.Generator().manual_seed(0)).double()
+    bound = interference_free_bound(scenario, csi.diagonal(dim1=-2, dim2=-1))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        share = torch.from_numpy(10 ** rng.uniform(-3, 0, (20, 2)))
+        assert judge(share * scenario.pmax_w, csi, scenario).objective < bound
+    silent_neighbours = csi * torch.eye(2)
+    grid = torch.logspace(-4, 0, 4001, dtype=torch.float64)[:, None, None] * scenario.pmax_w
+    sinr = silent_neighbours.diagonal(dim1=-2, dim2=-1) * grid
+    measures = {
+        "psr": torch.exp(-scenario.waterfall / sinr),
+        "rate": torch.log1p(sinr),
+        "energy_efficiency": torch.log1p(sinr) / (grid + scenario.static_power),
+    }
+    mean = measures[objective].amax(0).mean(0)
+    weights = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    value = (weights * (mean if utility == "weighted-sum" else mean.log())).sum()
+    assert bound == pytest.approx(float(value), rel=1e-5)
+    assert bound >= float(value) - 1e-12
+
+
+def test_no_more_than_every_upload_arrives():
+    scenario = Scenario(workers=3, weights="ones")
+    strong = torch.full((4, 3), 1e12, dtype=torch.float64)
+    assert interference_free_bound(scenario, strong) == pytest.approx(3.0)
+    assert interference_free_bound(scenario, strong) <= 3.0

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from feduplink import Scenario, draw_csi, judge
+from feduplink.lagrangian import Cell
+from feduplink.optimum import repaired
+from feduplink.optimum.repair import MET
+from feduplink.problem import Problem
+
+
+def _repaired(power: torch.Tensor, csi: torch.Tensor, scenario: Scenario) -> torch.Tensor:
+    return repaired(power, Cell.of(scenario, csi), Problem.of(scenario))
+
+
+@pytest.mark.parametrize(("rate_min", "ee_min"), [(1.0, 70.0), (2.5, 0.0), (0.0, 150.0)])
+def test_it_meets_the_constraints_exactly_and_only_silences(rate_min: float, ee_min: float):
+    scenario = Scenario(workers=5, rate_min=rate_min, ee_min=ee_min)
+    csi = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
+    power = scenario.pmax_w.expand(200, 5)
+    assert judge(power, csi, scenario).violation > 0.1
+    mended = _repaired(power, csi, scenario)
+    assert judge(mended, csi, scenario).violation <= MET
+    assert ((mended == power) | (mended == 0)).all()
+    assert 0 < float((mended > 0).double().mean()) < 1
+
+
+def test_powers_that_meet_the_constraints_stay_as_they_are():
+    scenario = Scenario(workers=3, rate_min=0.1, ee_min=0.0)
+    csi = draw_csi(scenario, 50, torch.Generator().manual_seed(1))
+    power = scenario.pmax_w.expand(50, 3)
+    assert judge(power, csi, scenario).shortfall < 0
+    assert torch.equal(_repaired(power, csi, scenario), power)
+
+
+def test_the_cheapest_rounds_go():
+    """One worker, six rounds: the best of all sets of rounds that meet the threshold."""
+    scenario = Scenario(workers=1, weights="ones", rate_min=1.5, ee_min=0.0, pmax_dbw=0)
+    gains = torch.tensor([0.02, 0.1, 0.5, 2.0, 8.0, 60.0], dtype=torch.float64)
+    csi = gains[:, None, None]
+    rate, worth = torch.log1p(gains), torch.exp(-0.023 / gains)
+    best = max(
+        float(worth[list(kept)].sum())
+        for count in range(1, 7)
+        for kept in itertools.combinations(range(6), count)
+        if float(rate[list(kept)].mean()) >= 1.5
+    )
+    verdict = judge(_repaired(torch.ones(6, 1), csi, scenario), csi, scenario)
+    assert verdict.violation <= MET
+    assert 6 * verdict.objective == pytest.approx(best)
+
+
+def test_a_round_that_met_one_threshold_and_broke_the_other():
+    """Loud rounds have the rate, quiet ones the efficiency; both means hold in the end."""
+    scenario = Scenario(workers=1, weights="ones", rate_min=1.0, ee_min=30.0, pmax_dbw=0)
+    csi = torch.full((40, 1, 1), 100.0, dtype=torch.float64)
+    power = torch.logspace(-3, 0, 40, dtype=torch.float64)[:, None]
+    assert judge(power, csi, scenario).violation > 0.05
+    rate = torch.log1p(100 * power[:, 0])
+    worth, surplus = (
+        torch.exp(-0.023 / (100 * power[:, 0])),
+        torch.stack((rate - 1, rate / (power[:, 0] + 0.01) - 30)),
+    )
+    best = milp(
+        -worth.numpy(),
+        constraints=LinearConstraint(surplus.numpy(), 0, math.inf),
+        integrality=1,
+        bounds=Bounds(0, 1),
+    )
+    verdict = judge(_repaired(power, csi, scenario), csi, scenario)
+    assert verdict.violation <= MET
+    assert -best.fun * 0.995 <= 40 * verdict.objective <= -best.fun + 1e-6
+
+
+def test_who_cannot_meet_a_threshold_falls_silent():
+    scenario = Scenario(workers=2, rate_min=(40.0, 0.0), ee_min=0.0)
+    csi = draw_csi(scenario, 10, torch.Generator().manual_seed(2))
+    mended = _repaired(scenario.pmax_w.expand(10, 2), csi, scenario)
+    assert not mended[:, 0].any()
+    assert (mended[:, 1] > 0).all()
+
+
+def test_no_power_is_above_the_limit():
+    scenario = Scenario(workers=2, rate_min=0.0, ee_min=0.0)
+    csi = draw_csi(scenario, 5, torch.Generator().manual_seed(3))
+    mended = _repaired(2 * scenario.pmax_w.expand(5, 2).float(), csi, scenario)
+    assert torch.equal(mended, scenario.pmax_w.expand(5, 2).double())
