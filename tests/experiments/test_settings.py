@@ -3,8 +3,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 
-from feduplink import Scenario, evaluate
+from feduplink import Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
 from feduplink.experiments import Bench, settings
 from feduplink.experiments.policies import COMPARED, policies_for
@@ -12,20 +13,56 @@ from feduplink.experiments.settings import OPTIMUM, Figures, judged_setting, jud
 from feduplink.optimum.dual import PRIMAL_TOLERANCE
 
 SCENARIO = Scenario()
+ON_CONSTRAINTS = {"feasible", "shortfall", "shortfall_error"}
+ON_TEST_CHANNELS = set(Figures.model_fields) - ON_CONSTRAINTS
 
 
 def test_a_setting_is_what_evaluation_says(bench: Bench):
     setting = judged_setting(bench, SCENARIO, 0)
     assert tuple(setting.policies) == (*COMPARED, OPTIMUM)
     csi = draw_splits(SCENARIO, bench.scale.channels, seed=0).test
+    many = draw_splits(SCENARIO, bench.scale.verdict_channels, seed=0).test
+    assert len(many) > len(csi)
     for name, policy in policies_for(bench, SCENARIO, 0).items():
-        assert setting.policies[name] == Figures.of(evaluate(policy, csi, SCENARIO)), name
+        found = setting.policies[name]
+        verdict = evaluate(policy, csi, SCENARIO).as_metrics()
+        assert found.model_dump(include=ON_TEST_CHANNELS) == {n: verdict[n] for n in ON_TEST_CHANNELS}
+        more = evaluate(policy, many, SCENARIO).as_metrics()
+        assert found.model_dump(include=ON_CONSTRAINTS) == {n: more[n] for n in ON_CONSTRAINTS}
+
+
+def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
+    judgement = judge(torch.full((4, 8), 0.01), draw_csi(SCENARIO, 4, generator), SCENARIO)
+    figures = Figures.of(judgement)
+    more = dataclasses.replace(
+        judgement, objective=0.5, weighted_per=0.5, feasible=None, shortfall=-0.3, shortfall_error=0.4
+    )
+    told = figures.judged_on(more)
+    assert told.model_dump(include=ON_CONSTRAINTS) == {
+        "feasible": None,
+        "shortfall": -0.3,
+        "shortfall_error": 0.4,
+    }
+    assert told.model_dump(include=ON_TEST_CHANNELS) == figures.model_dump(include=ON_TEST_CHANNELS)
+
+
+def test_what_does_not_exist_is_none(generator):
+    """One round: its interval is infinite; a silent cell has no packet error rate."""
+    csi = draw_csi(SCENARIO, 1, generator)
+    once = Figures.of(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
+    assert (once.feasible, once.shortfall_error) == (None, None)
+    assert Figures.of(judge(torch.zeros(1, 8), csi, SCENARIO)).weighted_per is None
 
 
 def test_no_policy_that_meets_the_constraints_is_above_the_optimum(bench: Bench):
     found = judged_setting(bench, SCENARIO, 0).policies
-    assert found[OPTIMUM].violation <= PRIMAL_TOLERANCE
-    met = [name for name in found if found[name].violation <= PRIMAL_TOLERANCE]
+    csi = draw_splits(SCENARIO, bench.scale.channels, seed=0).test
+    shortfalls = {
+        name: evaluate(policy, csi, SCENARIO).shortfall
+        for name, policy in policies_for(bench, SCENARIO, 0).items()
+    }
+    assert found[OPTIMUM].shortfall <= PRIMAL_TOLERANCE
+    met = [name for name, shortfall in shortfalls.items() if shortfall <= PRIMAL_TOLERANCE]
     assert {"rand", "orth"} <= set(met)
     assert all(found[name].objective <= found[OPTIMUM].objective + 0.005 for name in met)
 
