@@ -3,22 +3,42 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, RandomPower, Scenario, evaluate, save_policy
+from feduplink import FullPower, InputError, OpenLoop, RandomPower, Scenario, link, save_policy
+from feduplink.channels import noisy_csi
 from feduplink.comparison import compare, comparison_notes, find_policies
+from feduplink.randomness import torch_generator
 
 
-def test_outcomes_are_those_of_evaluate(default_csi, default_scenario):
-    scenario = default_scenario.replace(csi_noise=1.0)
-    outcomes = compare({"max": FullPower(scenario)}, default_csi, scenario, seed=3)
-    expected = evaluate(FullPower(scenario), default_csi, scenario, seed=3)
-    assert outcomes["max"].judgement.as_metrics() == expected.as_metrics()
-    assert outcomes["max"].power.shape == default_csi.shape[:-1]
+def test_policies_see_the_noise_and_are_judged_on_the_true_channels(default_csi, default_scenario):
+    """Noise of the size of the gains, the same for both policies."""
+    scenario = default_scenario.replace(csi_noise=1e6)
+    loop = OpenLoop(scenario, target=3.0, fraction=0.8)
+    outcomes = compare({"a": loop, "b": loop}, default_csi, scenario, seed=3)
+    seen = noisy_csi(default_csi, 1e6, torch_generator(3, "csi-noise"))
+    power = loop.allocate(seen)
+    assert outcomes["a"].power.equal(power)
+    assert outcomes["b"].power.equal(power)
+    assert not power.equal(loop.allocate(default_csi))
+    # The objective by its formula, Σ ω exp(−m / SINR), on the channels without noise.
+    sinr = link.sinr(default_csi.double(), power.double())
+    success = (-scenario.waterfall / sinr).exp().mean(0)
+    expected = float((scenario.worker_weights * success).sum())
+    assert outcomes["a"].judgement.objective == pytest.approx(expected, rel=1e-9)
 
 
 def test_random_powers_follow_the_seed(default_csi, default_scenario):
-    found = find_policies(["rand"], default_scenario, default_csi, seed=4)["rand"]
-    expected = RandomPower(default_scenario, seed=4)
-    torch.testing.assert_close(found.allocate(default_csi), expected.allocate(default_csi))
+    def powers(name: str, seed: int) -> torch.Tensor:
+        return find_policies([name], default_scenario, default_csi, seed=seed)[name].allocate(
+            default_csi
+        )
+
+    for name in ("rand", "rand:unselected"):
+        assert powers(name, 4).equal(powers(name, 4))
+        assert not powers(name, 4).equal(powers(name, 5))
+    selected, everyone = powers("rand", 4), powers("rand:unselected", 4)
+    assert (everyone > 0).all()
+    assert 0 < (selected > 0).sum() < selected.numel()
+    assert selected[selected > 0].equal(everyone[selected > 0])
 
 
 def test_a_name_given_twice_counts_once(default_csi, default_scenario):

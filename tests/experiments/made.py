@@ -22,9 +22,7 @@ def verdicts(claims: Sequence[Claim]) -> list[str]:
     return [claim.verdict for claim in claims]
 
 
-def figures(
-    objective: float, per: float | None = 0.1, *, feasible: bool | None = True
-) -> Figures:
+def figures(objective: float, per: float | None = 0.1, *, feasible: bool | None = True) -> Figures:
     return Figures(
         objective=objective,
         weighted_per=per,

@@ -12,8 +12,7 @@ from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
 
 NOISES = 7
 STEADY = {
-    name: [(0.3, 0.5)] * NOISES
-    for name in ("rand", "orth", "rand_unselected", "orth_unselected")
+    name: [(0.3, 0.5)] * NOISES for name in ("rand", "orth", "rand_unselected", "orth_unselected")
 }
 
 

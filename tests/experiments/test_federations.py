@@ -115,9 +115,7 @@ def test_the_papers_policies_come_in_both_readings_of_the_baselines(bench: Bench
             assert sum(selected.transmitting) < sum(unselected.transmitting)
 
 
-def test_orthogonal_access_loses_fewer_than_full_power(
-    bench: Bench, tmp_path: Path
-):
+def test_orthogonal_access_loses_fewer_than_full_power(bench: Bench, tmp_path: Path):
     own = dataclasses.replace(bench, directory=tmp_path)
     found = federation(own, Comparison("images", 2, ("tdma", "ofdma", "max")))
     for access in ("tdma", "ofdma"):

@@ -98,7 +98,8 @@ def test_error_rounds_and_steadiness_are_judged_apart(pdg: tuple[float, ...], ex
 def test_each_reading_has_its_claims_and_one_whose_policies_are_missing_none():
     (first,) = {claim.claim.split("; ")[1] for claim in _ahead()}
     (second,) = {
-        claim.claim.split("; ")[1] for claim in _ahead(readings=("rand:unselected", "orth:unselected"))
+        claim.claim.split("; ")[1]
+        for claim in _ahead(readings=("rand:unselected", "orth:unselected"))
     }
     assert "selected, as its text says" in first
     assert "nobody silenced, as in its code" in second

@@ -75,4 +75,6 @@ def test_what_was_measured_is_told():
     result = sweep(pdm=[(0.5, None), (0.4, 0.4)])
     per, objective, *_ = interference.claims(result)
     assert per.measured == "pdm –, 40.0 ± 0.0 %; pdg 20.0 ± 0.0 %, 30.0 ± 0.0 %"
-    assert objective.measured == "pdm 0.500 ± 0.000, 0.400 ± 0.000; pdg 0.600 ± 0.000, 0.500 ± 0.000"
+    assert (
+        objective.measured == "pdm 0.500 ± 0.000, 0.400 ± 0.000; pdg 0.600 ± 0.000, 0.500 ± 0.000"
+    )

@@ -28,7 +28,9 @@ def _verdicts(*errors: dict[str, float]) -> list[str]:
     }
     claims = noniid.claims(Federations(comparisons=comparisons))
     assert len(claims) == 2 * (2 * 2 * 3 + 1)
-    return verdicts([claim for claim in claims if "lower error" in claim.claim or "paper" in claim.claim])
+    return verdicts(
+        [claim for claim in claims if "lower error" in claim.claim or "paper" in claim.claim]
+    )
 
 
 def test_claims():

@@ -26,7 +26,9 @@ def test_a_setting_is_what_evaluation_says(bench: Bench):
     for name, policy in policies_for(bench, SCENARIO, 0).items():
         found = setting.policies[name]
         verdict = evaluate(policy, csi, SCENARIO).as_metrics()
-        assert found.model_dump(include=ON_TEST_CHANNELS) == {n: verdict[n] for n in ON_TEST_CHANNELS}
+        assert found.model_dump(include=ON_TEST_CHANNELS) == {
+            n: verdict[n] for n in ON_TEST_CHANNELS
+        }
         more = evaluate(policy, many, SCENARIO).as_metrics()
         assert found.model_dump(include=ON_CONSTRAINTS) == {n: more[n] for n in ON_CONSTRAINTS}
 
@@ -35,7 +37,12 @@ def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
     judgement = judge(torch.full((4, 8), 0.01), draw_csi(SCENARIO, 4, generator), SCENARIO)
     figures = Figures.of(judgement)
     more = dataclasses.replace(
-        judgement, objective=0.5, weighted_per=0.5, feasible=None, shortfall=-0.3, shortfall_error=0.4
+        judgement,
+        objective=0.5,
+        weighted_per=0.5,
+        feasible=None,
+        shortfall=-0.3,
+        shortfall_error=0.4,
     )
     told = figures.judged_on(more)
     assert told.model_dump(include=ON_CONSTRAINTS) == {

@@ -41,7 +41,7 @@ def test_markdown_has_all_figures_that_belong_together(default_csi, default_scen
         "100.0 %",
         f"{verdict.rate_min:.3f}",
         f"{verdict.energy_efficiency_min:.1f}",
-        f"missed {shortfall}",
+        f"open {shortfall}",  # a hundred channels cannot tell
     ]
 
 
@@ -114,8 +114,7 @@ def test_the_table_fits_a_terminal(default_csi, default_scenario, optimum, with_
     assert "…" not in printed
     assert all(len(line) <= 80 for line in printed.splitlines())
     verdict = judgements["max"]
-    assert f"missed {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in printed
-    rows = [line.split()[0] for line in printed.splitlines() if " % " in line and "±" in line]
+    assert f"open {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in printed
+    rows = [line.split()[0] for line in printed.splitlines() if line.count(" % ") == 2]
     assert rows[0] == "max"
-    assert "0.7" in printed
-    assert ("optimum" in printed) == with_optimum
+    assert ("optimum" in rows) == with_optimum

@@ -214,9 +214,7 @@ def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds(
 def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs(
     tmp_path: Path, drawn: list[Drawn]
 ):
-    made = history(
-        {"ideal": (0.4, 0.2, 0.1), "max": (0.5, 0.4, 0.3)}, {"max": (2.0, 3.0)}
-    )
+    made = history({"ideal": (0.4, 0.2, 0.1), "max": (0.5, 0.4, 0.3)}, {"max": (2.0, 3.0)})
     plot_costs(tmp_path / "a.png", {"alike": made, "noisy": made})
     axes = drawn[0].axes
     assert len(axes) == 2 * 3
