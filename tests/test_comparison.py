@@ -38,9 +38,18 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
 
 
 def test_random_powers_follow_the_seed(default_csi, default_scenario):
-    found = find_policies(["rand"], default_scenario, default_csi, seed=4)["rand"]
-    expected = RandomPower(default_scenario, seed=4)
-    torch.testing.assert_close(found.allocate(default_csi), expected.allocate(default_csi))
+    def powers(name: str, seed: int) -> torch.Tensor:
+        return find_policies([name], default_scenario, default_csi, seed=seed)[name].allocate(
+            default_csi
+        )
+
+    for name in ("rand", "rand:unselected"):
+        assert powers(name, 4).equal(powers(name, 4))
+        assert not powers(name, 4).equal(powers(name, 5))
+    selected, everyone = powers("rand", 4), powers("rand:unselected", 4)
+    assert (everyone > 0).all()
+    assert 0 < (selected > 0).sum() < selected.numel()
+    assert selected[selected > 0].equal(everyone[selected > 0])
 
 
 def test_a_name_given_twice_counts_once(default_csi, default_scenario):

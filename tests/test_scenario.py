@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -33,6 +35,97 @@ def test_one_threshold_serves_all_workers_and_a_list_serves_each():
     assert scenario.ee_thresholds.tolist() == [10, 20, 30]
 
 
+#: Every constant that may be listed per worker.
+LISTED = {
+    "pmax_dbw": (-20.0, -30.0),
+    "static_power_w": (0.01, 0.02),
+    "compute_energy_j_per_bit": (0.0, 1e-9),
+    "bits_per_weight": (32.0, 16.0),
+}
+
+
+def test_the_radios_constants_are_one_value_or_one_per_worker():
+    one, each = Scenario(workers=2), Scenario(workers=2, **LISTED)
+    assert one.pmax_w.shape == one.static_power.shape == one.compute_energy.shape == ()
+    assert (one.pmax_w.item(), one.static_power.item()) == (pytest.approx(0.01), 0.01)
+    assert each.pmax_w.tolist() == pytest.approx([0.01, 0.001])
+    assert each.static_power.tolist() == [0.01, 0.02]
+    assert each.compute_energy.tolist() == [0.0, 1e-9]
+    assert {t.dtype for t in (each.pmax_w, each.static_power, each.compute_energy)} == {
+        torch.float64
+    }
+
+
+def test_bits_of_an_upload_are_weights_and_a_checksum():
+    assert Scenario().model_bits(100).item() == 3232
+    assert Scenario(bits_per_weight=1.5).model_bits(100).item() == 182
+    assert Scenario(workers=2, **LISTED).model_bits(100).tolist() == [3232, 1632]
+
+
+@pytest.mark.parametrize("field", LISTED)
+def test_whether_anything_is_listed_per_worker(field):
+    listed = Scenario(workers=2, **{field: LISTED[field]})
+    assert listed.listed_per_worker(field) == 2
+    assert listed.listed_per_worker("rate_min", field) == 2
+    assert listed.listed_per_worker("rate_min") is None
+    assert Scenario(workers=2).listed_per_worker(*LISTED) is None
+
+
+@pytest.mark.parametrize("field", LISTED)
+def test_constants_of_another_number_of_workers_are_refused(field):
+    with pytest.raises(InputError, match=rf"^{field} has 2 entries; .* each of the 3 workers\.$"):
+        Scenario(workers=3, **{field: LISTED[field]})
+
+
+def test_thresholds_from_limits():
+    """At the thresholds an upload of constant rate and power takes just what it may."""
+    scenario = Scenario(workers=2, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-8)
+    limited = scenario.with_limits(1e6, time_max_s=4.0, energy_max_j=0.2)
+    seconds = 1e6 * math.log(2) / (1e5 * limited.rate_min)
+    assert seconds == pytest.approx(4)
+    power = limited.rate_min / limited.ee_min  # p + P_c, W
+    assert 1e-8 * 1e6 + power * seconds == pytest.approx(0.2)
+    assert limited.replace(rate_min=scenario.rate_min, ee_min=scenario.ee_min) == scenario
+
+
+def test_limits_of_each_worker():
+    scenario = Scenario(workers=2, bandwidth_hz=1e5, compute_energy_j_per_bit=(0.0, 1e-7))
+    bits = torch.tensor([1e6, 2e6])
+    limited = scenario.with_limits(bits, time_max_s=torch.tensor([4.0, 16.0]), energy_max_j=0.5)
+    alone = [
+        Scenario(bandwidth_hz=1e5, compute_energy_j_per_bit=computing).with_limits(
+            z, time_max_s=seconds, energy_max_j=0.5
+        )
+        for z, seconds, computing in ((1e6, 4.0, 0.0), (2e6, 16.0, 1e-7))
+    ]
+    assert limited.rate_min == pytest.approx([one.rate_min for one in alone])
+    assert limited.ee_min == pytest.approx([one.ee_min for one in alone])
+
+
+def test_only_the_limited_thresholds_change():
+    scenario = Scenario(rate_min=0.3, ee_min=20)
+    assert scenario.with_limits(1e6) == scenario
+    assert scenario.with_limits(1e6, time_max_s=7.0).ee_min == 20
+    assert scenario.with_limits(1e6, energy_max_j=0.3).rate_min == 0.3
+
+
+def test_what_one_worker_computes_does_not_limit_another():
+    """The first computes nothing; the second spends 1 J before it sends a bit."""
+    scenario = Scenario(workers=2, compute_energy_j_per_bit=(0.0, 1e-6))
+    limited = scenario.with_limits(1e6, energy_max_j=torch.tensor([0.1, 1.1]))
+    assert limited.ee_min == pytest.approx([math.log(2) / 180e3 / 1e-7] * 2, rel=1e-6)
+    sentence = r"^energy_max_j: \[0.5, 0.5\] is not .* above \[0.0, 1.0\], which the computation"
+    with pytest.raises(InputError, match=sentence):
+        scenario.with_limits(1e6, energy_max_j=torch.tensor([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("limit", ["time_max_s", "energy_max_j"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_limits_out_of_range_are_refused(limit, value):
+    with pytest.raises(InputError, match=rf"^{limit}: .*; accepted: finite and above 0\.$"):
+        Scenario().with_limits(1e6, **{limit: value})
+
+
 def test_yaml_round_trip(tmp_path):
     scenario = Scenario(
         workers=2,
@@ -41,6 +134,7 @@ def test_yaml_round_trip(tmp_path):
         rate_min=(0.1, 0.2),
         weights=(1.0, 2.0),
         channel_model="hata-urban-shadowed",
+        **LISTED,
     )
     file = tmp_path / "cell.yaml"
     file.write_text(scenario.to_yaml())

@@ -207,12 +207,12 @@ class Scenario(BaseModel):
         """
         changes: dict[str, Any] = {}
         if time_max_s is not None:
-            _check_limit("time_max_s", time_max_s)
+            _check_limit("time_max_s", time_max_s, torch.zeros(()))
             r0 = link.rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
             changes["rate_min"] = r0.tolist()
         if energy_max_j is not None:
-            computing = (self.compute_energy * torch.as_tensor(model_bits)).max()
-            _check_limit("energy_max_j", energy_max_j, above=float(computing))
+            computing = self.compute_energy * torch.as_tensor(model_bits)
+            _check_limit("energy_max_j", energy_max_j, computing)
             e0 = link.efficiency_for_energy(
                 model_bits, energy_max_j, self.bandwidth_hz, self.compute_energy
             )
@@ -302,12 +302,14 @@ def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.random.RandomState(42).randint(100, 1000, workers).astype(np.int64)
 
 
-def _check_limit(name: str, value: float | Tensor, above: float = 0.0) -> None:
+def _check_limit(name: str, value: float | Tensor, above: Tensor) -> None:
+    """Refuse limits that are not above what the computation takes; each () or (L,)."""
     limits = torch.as_tensor(value)
     if not bool((limits.isfinite() & (limits > above)).all()):
-        because = f" ({above:g} go into the computation)" if above else ""
+        least = f"{above.item():g}" if above.ndim == 0 else f"{above.tolist()}"
+        because = ", which the computation takes" if bool((above > 0).any()) else ""
         raise InputError(
-            f"{name}: {limits.tolist()} is not accepted; accepted: finite and above {above:g}"
+            f"{name}: {limits.tolist()} is not accepted; accepted: finite and above {least}"
             f"{because}."
         )
 

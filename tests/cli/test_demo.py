@@ -41,7 +41,15 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
     assert "has the highest objective" in ended.out
     assert "here/pdg" in ended.out
     federated = metrics_of(tmp_path / "here/federated")
-    assert list(federated["policies"]) == ["ideal", "max", "openloop", "pdg", "pdx"]
+    assert list(federated["policies"]) == [
+        "ideal",
+        "tdma",
+        "ofdma",
+        "max",
+        "openloop",
+        "pdg",
+        "pdx",
+    ]
     assert federated["provenance"]["seconds"] < metrics["provenance"]["seconds"]
     page = (tmp_path / "here/report.html").read_text()
     assert page.count("<section") == 4

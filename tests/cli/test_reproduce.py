@@ -32,7 +32,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def made(bench: experiments.Bench) -> Arrivals:
         seeds.append(bench.seed)
-        return Arrivals(arrivals={"pdg": [7, 8], **{name: [0, 5] for name in others}})
+        return Arrivals(arrivals={"pdg": [[7, 8]] * 2, **{name: [[0, 5]] * 2 for name in others}})
 
     monkeypatch.setattr(arrivals, "run", made)
     return seeds
@@ -101,7 +101,7 @@ def test_figures_claims_and_page(run: Run, tmp_path: Path, runs: list[int]):
         assert set(metrics_of(directory)) <= set(RunMetrics.model_fields)
     metrics = read_metrics(root / "arrivals")
     assert metrics.caption == EXPERIMENTS["arrivals"].CAPTION
-    assert [claim.verdict for claim in metrics.claims] == ["holds", "holds"]
+    assert [claim.verdict for claim in metrics.claims] == ["holds"] * 4
     page = (root / "report.html").read_text()
     assert page.count("<figure") == 2
     headings = [page.index(f"<h2>{title}</h2>") for title in titles.values()]
@@ -150,7 +150,7 @@ def test_verdicts_of_a_first_look_are_not_shown_as_verdicts(
     root = tmp_path / "runs/reproduce"
     header = next(line for line in ended.out.splitlines() if line.lstrip().startswith("figure "))
     assert header.strip().endswith("first look" if quick else "verdict")
-    assert [claim.first_look for claim in read_metrics(root / "arrivals").claims] == [quick] * 2
+    assert [claim.first_look for claim in read_metrics(root / "arrivals").claims] == [quick] * 4
     page = (root / "report.html").read_text()
     assert ('<span class="verdict first-look">first look: holds</span>' in page) == quick
     assert ('<span class="verdict holds">' in page) != quick

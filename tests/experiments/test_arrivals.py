@@ -3,25 +3,53 @@ from __future__ import annotations
 from feduplink.experiments import Bench, arrivals
 from feduplink.experiments.arrivals import Arrivals
 
-from .made import FAILS, HOLDS, IN_PART, verdicts
+from .made import FAILS, HOLDS, IN_PART, OPEN, verdicts
 
-FEW = {name: [1, 5] for name in ("pdm", "rand", "orth", "rand:unselected", "orth:unselected")}
+#: Two rounds with each of two seeds that agree.
+FEW = {name: [[1, 5]] * 2 for name in ("pdm", "rand", "orth", "rand:unselected", "orth:unselected")}
+
+
+def _verdicts(**changed: list[list[int]]) -> list[str]:
+    """Mean and deviation in the first reading of the baselines, then in the second."""
+    named = {name.replace("_", ":"): seeds for name, seeds in changed.items()}
+    return verdicts(arrivals.claims(Arrivals(arrivals={**FEW, **named})))
 
 
 def test_claims():
-    assert verdicts(arrivals.claims(Arrivals(arrivals={**FEW, "pdg": [6, 7]}))) == [HOLDS, HOLDS]
-    assert verdicts(arrivals.claims(Arrivals(arrivals={**FEW, "pdg": [0, 5]}))) == [FAILS, FAILS]
-    mixed = {**FEW, "pdg": [3, 4], "orth": [4, 4]}
-    assert verdicts(arrivals.claims(Arrivals(arrivals=mixed))) == [IN_PART, IN_PART]
+    assert _verdicts(pdg=[[6, 7]] * 2) == [HOLDS] * 4
+    assert _verdicts(pdg=[[0, 5]] * 2) == [FAILS] * 4
+    assert _verdicts(pdg=[[3, 4]] * 2, orth=[[4, 4]] * 2) == [IN_PART, IN_PART, HOLDS, HOLDS]
+    unselected = {"pdg": [[3, 4]] * 2, "orth_unselected": [[4, 4]] * 2}
+    assert _verdicts(**unselected) == [HOLDS, HOLDS, IN_PART, IN_PART]
 
 
-def test_csv_is_a_box_a_row():
-    text = Arrivals(arrivals={"pdg": [0, 1, 2, 3, 8]}).to_csv()
-    assert text.splitlines()[1] == "pdg,0,1,2,3,8,2.800"
+def test_what_may_be_the_luck_of_a_seed_is_not_decided():
+    """Means 6.5 and 2.5 with one seed each, against 3 with both."""
+    found = _verdicts(pdg=[[6, 7], [2, 3]])
+    assert found == [OPEN, HOLDS, OPEN, HOLDS]
 
 
-def test_fifty_rounds_a_run_and_everyone_with_ideal(bench: Bench):
+def test_means_and_deviations_are_told_with_their_errors_over_the_seeds():
+    mean, deviation, *_ = arrivals.claims(Arrivals(arrivals={**FEW, "pdg": [[6, 8], [4, 4]]}))
+    assert mean.measured.endswith("pdg 5.50 ± 1.50")
+    assert deviation.measured.startswith("standard deviations: pdm 2.00 ± 0.00")
+    assert deviation.measured.endswith("pdg 0.50 ± 0.50")
+
+
+def test_csv_is_a_box_per_policy_and_seed():
+    text = Arrivals(arrivals={"pdg": [[0, 1, 2, 3, 8], [5, 5]]}).to_csv()
+    assert text.splitlines() == [
+        "policy,run,least,lower_quartile,median,upper_quartile,most,mean,deviation",
+        "pdg,0,0,1,2,3,8,2.800,2.786",
+        "pdg,1,5,5,5,5,5,5.000,0.000",
+    ]
+
+
+def test_fifty_rounds_per_run_and_everyone_with_ideal(bench: Bench):
     found = arrivals.run(bench).arrivals
-    assert {len(counts) for counts in found.values()} == {50 * bench.scale.runs}
-    assert set(found["ideal"]) == {8}
-    assert all(0 <= count <= 8 for counts in found.values() for count in counts)
+    assert {len(seeds) for seeds in found.values()} == {bench.scale.seeds}
+    counts = {name: [count for seed in seeds for count in seed] for name, seeds in found.items()}
+    rounds = 50 * bench.scale.runs * bench.scale.seeds
+    assert {len(every) for every in counts.values()} == {rounds}
+    assert set(counts["ideal"]) == {8}
+    assert all(0 <= count <= 8 for every in counts.values() for count in every)

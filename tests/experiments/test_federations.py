@@ -11,6 +11,8 @@ import pytest
 from feduplink import InputError, Scenario
 from feduplink.experiments import Bench, federations
 from feduplink.experiments.federations import (
+    ALL,
+    ON_REVIEWS,
     PAPERS,
     Comparison,
     Federations,
@@ -25,7 +27,7 @@ from .made import federations as made
 from .made import history
 
 #: Needs no policy that takes time.
-CHEAP = Comparison("images", 2, ("ideal", "rand"))
+CHEAP = Comparison("images", 2, ("ideal", "rand", "rand:unselected"))
 
 
 def _told(bench: Bench, directory: Path, tell: Callable[[str], None], rounds: int = 3) -> Bench:
@@ -42,7 +44,11 @@ def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pyt
     own = _told(bench, tmp_path, told.append)
     first = federation(own, CHEAP)
     assert told == [f"digits, exact average: round {n} of 3" for n in (1, 2, 3)]
-    assert {name: len(runs) for name, runs in first.policies.items()} == {"ideal": 2, "rand": 2}
+    assert {name: len(runs) for name, runs in first.policies.items()} == {
+        "ideal": 2,
+        "rand": 2,
+        "rand:unselected": 2,
+    }
     assert _files(tmp_path) == [".json"]
     monkeypatch.setattr(federations, "federate", None)
     assert federation(own, CHEAP) == first
@@ -53,13 +59,10 @@ def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pyt
 def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
     own = _told(bench, tmp_path, lambda _: None)
     exact = federation(own, CHEAP)
-    published = federation(
-        own, dataclasses.replace(CHEAP, aggregation="published", selection=False)
-    )
+    published = federation(own, dataclasses.replace(CHEAP, aggregation="published"))
     for one, other in zip(exact.policies["ideal"], published.policies["ideal"], strict=True):
         assert one.arrivals == other.arrivals
         assert one.error != other.error
-    assert all(run.transmitting == (8, 8, 8) for run in published.policies["rand"])
 
 
 def test_an_interrupted_comparison_goes_on_to_the_same_end(bench: Bench, tmp_path: Path):
@@ -100,19 +103,26 @@ def test_damaged_mnist_is_not_replaced(bench: Bench, tmp_path: Path):
         image_task(dataclasses.replace(bench, data=tmp_path), "iid")
 
 
-def test_published_is_the_papers_policies_and_silences_nobody(bench: Bench, tmp_path: Path):
-    comparison = Comparison.published("images", 2)
-    assert (comparison.policies, comparison.aggregation) == (PAPERS, "published")
-    policies = ("rand", "orth")
+def test_the_papers_policies_come_in_both_readings_of_the_baselines(bench: Bench, tmp_path: Path):
+    policies = ("rand", "rand:unselected", "orth", "orth:unselected")
+    assert set(policies) < set(PAPERS) < set(ALL)
+    assert set(ON_REVIEWS) < set(ALL)
     own = dataclasses.replace(bench, directory=tmp_path)
-    published = federation(own, dataclasses.replace(comparison, policies=policies))
-    stated = federation(own, Comparison("images", 2, policies))
-    assert all(run.transmitting == (8, 8, 8) for run in published.policies["rand"])
-    for name in policies:
-        for with_selection, without in zip(
-            stated.policies[name], published.policies[name], strict=True
-        ):
-            assert sum(with_selection.transmitting) < sum(without.transmitting)
+    found = federation(own, Comparison("images", 2, policies)).policies
+    assert all(run.transmitting == (8, 8, 8) for run in found["rand:unselected"])
+    for name in ("rand", "orth"):
+        for selected, unselected in zip(found[name], found[f"{name}:unselected"], strict=True):
+            assert sum(selected.transmitting) < sum(unselected.transmitting)
+
+
+def test_orthogonal_access_loses_fewer_than_full_power(bench: Bench, tmp_path: Path):
+    own = dataclasses.replace(bench, directory=tmp_path)
+    found = federation(own, Comparison("images", 2, ("tdma", "ofdma", "max")))
+    for access in ("tdma", "ofdma"):
+        for alone, together in zip(found.policies[access], found.policies["max"], strict=True):
+            assert alone.transmitting == together.transmitting == (8, 8, 8)
+            assert sum(alone.arrivals) > sum(together.arrivals)
+            assert all(0 < seconds < math.inf for seconds in alone.airtime_s if seconds is not None)
 
 
 def test_noisy_images_are_weighed_by_quality(
@@ -141,7 +151,7 @@ def test_a_model_that_diverged_survives_json():
     assert again.told("exact average", ("pdg", "rand")) == "pdg 0.25, rand inf"
 
 
-def test_csv_has_a_row_a_round():
+def test_csv_has_a_row_per_round():
     result = Federations(comparisons={"a": history({"ideal": 0.5, "max": 0.25}, {"max": (2, 3)})})
     rows = list(csv.DictReader(result.to_csv().splitlines()))
     assert len(rows) == 2 * 2 * 3

@@ -39,7 +39,7 @@ def test_claims():
 def test_whoever_misses_the_constraints_is_not_near():
     cheating = _made(pdg=(0.8, 0.8), ours=(0.9, 0.9), bound=(0.8, 0.8))
     for name in ("pdg", "dual", "pdx"):
-        cheating.sweep.policies[name] = [[figures(1.0, violation=0.9)]] * 2
+        cheating.sweep.policies[name] = [[figures(1.0, feasible=False)]] * 2
     assert verdicts(optimality_gap.claims(cheating)) == [HOLDS, FAILS, FAILS]
 
 

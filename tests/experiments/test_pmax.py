@@ -6,6 +6,8 @@ from feduplink.experiments import pmax
 
 from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
 
+OTHERS = ("rand", "orth", "rand_unselected", "orth_unselected", "openloop", "dual", "pdx")
+
 
 @pytest.mark.parametrize(
     ("pdm", "pdg", "optimum", "verdict"),
@@ -19,9 +21,8 @@ from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
 def test_the_learned_policies_are_alike_and_optimal_at_the_smallest_power(
     pdm: float, pdg: float, optimum: float, verdict: str
 ):
-    others = {"rand": [(0.1, 0.5), (0.1, 0.5)], "orth": [(0.1, 0.5), (0.1, 0.5)]}
     result = sweep(
-        **others,
+        **dict.fromkeys(OTHERS, [(0.1, 0.5), (0.1, 0.5)]),
         pdm=[(pdm, 0.2), (0.1, 0.2)],
         pdg=[(pdg, 0.1), (0.9, 0.1)],
         optimum=[(optimum, 0.1), (0.9, 0.1)],
@@ -29,4 +30,5 @@ def test_the_learned_policies_are_alike_and_optimal_at_the_smallest_power(
     *_, last = claims = pmax.claims(result)
     assert last.verdict == verdict
     assert verdicts(claims)[:2] == [HOLDS, HOLDS]
+    assert len(claims) == 8  # and the others of interference
     assert "silences 50%" in last.measured

@@ -5,7 +5,14 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.experiments import Bench, policies
-from feduplink.experiments.policies import COMPARED, policies_for, policy_for, training_history
+from feduplink.experiments.policies import (
+    COMPARED,
+    LEARNED,
+    READINGS,
+    policies_for,
+    policy_for,
+    training_history,
+)
 
 SCENARIO = Scenario()
 CSI = draw_csi(SCENARIO, 6, torch.Generator().manual_seed(3))
@@ -24,13 +31,29 @@ def test_every_policy_is_usable_and_what_takes_time_is_made_once(
         monkeypatch.setattr(policies, maker, _fail)
     again = policies_for(bench, SCENARIO, 0)
     for name, policy in first.items():
-        assert policy.name == name
+        assert policy.name == name.removesuffix(":unselected")
         power = policy.allocate(CSI)
         assert power.shape == (6, 8)
         assert bool(((power >= 0) & (power <= SCENARIO.pmax_w * (1 + 1e-6))).all())
         assert torch.equal(power, again[name].allocate(CSI))
     with pytest.raises(AssertionError, match="made again"):
         policy_for(bench, "pdg", SCENARIO, 1)
+
+
+def test_both_readings_of_the_baselines_set_the_same_powers(bench: Bench):
+    for name in ("rand", "orth"):
+        selected, unselected = (
+            policy_for(bench, reading, SCENARIO, 0).allocate(CSI)
+            for reading in (name, f"{name}:unselected")
+        )
+        sending = selected > 0
+        assert 0 < sending.sum() < (unselected > 0).sum()
+        assert torch.equal(selected[sending], unselected[sending])
+
+
+def test_readings_and_learned_policies_are_compared():
+    assert {name for baselines in READINGS.values() for name in baselines} < set(COMPARED)
+    assert set(LEARNED) < set(COMPARED)
 
 
 def test_another_seed_or_scenario_is_another_policy(bench: Bench):

@@ -1,21 +1,87 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import pytest
+
 from feduplink.experiments import time_energy
-from feduplink.experiments.federations import Federations
+from feduplink.experiments.claims import Claim
+from feduplink.experiments.federations import ALL, Federations
+from feduplink.experiments.time_energy import ALIKE, NOISY, SHOWN, SKEWED
 
 from .made import FAILS, HOLDS, IN_PART, history, verdicts
 
-NAMES = ("ideal", "max", "rand", "orth", "pdm", "pdg", "openloop", "dual", "pdx")
-COSTS = {name: (100.0, 10.0) for name in NAMES if name != "ideal"}
+#: Everyone ends at 0.1 and gets there in the first round.
+ERRORS: dict[str, float | Sequence[float]] = dict.fromkeys(ALL, 0.1)
+COSTS = {name: (100.0, 10.0) for name in ALL if name != "ideal"}
+CHEAP_PDX = {"pdx": (99.0, 9.0), "tdma": (200.0, 4.0)}
 
 
-def _verdicts(**costs: tuple[float, float]) -> list[str]:
+def _claims(
+    costs: Mapping[str, tuple[float, float]],
+    errors: Mapping[str, float | Sequence[float]] | None = None,
+) -> list[Claim]:
     """Seconds and joules of a round; the others need 100 s and 10 J."""
-    result = history(dict.fromkeys(NAMES, 0.1), {**COSTS, **costs})
-    return verdicts(time_energy.claims(Federations(comparisons={"exact average": result})))
+    made = history({**ERRORS, **(errors or {})}, {**COSTS, **costs})
+    return time_energy.claims(Federations(comparisons=dict.fromkeys((ALIKE, NOISY, SKEWED), made)))
 
 
-def test_claims():
-    assert _verdicts(pdx=(10.0, 1.0)) == [HOLDS, HOLDS]
-    assert _verdicts(pdx=(10.0, 5.0), openloop=(5.0, 9.0)) == [IN_PART, IN_PART]
-    assert _verdicts(pdx=(90.0, 9.0), openloop=(50.0, 5.0)) == [FAILS, FAILS]
+def test_what_is_shown_was_run():
+    assert set(SHOWN) < set(ALL)
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        (CHEAP_PDX, [HOLDS, HOLDS, HOLDS]),
+        ({"pdx": (90.0, 10.0), "tdma": (170.0, 5.0)}, [FAILS, IN_PART, IN_PART]),
+        ({"pdx": (110.0, 11.0), "tdma": (110.0, 11.0)}, [HOLDS, FAILS, FAILS]),
+        ({**CHEAP_PDX, "openloop": (80.0, 10.0)}, [FAILS, HOLDS, HOLDS]),
+        # Whoever silences workers has no part in the first claim.
+        ({**CHEAP_PDX, "orth": (1.0, 1.0)}, [HOLDS, HOLDS, HOLDS]),
+    ],
+)
+def test_what_a_round_costs(costs: Mapping[str, tuple[float, float]], expected: list[str]):
+    assert verdicts(_claims(costs))[:3] == expected
+
+
+def test_shares_are_told():
+    _, power, access, *_ = _claims({"pdx": (50.0, 8.0), "tdma": (200.0, 2.0)})
+    assert power.measured == "50% and 80% of the time and energy of full power"
+    assert access.measured == (
+        "tdma 400% and 25%, ofdma 200% and 125% of the time and energy of pdx"
+    )
+
+
+def _few(claims: list[Claim], label: str) -> dict[tuple[str, str], str]:
+    """Verdicts by policy and cost."""
+    return {
+        (few, cost): claim.verdict
+        for few in ("orth", "rand")
+        for cost in ("time", "energy")
+        for claim in claims
+        if f"({few}) saves {cost} " in claim.claim and claim.claim.endswith(f"data {label}")
+    }
+
+
+@pytest.mark.parametrize("label", [ALIKE, NOISY, SKEWED])
+def test_letting_few_send_is_judged_by_what_it_takes_to_learn(label: str):
+    """Three rounds of orth are cheaper in joules, not in seconds; rand never gets there."""
+    late = (0.9, 0.9, 0.1, *(0.1,) * 10)
+    claims = _claims({"orth": (40.0, 3.0), "rand": (1.0, 1.0)}, {"orth": late, "rand": 0.2})
+    assert len(claims) == 3 + 3 * 2 * 2
+    assert _few(claims, label) == {
+        ("orth", "time"): FAILS,
+        ("orth", "energy"): HOLDS,
+        ("rand", "time"): FAILS,
+        ("rand", "energy"): FAILS,
+    }
+    (told,) = [
+        claim.measured
+        for claim in claims
+        if "(orth) saves energy" in claim.claim and claim.claim.endswith(label)
+    ]
+    assert told.startswith("error 0.125: tdma 10 J in 1 rounds")
+    assert "orth 9 J in 3 rounds" in told
+    assert "rand not reached in 2 of 2 runs" in told
+    assert ":unselected" not in told

@@ -19,6 +19,7 @@ TINY = Scale(
     name="tiny",
     seeds=1,
     channels=20,
+    verdict_channels=40,
     epochs=2,
     solved_channels=30,
     proof_s=0.2,
@@ -26,14 +27,14 @@ TINY = Scale(
     noniid_runs=1,
     text_runs=1,
     rounds=3,
-    text_rounds=2,
+    text_rounds=3,
     text_size=Size(train=400, test=60, words=500, length=24, hidden=8),
     text_work=LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5),
 )
 
 
 def limit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two values a sweep, between them three scenarios; everything else stays."""
+    """Two values per sweep, between them three scenarios; everything else stays."""
     strong, loud = "interference-x2", "pmax-0dbw"
     monkeypatch.setattr(interference, "_SCENARIOS", {1.0: "default", 2.0: strong})
     monkeypatch.setattr(pmax, "_SCENARIOS", {-20.0: "default", 0.0: loud})

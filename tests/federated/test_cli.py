@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
 from feduplink import FullPower, cli, save_policy
-from feduplink.channels import draw_csi
 from feduplink.cli import federate
+from feduplink.federated import load_task
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
@@ -98,24 +96,57 @@ def test_a_policy_made_for_another_scenario_is_said(run: Run, tmp_path: Path):
     assert f"max {sentence}" in (tmp_path / "runs/federate/federated.md").read_text()
 
 
-def test_published_keeps_every_worker_of_rand_on_the_air(run: Run, tmp_path: Path):
-    words = ("federate", *QUICK, "--policies", "rand", "--aggregation", "published")
+def _first_run(directory: Path, policy: str) -> dict:
+    metrics = json.loads((directory / "metrics.json").read_text())
+    return metrics["policies"][policy]["runs"][0]
+
+
+def test_both_readings_of_rand_by_name(run: Run, tmp_path: Path):
+    assert run("federate", *QUICK, "--policies", "rand,rand:unselected")[0] == 0
+    directory = tmp_path / "runs/federate"
+    assert _first_run(directory, "rand:unselected")["transmitting"] == [4, 4, 4]
+    assert sum(_first_run(directory, "rand")["transmitting"]) < 12
+
+
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+def test_orthogonal_access_and_the_price_of_a_joule(run: Run, tmp_path: Path, access: str):
+    words = ("federate", *QUICK, "--policies", access)
+    assert run(*words, "--out", "fast")[0] == 0
+    assert run(*words, "--out", "frugal", "--kappa", 1000)[0] == 0
+    fast, frugal = (_first_run(tmp_path / name, access) for name in ("fast", "frugal"))
+    # The weakest, whom everyone may wait for, sends at Pmax either way.
+    assert all(a <= b for a, b in zip(fast["airtime_s"], frugal["airtime_s"], strict=True))
+    assert all(a > b for a, b in zip(fast["energy_j"], frugal["energy_j"], strict=True))
+    for directory, kappa in (("fast", 0.0), ("frugal", 1000.0)):
+        metrics = json.loads((tmp_path / directory / "metrics.json").read_text())
+        assert metrics["kappa_s_per_j"] == kappa
+
+
+def test_arrivals_by_every_phase_are_more(run: Run, tmp_path: Path):
+    """At full power most interference is over before the weakest have sent their bits."""
+    words = ("federate", "--task", "digits", "--rounds", 10, "--policies", "max")
+    arrivals = {}
+    for rule in ("worst-phase", "every-phase"):
+        assert run(*words, "--packet-success", rule, "--out", rule)[0] == 0
+        metrics = json.loads((tmp_path / rule / "metrics.json").read_text())
+        assert metrics["packet_success"] == rule
+        arrivals[rule] = _first_run(tmp_path / rule, "max")["arrivals"]
+    pairs = list(zip(arrivals["worst-phase"], arrivals["every-phase"], strict=True))
+    assert all(worst <= every for worst, every in pairs)
+    assert any(worst < every for worst, every in pairs)
+
+
+def test_every_worker_may_have_its_own_radio(run: Run, tmp_path: Path):
+    options = ("--pmax-dbw=-20,-25,-30,-20", "--bits-per-weight", "32,16,16,8")
+    words = ("federate", *QUICK, "--policies", "max,tdma", *options)
     assert run(*words)[0] == 0
     metrics = json.loads((tmp_path / "runs/federate/metrics.json").read_text())
-    assert metrics["policies"]["rand"]["runs"][0]["transmitting"] == [4, 4, 4]
-    assert metrics["selection"] is False
-
-
-def test_rand_without_selection_draws_from_the_seed():
-    options = cli.build_parser().parse_args(["federate", "--no-selection", "--policies", "rand"])
-    csi = draw_csi(Scenario(), 5, torch.Generator().manual_seed(0))
-
-    def powers(seed: int) -> Tensor:
-        options.seed = seed
-        return federate._policies(options, Scenario())["rand"].allocate(csi)
-
-    assert powers(0).equal(powers(0))
-    assert not powers(0).equal(powers(1))
+    assert metrics["scenario"]["pmax_dbw"] == [-20, -25, -30, -20]
+    weights = sum(w.numel() for w in load_task("digits", workers=4).model().parameters())
+    sent = round((72 * weights + 4 * 32) / 8)
+    assert _first_run(tmp_path / "runs/federate", "tdma")["sent_bytes"] == [sent] * 3
+    refusal = run(*words, "--present", "1:0,1", "--out", "other")[2]
+    assert "max takes exactly 4 workers" in refusal
 
 
 def test_the_target_is_the_one_given(run: Run, tmp_path: Path):
@@ -170,6 +201,10 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
         (("--present", "x"), "present: 'x' is not accepted"),
         (("--present", "1:0;1:2"), "present: '1:0;1:2' is not accepted"),
         (("--device", "abacus"), "device: 'abacus'"),
+        (("--kappa", "-1"), "--kappa: '-1' is not accepted"),
+        (("--kappa", "inf"), "--kappa: 'inf' is not accepted"),
+        (("--packet-success", "luck"), "--packet-success"),
+        (("--no-selection",), "--no-selection"),
         (("--resume",), "does not exist"),
     ],
 )

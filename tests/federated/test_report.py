@@ -40,7 +40,7 @@ def test_a_silent_first_round_costs_nothing_and_does_not_hide_the_rest():
 def test_two_policies_of_a_kind_have_lines_of_their_own():
     axes = Figure().subplots()
     policies = {"pdg": (FAST,), "pdg:runs/b": (SLOW,), "max": (SLOW,)}
-    _plot_curves(axes, FederatedHistory("task", "error", policies), "rounds")
+    _plot_curves(axes, FederatedHistory("task", "error", policies), "rounds", top=1.0)
     looks = [(line.get_color(), line.get_linestyle()) for line in axes.get_lines()]
     assert len(set(looks)) == 3
     assert looks[0][0] == looks[1][0]
@@ -70,7 +70,7 @@ def test_everything_is_written(tmp_path: Path):
     assert metrics["policies"]["p"]["runs"][0]["arrivals"] == [2, 2, 2, 2]
 
 
-def test_the_table_has_a_row_a_policy():
+def test_the_table_has_a_row_per_policy():
     lines = federated_markdown(HISTORY, 0.3).splitlines()
     assert lines[-2].startswith("| p | 0.3888 | 2.00 | 7 | 0.55 |")
     assert lines[-1].split("|")[4:6] == [" - ", " - "]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import torch
 from feduplink import GraphPolicy, Scenario, Training, TrainingData, TrainingSettings, draw_csi
 
 EPOCHS = 120
+#: That are seen before the run is killed.
+CHECKPOINTS = 5
 
 
 def make_training() -> Training:
@@ -26,6 +27,11 @@ def make_training() -> Training:
     )
     policy = GraphPolicy.initialised(scenario)
     return Training(policy, TrainingData(channels[:150], channels[150:]), settings)
+
+
+def _written(checkpoint: Path) -> int | None:
+    """When the file was written last, ns; None if never."""
+    return checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
 
 
 def test_killed_run_resumes_to_the_same_weights(tmp_path):
@@ -40,11 +46,13 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     )
     try:
         deadline = time.monotonic() + 60
-        while not checkpoint.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        time.sleep(random.uniform(0, 0.3))
+        # Every epoch writes the file anew: after some of them the run is killed in the middle.
+        for _ in range(CHECKPOINTS):
+            written = _written(checkpoint)
+            while _written(checkpoint) == written:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
     finally:
         process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "the run was over before it could be killed"

@@ -21,6 +21,7 @@ from feduplink import (
     Policy,
     RandomPower,
     Scenario,
+    judge,
     load_policy,
 )
 from feduplink.lagrangian import Multipliers
@@ -75,6 +76,76 @@ def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
     assert not ((power > 0) & (power < 1e-10)).any()
 
 
+@every_policy
+@settings(max_examples=25)
+@given(csi=gains(), data=st.data())
+def test_each_worker_stays_below_its_own_limit(make, csi, data):
+    limits = st.lists(st.floats(-40, 0), min_size=len(csi), max_size=len(csi))
+    scenario = Scenario(workers=len(csi), pmax_dbw=data.draw(limits), rate_min=0.0, ee_min=0.0)
+    power = make(scenario).allocate(csi)
+    assert power.isfinite().all()
+    assert ((power >= 0) & (power <= scenario.pmax_w.to(power))).all()
+
+
+def _listed(scenario: Scenario) -> Scenario:
+    """The same scenario, with every constant written once per worker."""
+    fields = ("pmax_dbw", "static_power_w", "compute_energy_j_per_bit", "bits_per_weight")
+    thresholds = ("rate_min", "ee_min")
+    return scenario.replace(
+        **{name: [getattr(scenario, name)] * scenario.workers for name in (*fields, *thresholds)}
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "pdm"])
+def test_equal_constants_are_one_constant(name, default_scenario, default_csi):
+    """But for pdm, which has an input for each Pmax."""
+    listed = _listed(default_scenario)
+    one, each = (
+        POLICIES[name](scenario).allocate(default_csi) for scenario in (default_scenario, listed)
+    )
+    torch.testing.assert_close(each, one, rtol=1e-6, atol=0)
+    verdicts = [judge(one, default_csi, scenario) for scenario in (default_scenario, listed)]
+    assert verdicts[0].as_metrics() == verdicts[1].as_metrics()
+
+
+def test_open_loop_is_tuned_to_the_same_for_equal_constants(default_scenario, default_csi):
+    one, each = (
+        OpenLoop.tuned(scenario, default_csi[:20]).tensors()["setting"]
+        for scenario in (default_scenario, _listed(default_scenario))
+    )
+    torch.testing.assert_close(each, one)
+
+
+#: Of eight workers; no two are alike.
+PMAX_DBW = (-40.0, -35.0, -30.0, -25.0, -20.0, -15.0, -10.0, 0.0)
+STATIC_W = (0.01, 0.02, 0.005, 0.03, 0.015, 0.012, 0.04, 0.008)
+PRICES = torch.linspace(1e-3, 4e-3, 8).double()
+
+
+def _with_prices(scenario: Scenario, order: list[int]) -> Policy:
+    constraints = torch.stack((PRICES[order], PRICES[order] / 40))
+    worth = torch.linspace(0.05, 0.2, 8).double()[order]
+    return UnrolledPolicy(scenario, SHIPPED.network, Multipliers(constraints, worth))
+
+
+@pytest.mark.parametrize("name", ["orth", "max", "openloop", "pdg", "pdx"])
+@pytest.mark.parametrize("order", [[7, 6, 5, 4, 3, 2, 1, 0], [3, 0, 2, 1, 6, 7, 4, 5]])
+def test_renumbering_workers_with_their_constants_renumbers_the_powers(name, order, default_csi):
+    def allocated(order: list[int]) -> Tensor:
+        scenario = Scenario(
+            pmax_dbw=[PMAX_DBW[worker] for worker in order],
+            static_power_w=[STATIC_W[worker] for worker in order],
+        )
+        prices = name == "pdx"
+        policy = _with_prices(scenario, order) if prices else POLICIES[name](scenario)
+        return policy.allocate(default_csi[:, order][:, :, order])
+
+    here, there = allocated(list(range(8))), allocated(order)
+    torch.testing.assert_close(there, here[:, order], rtol=1e-3, atol=1e-9)
+    # The constants matter: without renumbering them the powers are others.
+    assert not torch.allclose(there, here, rtol=0.1)
+
+
 @any_size_policy
 @settings(max_examples=25)
 @given(csi=gains(), random=st.randoms())
@@ -85,6 +156,15 @@ def test_renumbering_workers_renumbers_the_powers(make, csi, random):
     torch.testing.assert_close(
         policy.allocate(csi[order][:, order]), policy.allocate(csi)[order], rtol=1e-3, atol=1e-9
     )
+
+
+@pytest.mark.parametrize("name", ["orth", "max", "openloop", "pdg", "pdx"])
+def test_what_a_model_takes_binds_no_policy_to_its_workers(name):
+    """Bits and computation are of the upload, and no policy looks at them."""
+    scenario = Scenario(
+        workers=4, bits_per_weight=[32, 16, 8, 8], compute_energy_j_per_bit=[0, 0, 0, 1e-9]
+    )
+    assert POLICIES[name](scenario).allocate(torch.ones(2, 3, 3)).shape == (2, 3)
 
 
 @any_size_policy
@@ -122,6 +202,8 @@ def test_bad_csi_is_refused(make, default_scenario, csi, sentence):
         PerceptronPolicy.initialised(Scenario(workers=4)),
         Orthogonal(Scenario(workers=4, ee_min=[50, 51, 52, 53])),
         RandomPower(Scenario(workers=4, rate_min=[0.1, 0.2, 0.3, 0.4])),
+        FullPower(Scenario(workers=4, pmax_dbw=[-20, -20, -20, -30])),
+        GraphPolicy.initialised(Scenario(workers=4, static_power_w=[0.01, 0.01, 0.02, 0.02])),
     ],
     ids=lambda policy: policy.name,
 )

@@ -17,7 +17,7 @@ from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.learning import Epoch
 from feduplink.report.convergence import plot_convergences
-from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.gap import plot_gap
 from feduplink.report.noniid import plot_noniid, plot_noniid_data
 from feduplink.report.reproduction import _DRAWINGS
@@ -33,7 +33,7 @@ SWEEP = sweep(
     optimum=[(0.7, 0.1), (0.6, 0.2)],
 )
 SWEEP.policies["pdm"][1] = []
-SWEEP.policies["pdg"][1] = [figures(0.5, 0.3, violation=0.2), figures(0.4, 0.2)]
+SWEEP.policies["pdg"][1] = [figures(0.5, 0.3, feasible=False), figures(0.4, 0.2, feasible=None)]
 
 GAP = OptimalityGap(
     scenarios=["default", "interference-x2"],
@@ -70,7 +70,7 @@ DRAWINGS: dict[str, Callable[[Path], None]] = {
     "noniid-data": lambda path: plot_noniid_data(path, DATA, CAPTION),
     "noniid": lambda path: plot_noniid(path, RATES, CAPTION),
     "averages": lambda path: plot_averages(path, FEDERATIONS.comparisons, CAPTION),
-    "error": lambda path: plot_error(path, COSTS, CAPTION),
+    "costs": lambda path: plot_costs(path, {"alike": COSTS, "noisy": COSTS}, CAPTION),
     "arrivals": lambda path: plot_arrivals(path, {"pdg": [[1, 5], [2]], "rand:a": [[0]]}, CAPTION),
 }
 

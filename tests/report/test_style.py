@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from feduplink.experiments.policies import COMPARED
+from feduplink.experiments.federations import ALL
 from feduplink.report.style import (
     LOOKS,
     NEUTRAL,
@@ -15,9 +15,15 @@ from feduplink.report.style import (
 
 
 def test_every_policy_has_a_look_of_its_own():
-    assert set(LOOKS) == {*COMPARED, "max", "ideal", "optimum", "tdma", "ofdma"}
+    families = {name.partition(":")[0] for name in ALL}
+    assert set(LOOKS) == {*families, "optimum"}
     assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
     assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
+
+
+def test_all_policies_of_a_figure_can_be_told_apart():
+    looks = looks_of(ALL)
+    assert len({(look.colour, look.line) for look in looks.values()}) == len(ALL)
 
 
 def test_own_policies_are_apart_from_ours_and_from_each_other():

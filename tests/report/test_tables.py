@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 
+import pytest
 import torch
 from rich.console import Console
 
-from feduplink import FullPower, Judgement, Scenario, find_optimum, judge
+from feduplink import FullPower, Judgement, Scenario, judge
+from feduplink.optimum import Optimum, find_optimum
 from feduplink.report.tables import comparison_markdown, comparison_table
 
 
@@ -15,39 +18,106 @@ def _judgements(csi: torch.Tensor, scenario: Scenario) -> dict[str, Judgement]:
     return {"max": judge(power, csi, scenario), "quiet": judge(0 * power, csi, scenario)}
 
 
+@pytest.fixture(scope="module")
+def optimum(default_csi, default_scenario) -> Optimum:
+    return find_optimum(default_scenario, default_csi[:8], budget_s=0.2)
+
+
 def test_markdown_has_all_figures_that_belong_together(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
     lines = comparison_markdown(judgements, default_scenario).splitlines()
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
+    assert header == (
+        "| policy | objective | weighted PER | participation | rate >= 0.7 | EE >= 55 | "
+        "constraints, shortfall in % |"
+    )
     assert header.count("|") == rule.count("|") == full.count("|") == quiet.count("|") == 8
-    assert "rate >= 0.7" in header
-    assert "EE >= 55" in header
     verdict = judgements["max"]
-    assert f"{verdict.objective:.4f}" in full
-    assert f"{100 * verdict.weighted_per:.2f} %" in full
-    assert "100.0 %" in full
-    assert f"open {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in full
+    shortfall = f"{100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}"
+    assert full.strip("| ").split(" | ") == [
+        "max",
+        f"{verdict.objective:.4f}",
+        f"{100 * verdict.weighted_per:.2f} %",
+        "100.0 %",
+        f"{verdict.rate_min:.3f}",
+        f"{verdict.energy_efficiency_min:.1f}",
+        f"open {shortfall}",  # a hundred channels cannot tell
+    ]
+
+
+@pytest.mark.parametrize(
+    ("feasible", "shortfall", "error", "written"),
+    [
+        (True, -0.0304, 0.0171, "met -3.0±1.7"),
+        (False, 0.25, 0.0496, "missed +25.0±5.0"),
+        (None, 0.0101, 0.0202, "open +1.0±2.0"),
+        (None, 0.0, math.inf, "open +0.0±∞"),
+        (True, 0.0, 0.0, "met"),  # nothing is constrained
+    ],
+)
+def test_the_verdict_has_its_shortfall_and_the_error_of_that(
+    feasible, shortfall, error, written, default_csi, default_scenario
+):
+    judgement = dataclasses.replace(
+        _judgements(default_csi, default_scenario)["max"],
+        feasible=feasible,
+        shortfall=shortfall,
+        shortfall_error=error,
+    )
+    (row,) = [
+        line
+        for line in comparison_markdown({"max": judgement}, default_scenario).splitlines()
+        if line.startswith("| max")
+    ]
+    assert row.endswith(f" | {written} |")
 
 
 def test_what_does_not_exist_is_a_dash(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
     quiet = comparison_markdown(judgements, default_scenario).splitlines()[5]
+    assert quiet.startswith("| quiet |")
     assert quiet.split(" | ")[2] == "-"
     assert "nan" not in quiet
 
 
-def test_thresholds_by_worker_are_a_range(default_csi):
-    scenario = Scenario(rate_min=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
-    assert ">= 0.2 to 0.9" in comparison_markdown(_judgements(default_csi, scenario), scenario)
+def test_values_per_worker_are_a_range(default_csi):
+    listed = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    scenario = Scenario(rate_min=listed, pmax_dbw=tuple(-10 * value for value in listed))
+    text = comparison_markdown(_judgements(default_csi, scenario), scenario)
+    assert "rate >= 0.2 to 0.9" in text
+    assert "Pmax -9 to -2 dBW" in text
 
 
-def test_the_table_fits_a_terminal(default_csi, default_scenario):
+def test_remarks_and_notes_stand_under_the_table(default_csi, default_scenario, optimum):
+    judgements = _judgements(default_csi, default_scenario)
+    *_, last, _, note = comparison_markdown(
+        judgements, default_scenario, optimum, ["max was made elsewhere"]
+    ).splitlines()
+    assert f"exceeds {optimum.upper_bound:.4f}: proved" in last
+    assert note == "max was made elsewhere."
+    printed = _printed(judgements, default_scenario, optimum, ["max was made elsewhere"])
+    assert printed.rstrip().endswith("max was made elsewhere")
+
+
+def _printed(judgements, scenario, optimum=None, notes=()) -> str:
+    out = io.StringIO()
+    Console(width=80, file=out).print(comparison_table(judgements, scenario, optimum, notes))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("with_optimum", [False, True])
+def test_the_table_fits_a_terminal(default_csi, default_scenario, optimum, with_optimum):
     judgements = _judgements(default_csi, default_scenario)
     judgements["openloop"] = judgements.pop("quiet")
-    printed = io.StringIO()
-    Console(width=80, file=printed).print(comparison_table(judgements, default_scenario))
-    assert "…" not in printed.getvalue()
-    assert f"open {100 * judgements['max'].shortfall:+.1f}" in printed.getvalue()
+    judgements["rand:unselected"] = judgements["max"]
+    printed = _printed(judgements, default_scenario, optimum if with_optimum else None)
+    assert "…" not in printed
+    assert all(len(line) <= 80 for line in printed.splitlines())
+    verdict = judgements["max"]
+    assert f"open {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in printed
+    rows = [line.split()[0] for line in printed.splitlines() if line.count(" % ") == 2]
+    assert rows[0] == "max"
+    assert ("optimum" in rows) == with_optimum
 
 
 def _cells(markdown: str, name: str) -> list[str]:

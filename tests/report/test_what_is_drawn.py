@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.made import federations, history, sweep
+from experiments.made import federations, figures, history, sweep
 from feduplink import Orthogonal, Scenario
 from feduplink.comparison import compare
 from feduplink.experiments.convergence import Convergence
@@ -18,10 +18,10 @@ from feduplink.federated import FederatedHistory
 from feduplink.learning import Epoch
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.convergence import plot_convergence, plot_convergences
-from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_error
+from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.noniid import plot_noniid
-from feduplink.report.sweep import feasible_at, plot_sweep
+from feduplink.report.sweep import plot_sweep
 
 from .conftest import Drawn
 
@@ -109,7 +109,7 @@ def test_the_axis_begins_with_the_first_errors_and_says_who_leaves_it(
 
 
 def test_an_error_of_zero_is_on_the_axis(tmp_path: Path, drawn: list[Drawn]):
-    plot_error(tmp_path / "a.png", history({"ideal": 0.0, "pdg": 0.2}))
+    plot_costs(tmp_path / "a.png", {"digits": history({"ideal": 0.0, "pdg": 0.2})})
     low, high = drawn[0].axes[0].get_ylim()
     assert low < 0
     assert high > 0.2
@@ -119,14 +119,14 @@ def test_an_error_of_zero_is_on_the_axis(tmp_path: Path, drawn: list[Drawn]):
 @pytest.mark.parametrize("error", [0.0, math.nan, math.inf])
 def test_a_federation_without_a_usable_error(tmp_path: Path, error: float):
     made = federations(a={"ideal": error, "mine": error})
-    plot_error(tmp_path / "a.png", made.comparisons["a"])
+    plot_costs(tmp_path / "a.png", made.comparisons)
     plot_averages(tmp_path / "b.png", made.comparisons, "caption")
 
 
 def test_a_single_run_has_no_standard_error(tmp_path: Path, drawn: list[Drawn]):
     made = history({"mine": 0.2, "rand:unselected": 0.3})
     single = FederatedHistory("digits", "e", {name: r[:1] for name, r in made.policies.items()})
-    plot_error(tmp_path / "a.png", single)
+    plot_costs(tmp_path / "a.png", {"a": single})
     plot_averages(tmp_path / "b.png", {"a": single}, "caption")
     plot_noniid(tmp_path / "c.png", federations(a={"ideal": 0.1}), "caption")
     assert not any("standard error" in text for text in drawn[0].written())
@@ -181,7 +181,6 @@ def test_objectives_are_written_and_ratios_off_the_axis_explained(
 
 def test_marks_of_equal_policies_stand_side_by_side(tmp_path: Path, drawn: list[Drawn]):
     made = sweep(pdg=[(0.6, 0.2), (0.5, 0.3)], pdx=[(0.6, 0.2), (0.5, 0.3)])
-    assert feasible_at(made, "pdg", 0)
     plot_sweep(tmp_path / "a.png", made)
     per = drawn[0].axes[0]
     marks = [line for line in per.lines if len(line.get_xdata()) == 1]
@@ -191,6 +190,51 @@ def test_marks_of_equal_policies_stand_side_by_side(tmp_path: Path, drawn: list[
     low, high = per.get_ylim()
     assert low < 0.2
     assert high > 0.3
+
+
+def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds(
+    tmp_path: Path, drawn: list[Drawn]
+):
+    made = sweep(pdg=[(0.6, 0.2)] * 3)
+    for place, verdicts in enumerate([(True, True), (True, False), (True, None)]):
+        made.policies["pdg"][place] = [figures(0.6, 0.2, feasible=one) for one in verdicts]
+    plot_sweep(tmp_path / "a.png", made)
+    marks = [line for line in drawn[0].axes[0].lines if len(line.get_xdata()) == 1]
+    colour = marks[0].get_color()
+    assert [(mark.get_markerfacecolor(), mark.get_fillstyle()) for mark in marks] == [
+        (colour, "full"),
+        ("white", "full"),
+        (colour, "left"),
+    ]
+    (note,) = [text for text in drawn[0].written() if "side by side" in text]
+    assert "hollow" in note
+    assert "half-filled" in note
+
+
+def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs(
+    tmp_path: Path, drawn: list[Drawn]
+):
+    made = history({"ideal": (0.4, 0.2, 0.1), "max": (0.5, 0.4, 0.3)}, {"max": (2.0, 3.0)})
+    plot_costs(tmp_path / "a.png", {"alike": made, "noisy": made})
+    axes = drawn[0].axes
+    assert len(axes) == 2 * 3
+    assert [axes[row].get_ylabel() for row in (0, 3)] == [
+        "error rate, data alike",
+        "error rate, data noisy",
+    ]
+    for rounds, seconds, joules in (axes[:3], axes[3:]):
+        assert [line.get_label() for line in rounds.lines] == ["ideal", "max"]
+        for panel, cost in ((seconds, 2.0), (joules, 3.0)):
+            (line,) = panel.lines
+            assert line.get_label() == "max"
+            at = line.get_xdata()
+            assert (at[0], at[-1]) == (pytest.approx(cost), pytest.approx(3 * cost))
+
+
+def test_a_single_comparison_needs_no_label(tmp_path: Path, drawn: list[Drawn]):
+    plot_costs(tmp_path / "a.png", {"alike": history({"ideal": 0.1})})
+    assert drawn[0].axes[0].get_ylabel() == "error rate"
+    assert "no curve" in drawn[0].written()  # of seconds and joules
 
 
 def test_a_sweep_of_one_value(tmp_path: Path):

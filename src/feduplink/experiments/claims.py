@@ -71,10 +71,15 @@ def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
 def difference(ours: Sequence[float], others: Sequence[float]) -> str:
     """The mean of ``ours`` minus ``others``, run by run, and its standard error, in words.
 
+    A dash where it is not defined: both are infinite in a run.
+
     >>> difference([1.0, 4.0], [2.0, 3.0])
     '+0 ± 1'
     """
-    differences = np.subtract(ours, others)
+    with np.errstate(invalid="ignore"):
+        differences = np.subtract(ours, others)
+    if np.isnan(differences).any():
+        return "–"
     if len(differences) == 1 or not np.isfinite(differences).all():
         return f"{differences.mean():+.2g}"
     return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"

@@ -59,7 +59,7 @@ def run(bench: Bench) -> PowerHistogram:
 
 
 def _at_most(watts: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    return float(np.mean(watts >= 0.99 * Scenario().pmax_w))
+    return float(np.mean(watts >= 0.99 * float(Scenario().pmax_w)))
 
 
 def claims(result: PowerHistogram) -> list[Claim]:

@@ -48,9 +48,10 @@ class UnrolledPolicy(Policy):
         """The scenario's prices; for another number of workers those of the average worker."""
         if workers == self.scenario.workers:
             return self.multipliers.prices(self.scenario)
-        scenario = self.scenario.replace(
+        # Of a scenario, prices depend on these fields alone; others may be listed per worker.
+        scenario = Scenario(
             workers=workers,
-            weights="uniform",
+            objective=self.scenario.objective,
             rate_min=float(self.scenario.rate_thresholds.mean()),
             ee_min=float(self.scenario.ee_thresholds.mean()),
         )
