@@ -30,7 +30,7 @@ SWEEP = Sweep.of(
 def test_means_over_the_seeds():
     assert SWEEP.means("pdm", "objective") == [pytest.approx(0.6), pytest.approx(np.nan, nan_ok=1)]
     assert SWEEP.means("orth", "objective") == pytest.approx([0.35, 0.05])
-    assert SWEEP.mean("orth", 1, "violation") == 0.125
+    assert SWEEP.mean("orth", 1, "shortfall") == 0.125
     assert SWEEP.seeds("pdm", 0, "weighted_per") == [0.2, 0.4]
     assert SWEEP.seeds("pdm", 1, "weighted_per") == []
 
@@ -75,7 +75,10 @@ def test_csv_has_a_row_for_every_figure():
         "objective": "0.7",
         "weighted_per": "0.4",
         "participation": "0.5",
-        "violation": "0.0",
+        "feasible": "True",
+        "shortfall": "0.0",
+        "shortfall_error": "0.0",
+        "repaired_objective": "0.7",
     }
     assert rows[-1]["weighted_per"] == ""
 
