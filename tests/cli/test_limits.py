@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feduplink.channels import draw_channels, write_channels
+from feduplink.cli import options
 from feduplink.federated import load_task
 from feduplink.scenario import Scenario
 
@@ -87,6 +88,7 @@ def test_federate_takes_the_bits_of_its_own_model(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
+    monkeypatch.setattr(options, "MODEL_WEIGHTS", 7)  # that of commands without a model
     words = ("federate", "--task", "digits", "--workers", 3, "--rounds", 1, "--policies", "max")
     model = load_task("digits", workers=3).model()
     bits = 16 * sum(weights.numel() for weights in model.parameters()) + 32

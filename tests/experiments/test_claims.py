@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from feduplink.experiments.claims import judged, lower
+from feduplink.experiments.claims import difference, judged, lower, mean_and_error
 
 from .made import FAILS, HOLDS, IN_PART, OPEN
 
@@ -48,3 +48,23 @@ def test_verdicts(checks: list[bool | None], verdict: str):
 )
 def test_what_is_lower_beyond_chance(ours, others, expected):
     assert lower(ours, others) is expected
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("ours", "others", "words"),
+    [
+        ([1.0, 4.0], [2.0, 3.0], "+0 ± 1"),
+        ([0.1], [0.3], "-0.2"),
+        ([1.0, 2.0], [math.inf, 1.0], "-inf"),
+        # Neither gets there: there is no difference to speak of.
+        ([math.inf, 2.0], [math.inf, 1.0], "–"),
+    ],
+)
+def test_differences_in_words(ours, others, words):
+    assert difference(ours, others) == words
+
+
+def test_a_mean_has_its_standard_error():
+    assert mean_and_error([0.1, 0.2, 0.3], 3) == "0.200 ± 0.058"  # 0.1 / √3
+    assert mean_and_error([0.25], 1) == "0.2"

@@ -22,7 +22,7 @@ def test_the_learned_policies_are_alike_and_optimal_at_the_smallest_power(
     pdm: float, pdg: float, optimum: float, verdict: str
 ):
     result = sweep(
-        **dict.fromkeys(OTHERS, [(0.1, 0.5), (0.1, 0.5)]),
+        **{name: [(0.1, 0.5)] * 2 for name in OTHERS},
         pdm=[(pdm, 0.2), (0.1, 0.2)],
         pdg=[(pdg, 0.1), (0.9, 0.1)],
         optimum=[(optimum, 0.1), (0.9, 0.1)],

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_rate
+from feduplink.randomness import numpy_generator
 
 # What the engine is compared with lives with the benchmarks.
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -40,6 +41,26 @@ def blob_task(work: LocalWork, model: Callable[[], nn.Module] | None = None) -> 
         work=work,
         rounds=6,
     )
+
+
+class Watch:
+    """Keeps what an observer is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int, dict[str, float]]] = []
+
+    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
+        self.calls.append((done, rounds, errors))
+
+
+def mean_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A metric that feels every change of the weights, unlike a share of errors."""
+    return nn.functional.cross_entropy(outputs.double(), targets)
+
+
+def data_of(task: Task, run: int = 0) -> FederatedData:
+    """The data of a run with seed 0."""
+    return task.data(numpy_generator(0, "data", run))
 
 
 @pytest.fixture

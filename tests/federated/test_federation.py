@@ -1,20 +1,22 @@
 from __future__ import annotations
 
-import copy
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from feduplink import FullPower, InputError, OpenLoop, PerceptronPolicy, RandomPower, Scenario
+from feduplink import (
+    FullPower,
+    InputError,
+    OpenLoop,
+    PerceptronPolicy,
+    Policy,
+    RandomPower,
+    Scenario,
+)
 from feduplink.federated import (
+    Aggregation,
     Examples,
     FederatedData,
     Federation,
@@ -25,24 +27,17 @@ from feduplink.federated import (
     federate,
     presence,
 )
+from feduplink.federated.uplink import Rounds, everyone, transmit
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 
-from .conftest import blob_task
+from .conftest import Watch, data_of, mean_loss
 
 SCENARIO = Scenario(workers=3)
 
 
-class Watch:
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int, dict[str, float]]] = []
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
-        self.calls.append((done, rounds, errors))
-
-
 def test_one_round_by_hand():
-    """One weight, one batch a worker: Adam's first step is the learning rate, downhill."""
+    """One weight, one batch per worker: Adam's first step is the learning rate, downhill."""
     workers = [
         Examples(torch.ones(k, 1), torch.full((k, 1), target))
         for k, target in ((2, 3.0), (6, -1.0))
@@ -73,14 +68,16 @@ def test_one_round_by_hand():
 
 
 def test_the_server_averages_what_the_policy_brings(small_task: Task):
-    """Against the plain loop, with the arrivals that the engine logged."""
+    """Against the plain loop, with the arrivals of the same channels."""
 
     federation = Federation(
         small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(rounds=8)
     )
     torch.manual_seed(stream_seed(0, "model"))
-    plain = PlainFederation(small_task, federation._data[0], small_task.model())
-    arrived = federation._outcomes[0].arrived
+    plain = PlainFederation(small_task, data_of(small_task), small_task.model())
+    channels = Rounds.draw(SCENARIO, everyone(8, 3), seed=0, run=0)
+    bits = SCENARIO.model_bits(small_task.weights)
+    arrived = transmit(FullPower(SCENARIO), channels, SCENARIO, bits).arrived
     assert 0 < arrived.sum() < arrived.numel()
     for number in range(8):
         plain.train(federation._draw_batches(0, number), arrived[number].tolist())
@@ -127,17 +124,32 @@ def test_observers_hear_of_every_round(small_task: Task):
     assert errors == list(history.policies["ideal"][0].error)
 
 
+class Silent(Policy):
+    """Nobody ever sends."""
+
+    name = "silent"
+
+    def powers(self, csi: Tensor) -> Tensor:
+        return torch.zeros(csi.shape[:-1])
+
+
 def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Task):
-    settings = FederationSettings(rounds=2, aggregation="published")
-    federation = Federation(small_task, {"max": FullPower(SCENARIO)}, SCENARIO, settings)
-    federation._outcomes[0].arrived[:] = False
-    before = copy.deepcopy(federation._weights)
-    federation.run_round(0, at_once=1)
-    after_first = copy.deepcopy(federation._weights)
-    federation.run_round(1, at_once=1)
-    for name, weights in federation._weights.items():
-        assert not after_first[name].equal(before[name])
-        assert weights.equal(after_first[name])
+    def errors(aggregation: Aggregation) -> tuple[float, ...]:
+        settings = FederationSettings(rounds=3, aggregation=aggregation)
+        task = replace(small_task, metric=mean_loss)
+        (run,) = federate(task, {"silent": Silent(SCENARIO)}, SCENARIO, settings).policies["silent"]
+        assert run.arrivals == (0, 0, 0)
+        return run.error
+
+    torch.manual_seed(stream_seed(0, "model"))
+    first, test = small_task.model(), data_of(small_task).test
+    with torch.no_grad():
+        loss = mean_loss(first(test.inputs), test.targets).item()
+    untrained = pytest.approx(loss, rel=1e-6)
+    exact, published = errors("exact"), errors("published")
+    assert exact == (untrained,) * 3
+    assert published == (published[0],) * 3
+    assert published[0] != untrained
 
 
 def test_workers_leave_and_join(small_task: Task):
@@ -153,175 +165,6 @@ def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
     with pytest.raises(InputError, match="present: pdm takes exactly 3 workers"):
         federate(small_task, {"pdm": policy}, SCENARIO, settings)
     federate(small_task, {"pdm": policy}, SCENARIO, FederationSettings(rounds=1))
-
-
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
-    class Stop(Exception):
-        pass
-
-    class StopAt(Watch):
-        def on_round(self, done, rounds, errors):
-            if done == 4:
-                raise Stop
-
-    def policies():
-        return {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
-
-    settings = FederationSettings(runs=2, rounds=9, checkpoint_every=3)
-    file = tmp_path / "state.safetensors"
-    expected = federate(small_task, policies(), SCENARIO, settings)
-    with pytest.raises(Stop):
-        federate(small_task, policies(), SCENARIO, settings, observers=[StopAt()], checkpoint=file)
-    used = policies()
-    used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
-    watch = Watch()
-    resumed = federate(
-        small_task, used, SCENARIO, settings, observers=[watch], checkpoint=file, resume=True
-    )
-    assert watch.calls[0][0] == 4
-    assert resumed == expected
-
-
-def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
-    """Gradients are clipped at a norm that is summed in the order of the parameters."""
-
-    def fresh() -> Federation:
-        task = blob_task(LocalWork(batch_size=5, clip_norm=0.05, learning_rate=0.02))
-        return Federation(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=8))
-
-    undisturbed, killed, resumed = fresh(), fresh(), fresh()
-    names = list(undisturbed._weights)
-    assert names != sorted(names)
-    for number in range(8):
-        undisturbed.run_round(number, at_once=1)
-    for number in range(2):
-        killed.run_round(number, at_once=1)
-    killed.save(tmp_path / "state.safetensors")
-    resumed.resume(tmp_path / "state.safetensors")
-    for number in range(2, 8):
-        resumed.run_round(number, at_once=1)
-    for name, expected in undisturbed._weights.items():
-        assert resumed._weights[name].equal(expected)
-
-
-def test_a_checkpoint_of_another_model_is_refused(small_task: Task, tmp_path: Path):
-    file = tmp_path / "state.safetensors"
-    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
-    other = replace(small_task, model=lambda: nn.Linear(2, 3))
-    with pytest.raises(InputError, match="made with another model"):
-        federate(other, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
-
-
-def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
-    file = tmp_path / "state.safetensors"
-    settings = FederationSettings(rounds=2)
-    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
-    federate(small_task, policies, SCENARIO, settings, checkpoint=file)
-
-    def other_data(rng):
-        data = small_task.data(rng)
-        return replace(data, test=replace(data.test, inputs=data.test.inputs + 1))
-
-    def relu_network() -> nn.Module:
-        return nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
-
-    def scaled_network() -> nn.Module:
-        module = small_task.model()
-        with torch.no_grad():
-            module[0].weight.mul_(2)
-        return module
-
-    def wider_network() -> nn.Module:
-        return nn.Sequential(nn.Linear(2, 7), nn.Tanh(), nn.Linear(7, 3))
-
-    others = {
-        r"model \(layers\)": {"task": replace(small_task, model=relu_network)},
-        r"model \(first weights\)": {"task": replace(small_task, model=scaled_network)},
-        r"model \(first weights, shapes\)": {"task": replace(small_task, model=wider_network)},
-        r"loss \(values\)": {
-            "task": replace(
-                small_task, loss=nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
-            )
-        },
-        r"loss \(function, values\)": {
-            "task": replace(small_task, loss=nn.MultiMarginLoss(reduction="none"))
-        },
-        r"metric \(function, values\)": {
-            "task": replace(small_task, metric=lambda out, y: (out.argmin(-1) != y).double().mean())
-        },
-        "seed": {"seed": 1},
-        "rounds": {"settings": replace(settings, rounds=3)},
-        "aggregation": {"settings": replace(settings, aggregation="published")},
-        "deadline": {"settings": replace(settings, deadline_s=9.0)},
-        "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
-        "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
-        "policy rand": {"policies": {**policies, "rand": RandomPower(SCENARIO, selection=False)}},
-        "policy ideal": {"policies": {**policies, "ideal": FullPower(SCENARIO)}},
-        "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
-        "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},
-        "data set": {"task": replace(small_task, data=other_data)},
-    }
-    for field, change in others.items():
-        arguments = {
-            "task": small_task,
-            "policies": policies,
-            "scenario": SCENARIO,
-            "settings": settings,
-            **change,
-        }
-        with pytest.raises(InputError, match=f"another {field}"):
-            federate(**arguments, checkpoint=file, resume=True)
-
-
-VICTIM = """
-import sys, time
-from pathlib import Path
-from feduplink import FullPower, Scenario
-from feduplink.federated import FederationSettings, Ideal, federate, load_task
-import torch
-torch.set_num_threads(1)
-
-class Slowly:
-    def on_round(self, done, rounds, errors):
-        print(done, flush=True)
-        time.sleep(float(sys.argv[2]))
-
-scenario = Scenario(workers=4)
-history = federate(
-    load_task("digits", workers=4),
-    {"ideal": Ideal(), "max": FullPower(scenario)},
-    scenario,
-    FederationSettings(runs=2, rounds=8, checkpoint_every=2),
-    observers=[Slowly()],
-    checkpoint=Path(sys.argv[1]),
-    resume=Path(sys.argv[1]).exists(),
-)
-print(repr(history))
-"""
-
-
-def test_killed_in_the_middle_and_resumed_gives_the_same_curve(tmp_path: Path):
-    def start(file: Path, pause: float) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", VICTIM, str(file), str(pause)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    undisturbed, _ = (whole := start(tmp_path / "a.safetensors", 0.0)).communicate(timeout=120)
-    assert whole.returncode == 0
-
-    file = tmp_path / "b.safetensors"
-    victim = start(file, 0.2)
-    assert victim.stdout is not None
-    while int(victim.stdout.readline()) < 5:
-        pass
-    os.kill(victim.pid, signal.SIGKILL)
-    assert victim.wait(timeout=30) == -signal.SIGKILL
-    time.sleep(0.1)
-    assert file.exists()
-
-    resumed, _ = (second := start(file, 0.0)).communicate(timeout=120)
-    assert second.returncode == 0
-    assert resumed.splitlines()[0] == "5"
-    assert resumed.splitlines()[-1] == undisturbed.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

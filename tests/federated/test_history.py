@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_medians_over_runs_count_failures_as_endless():
     assert HISTORY.median_cost("ideal", "airtime_s") is None
 
 
+def test_costs_of_every_run_are_endless_where_the_error_is_not_reached():
+    assert HISTORY.costs_to("p", 0.3, "rounds") == [2, 4]
+    assert HISTORY.costs_to("p", 0.25, "airtime_s") == [10.0, math.inf]
+    assert HISTORY.costs_to("ideal", 0.2, "rounds") == [2, 2]
+    assert HISTORY.costs_to("ideal", 0.2, "energy_j") == [math.inf, math.inf]
+
+
+def test_a_comparison_of_some_of_the_policies_in_the_order_asked_for():
+    both = HISTORY.only(("ideal", "p"))
+    assert list(both.policies) == ["ideal", "p"]
+    assert HISTORY.only(["p"]) == FederatedHistory("task", "error", {"p": (FAST, SLOW)})
+    with pytest.raises(KeyError):
+        HISTORY.only(["max"])
+
+
 def test_final_error_is_the_mean_of_the_last_ten_rounds():
     long = run([0.9] * 5 + [0.1] * 5 + [0.3] * 5), run([0.5] * 15)
     history = FederatedHistory("task", "error", {"p": long})
@@ -55,7 +71,7 @@ def test_final_error_is_the_mean_of_the_last_ten_rounds():
     assert history.rounds == 15
 
 
-def test_json_has_a_list_a_run_and_none_for_what_json_cannot_say():
+def test_json_has_a_list_per_run_and_none_for_what_json_cannot_say():
     broken = FederatedHistory("task", "error", {"p": (run([float("inf"), 0.5], [1.0, 2.0]),)})
     content = json.loads(json.dumps(broken.to_json(), allow_nan=False))["p"]
     assert content["final_error"] is None

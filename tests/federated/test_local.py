@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,9 +26,15 @@ from feduplink.randomness import stream_seed
 from handwritten_federation import HandwrittenFederation
 from plain_federation import PlainFederation
 
-from .conftest import SIZES, blob_task
+from .conftest import SIZES, blob_task, data_of, mean_loss
 
 ROUNDS = 20
+
+
+def last_errors(federation: Federation) -> list[float]:
+    """Of every run of the only policy."""
+    (runs,) = federation.history().policies.values()
+    return [run.error[-1] for run in runs]
 
 
 def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
@@ -36,12 +43,12 @@ def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
     plain = []
     for run in range(2):
         torch.manual_seed(stream_seed(0, "model", run))
-        plain.append(PlainFederation(task, federation._data[run], task.model()))
+        plain.append(PlainFederation(task, data_of(task, run), task.model()))
     for number in range(ROUNDS):
         for run in range(2):
             plain[run].train(federation._draw_batches(run, number))
         federation.run_round(number, at_once=2)
-        errors = [federation_error.item() for federation_error in federation._errors[-1][0]]
+        errors = last_errors(federation)
         assert errors == pytest.approx([loop.error() for loop in plain], abs=tolerance)
     for run in range(2):
         for name, expected in plain[run].weights().items():
@@ -62,12 +69,15 @@ def test_digits_equal_the_round_written_by_hand():
         FederationSettings(runs=runs, rounds=5),
     )
     hand = HandwrittenFederation(
-        federation.task.work, federation._data, federation._weights, at_once=2
+        federation.task.work,
+        [data_of(federation.task, run) for run in range(runs)],
+        federation._weights,
+        at_once=2,
     )
     for number in range(federation.rounds):
         errors, _ = hand.round([federation._draw_batches(run, number) for run in range(runs)])
         federation.run_round(number, at_once=2)
-        assert errors.tolist() == pytest.approx(federation._errors[-1][0].tolist(), abs=1e-9)
+        assert errors.tolist() == pytest.approx(last_errors(federation), abs=1e-9)
     for found, expected in zip(hand.models, federation._weights.values(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
@@ -111,13 +121,14 @@ def test_workers_keep_their_own_adam_between_rounds():
 def test_how_many_lanes_train_together_changes_nothing():
     results = []
     for at_once in (1, 2, 100):
-        task = blob_task(LocalWork(batch_size=8))
+        task = replace(blob_task(LocalWork(batch_size=8)), metric=mean_loss)
         settings = FederationSettings(runs=3, rounds=4)
         policies = {"a": Ideal(), "b": Ideal()}
         federation = Federation(task, policies, Scenario(workers=3), settings)
         for number in range(4):
             federation.run_round(number, at_once)
-        results.append((federation._weights, federation._errors))
+        history = federation.history()
+        results.append([run.error for runs in history.policies.values() for run in runs])
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
     torch.testing.assert_close(results[0], results[2], rtol=0, atol=1e-6)
 
@@ -192,10 +203,10 @@ def test_reviews_train_side_by_side_as_one_by_one(room: float):
     federation = Federation(
         task, {"ideal": Ideal()}, Scenario(workers=2), FederationSettings(rounds=5)
     )
-    plain = PlainFederation(task, federation._data[0], task.model())
+    plain = PlainFederation(task, data_of(task), task.model())
     for number in range(5):
         plain.train(federation._draw_batches(0, number))
         federation.run_round(number, at_once=1, room=room)
-        assert federation._errors[-1].item() == pytest.approx(plain.error())
+        assert last_errors(federation) == pytest.approx([plain.error()])
     for name, expected in plain.weights().items():
         torch.testing.assert_close(federation._weights[name][0], expected, rtol=0, atol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import DualPolicy, InputError, Scenario, draw_csi, evaluate
-from feduplink.lagrangian import Cell, Multipliers, maximise
+from feduplink.lagrangian import Cell, Multipliers
 from feduplink.optimum import learn_dual_policy, solve_dual
 
 
@@ -13,13 +13,24 @@ def _policy(scenario: Scenario) -> DualPolicy:
     return DualPolicy(scenario, Multipliers(constraints, scenario.worker_weights))
 
 
-def test_maximises_the_lagrangian(default_scenario: Scenario, default_csi: torch.Tensor):
-    policy = _policy(default_scenario)
-    prices = policy.multipliers.prices(default_scenario)
-    cell = Cell.of(default_scenario, default_csi)
-    expected = cell.value(maximise(cell, prices), prices)
-    value = cell.value(policy.allocate(default_csi.double()), prices)
-    torch.testing.assert_close(value, expected)
+def test_maximises_the_lagrangian(generator: torch.Generator):
+    """No powers of a fine grid are better, silence and full power among them."""
+    scenario = Scenario(workers=2, interference=4.0)
+    csi = draw_csi(scenario, 6, generator).double()
+    policy = DualPolicy(
+        scenario,
+        Multipliers(torch.tensor([[0.1, 0.0], [0.0, 2e-3]]).double(), scenario.worker_weights),
+    )
+    prices = policy.multipliers.prices(scenario)
+    steps = torch.cat((torch.zeros(1), torch.logspace(-7, -2, 200))).double()
+    grid = torch.cartesian_prod(steps, steps)
+    power = policy.allocate(csi)
+    for channel, chosen in zip(csi, power, strict=True):
+        batch = Cell.of(scenario, channel.expand(len(grid), 2, 2))
+        best = batch.value(grid, prices).max()
+        value = Cell.of(scenario, channel[None]).value(chosen[None], prices)
+        assert value.item() >= best.item() - 1e-6
+    assert ((power > 0) & (power < 0.99 * scenario.pmax_w)).any()  # not all at an end
 
 
 def test_a_channel_does_not_care_for_its_batch(

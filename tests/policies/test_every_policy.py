@@ -85,6 +85,10 @@ def test_each_worker_stays_below_its_own_limit(make, csi, data):
     power = make(scenario).allocate(csi)
     assert power.isfinite().all()
     assert ((power >= 0) & (power <= scenario.pmax_w.to(power))).all()
+    # Not because it is cut there: what is learned from is within the limit by itself.
+    with torch.no_grad():
+        raw = make(scenario).powers(csi[None])
+    assert (raw <= scenario.pmax_w.to(raw) * (1 + 1e-5)).all()
 
 
 def _listed(scenario: Scenario) -> Scenario:
@@ -142,8 +146,6 @@ def test_renumbering_workers_with_their_constants_renumbers_the_powers(name, ord
 
     here, there = allocated(list(range(8))), allocated(order)
     torch.testing.assert_close(there, here[:, order], rtol=1e-3, atol=1e-9)
-    # The constants matter: without renumbering them the powers are others.
-    assert not torch.allclose(there, here, rtol=0.1)
 
 
 @any_size_policy

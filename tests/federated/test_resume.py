@@ -1,0 +1,205 @@
+"""A federation that was interrupted ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from feduplink import (
+    FullPower,
+    InputError,
+    RandomPower,
+    Scenario,
+)
+from feduplink.federated import (
+    Federation,
+    FederationSettings,
+    Ideal,
+    LocalWork,
+    Task,
+    federate,
+    presence,
+)
+
+from .conftest import Watch, blob_task, mean_loss
+
+SCENARIO = Scenario(workers=3)
+
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
+    class Stop(Exception):
+        pass
+
+    class StopAt(Watch):
+        def on_round(self, done, rounds, errors):
+            if done == 4:
+                raise Stop
+
+    def policies():
+        return {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+
+    settings = FederationSettings(runs=2, rounds=9, checkpoint_every=3)
+    file = tmp_path / "state.safetensors"
+    expected = federate(small_task, policies(), SCENARIO, settings)
+    with pytest.raises(Stop):
+        federate(small_task, policies(), SCENARIO, settings, observers=[StopAt()], checkpoint=file)
+    used = policies()
+    used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
+    watch = Watch()
+    resumed = federate(
+        small_task, used, SCENARIO, settings, observers=[watch], checkpoint=file, resume=True
+    )
+    assert watch.calls[0][0] == 4
+    assert resumed == expected
+
+
+def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
+    """Gradients are clipped at a norm that is summed in the order of the parameters."""
+    work = LocalWork(batch_size=5, clip_norm=0.05, learning_rate=0.02)
+    task = replace(blob_task(work), metric=mean_loss)
+    names = [name for name, _ in task.model().named_parameters()]
+    assert names != sorted(names)
+
+    def fresh() -> Federation:
+        return Federation(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=8))
+
+    undisturbed, killed, resumed = fresh(), fresh(), fresh()
+    for number in range(8):
+        undisturbed.run_round(number, at_once=1)
+    for number in range(2):
+        killed.run_round(number, at_once=1)
+    killed.save(tmp_path / "state.safetensors")
+    resumed.resume(tmp_path / "state.safetensors")
+    for number in range(2, 8):
+        resumed.run_round(number, at_once=1)
+    assert resumed.history() == undisturbed.history()
+
+
+def test_a_checkpoint_of_another_model_is_refused(small_task: Task, tmp_path: Path):
+    file = tmp_path / "state.safetensors"
+    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
+    other = replace(small_task, model=lambda: nn.Linear(2, 3))
+    with pytest.raises(InputError, match="made with another model"):
+        federate(other, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
+
+
+def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
+    file = tmp_path / "state.safetensors"
+    settings = FederationSettings(rounds=2)
+    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+    federate(small_task, policies, SCENARIO, settings, checkpoint=file)
+
+    def other_data(rng):
+        data = small_task.data(rng)
+        return replace(data, test=replace(data.test, inputs=data.test.inputs + 1))
+
+    def relu_network() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    def scaled_network() -> nn.Module:
+        module = small_task.model()
+        with torch.no_grad():
+            module[0].weight.mul_(2)
+        return module
+
+    def wider_network() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 7), nn.Tanh(), nn.Linear(7, 3))
+
+    others = {
+        r"model \(layers\)": {"task": replace(small_task, model=relu_network)},
+        r"model \(first weights\)": {"task": replace(small_task, model=scaled_network)},
+        r"model \(first weights, shapes\)": {"task": replace(small_task, model=wider_network)},
+        r"loss \(values\)": {
+            "task": replace(
+                small_task, loss=nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
+            )
+        },
+        r"loss \(function, values\)": {
+            "task": replace(small_task, loss=nn.MultiMarginLoss(reduction="none"))
+        },
+        r"metric \(function, values\)": {
+            "task": replace(small_task, metric=lambda out, y: (out.argmin(-1) != y).double().mean())
+        },
+        "seed": {"seed": 1},
+        "rounds": {"settings": replace(settings, rounds=3)},
+        "aggregation": {"settings": replace(settings, aggregation="published")},
+        "deadline": {"settings": replace(settings, deadline_s=9.0)},
+        "packet success": {"settings": replace(settings, packet_success="every-phase")},
+        "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
+        "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
+        "policy rand": {"policies": {**policies, "rand": RandomPower(SCENARIO, selection=False)}},
+        "policy ideal": {"policies": {**policies, "ideal": FullPower(SCENARIO)}},
+        "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
+        "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},
+        "data set": {"task": replace(small_task, data=other_data)},
+    }
+    for field, change in others.items():
+        arguments = {
+            "task": small_task,
+            "policies": policies,
+            "scenario": SCENARIO,
+            "settings": settings,
+            **change,
+        }
+        with pytest.raises(InputError, match=f"another {field}"):
+            federate(**arguments, checkpoint=file, resume=True)
+
+
+VICTIM = """
+import sys, time
+from pathlib import Path
+from feduplink import FullPower, Scenario
+from feduplink.federated import FederationSettings, Ideal, federate, load_task
+import torch
+torch.set_num_threads(1)
+
+class Slowly:
+    def on_round(self, done, rounds, errors):
+        print(done, flush=True)
+        time.sleep(float(sys.argv[2]))
+
+scenario = Scenario(workers=4)
+history = federate(
+    load_task("digits", workers=4),
+    {"ideal": Ideal(), "max": FullPower(scenario)},
+    scenario,
+    FederationSettings(runs=2, rounds=8, checkpoint_every=2),
+    observers=[Slowly()],
+    checkpoint=Path(sys.argv[1]),
+    resume=Path(sys.argv[1]).exists(),
+)
+print(repr(history))
+"""
+
+
+def test_killed_in_the_middle_and_resumed_gives_the_same_curve(tmp_path: Path):
+    def start(file: Path, pause: float) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", VICTIM, str(file), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    undisturbed, _ = (whole := start(tmp_path / "a.safetensors", 0.0)).communicate(timeout=120)
+    assert whole.returncode == 0
+
+    file = tmp_path / "b.safetensors"
+    victim = start(file, 0.2)
+    assert victim.stdout is not None
+    while int(victim.stdout.readline()) < 5:
+        pass
+    os.kill(victim.pid, signal.SIGKILL)
+    assert victim.wait(timeout=30) == -signal.SIGKILL
+    time.sleep(0.1)
+    assert file.exists()
+
+    resumed, _ = (second := start(file, 0.0)).communicate(timeout=120)
+    assert second.returncode == 0
+    assert resumed.splitlines()[0] == "5"
+    assert resumed.splitlines()[-1] == undisturbed.splitlines()[-1]
