@@ -38,7 +38,7 @@ def test_csv_and_json_of_a_worker_that_never_sends():
     result = _made(LEARNS, FALLS)
     rows = list(csv.DictReader(result.to_csv().splitlines()))
     assert len(rows) == 2 * (3 + 2)
-    assert list(rows[2].values()) == ["pdg", "0", "3", "0.60000", "0.50000", "0.10000"]
+    assert list(rows[2].values()) == ["pdg", "0", "3", "0.6", "0.5", "0.1"]
     again = Convergence.model_validate_json(result.model_dump_json())
     assert math.isnan(again.histories["pdg"][0][0].worker_rate[1])
     assert again.model_dump_json() == result.model_dump_json()

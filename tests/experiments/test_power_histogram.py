@@ -11,9 +11,7 @@ FULL, MIDDLE, SILENT = 10e-3, 5e-3, 0.0
 
 
 def _verdicts(pdm: list[float], pdg: list[float]) -> list[str]:
-    return verdicts(
-        power_histogram.claims(PowerHistogram(workers=1, powers={"pdm": pdm, "pdg": pdg}))
-    )
+    return verdicts(power_histogram.claims(PowerHistogram.of(1, {"pdm": pdm, "pdg": pdg})))
 
 
 def test_extremes_against_the_middle():
@@ -30,7 +28,12 @@ def test_full_power_but_nobody_silent():
 
 def test_csv_tells_shares_and_quantiles():
     powers = [SILENT, SILENT, MIDDLE, FULL, FULL]
-    text = PowerHistogram(workers=1, powers={"pdm": powers}).to_csv()
+    text = PowerHistogram.of(1, {"pdm": powers}).to_csv()
     (row,) = csv.DictReader(text.splitlines())
-    assert (row["silent"], row["at_pmax"]) == ("0.4000", "0.4000")
-    assert (row["quantile_0.5_mw"], row["quantile_0.75_mw"]) == ("5", "10")
+    assert (row["silent"], row["weak"], row["middle"], row["at_pmax"]) == (
+        "0.4",
+        "0.4",
+        "0.2",
+        "0.4",
+    )
+    assert (row["median_mw"], row["percentile_75_mw"]) == ("5", "10")

@@ -2,9 +2,9 @@
 
 A module has ``TITLE`` and ``CAPTION``; ``DATA``, the data set of the paper that it needs, or None;
 ``RESULT``, the class of its result, which knows JSON (it is
-a pydantic model) and CSV (``to_csv()``); ``run(bench)``, which makes the result; and
-``claims(result)``, which judges what the paper says by it. How results are drawn is the business of
-:mod:`feduplink.report`.
+a pydantic model) and CSV (``to_csv()``, and ``from_csv(text)`` for as much as claims rest on);
+``run(bench)``, which makes the result; and ``claims(result)``, which judges what the paper says by
+it. How results are drawn is the business of :mod:`feduplink.report`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class Result(Protocol):
 
     def to_csv(self) -> str:
         """The figures behind the drawing."""
+
+    @classmethod
+    def from_csv(cls, text: str, /) -> Self:
+        """What :meth:`to_csv` wrote; what the claims do not rest on may be missing."""
 
 
 class Experiment(Protocol):
@@ -92,4 +96,22 @@ EXPERIMENTS: dict[str, Experiment] = {
     "aggregation": aggregation,
 }
 
-__all__ = ["EXPERIMENTS", "FULL", "QUICK", "Bench", "Claim", "Experiment", "Scale"]
+
+def claims_from_csv(experiment: Experiment, text: str) -> list[Claim]:
+    """The claims judged on what the CSV file of a result holds.
+
+    All claims are judged so, that whoever has the file alone finds the same to the last digit.
+    """
+    return experiment.claims(experiment.RESULT.from_csv(text))
+
+
+__all__ = [
+    "EXPERIMENTS",
+    "FULL",
+    "QUICK",
+    "Bench",
+    "Claim",
+    "Experiment",
+    "Scale",
+    "claims_from_csv",
+]

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.policies import READINGS, policies_for
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import Ideal, Sender
 from feduplink.federated.uplink import Rounds, everyone, transmit
 from feduplink.scenario import Scenario
@@ -27,6 +27,8 @@ CAPTION = (
 _ROUNDS = 50
 #: Arrivals depend on the channels alone; airtimes, which are not used here, on the model's size.
 _BITS = torch.tensor(1.0, dtype=torch.float64)
+#: Columns of the CSV file: the rounds in which so many uploads arrived.
+_ROUNDS_WITH = "rounds_with_"
 
 
 class Arrivals(BaseModel):
@@ -35,20 +37,43 @@ class Arrivals(BaseModel):
     arrivals: dict[str, list[list[int]]]
 
     def to_csv(self) -> str:
-        """The five numbers of each box, the mean and the deviation; a row per policy and seed."""
+        """A row per policy and seed.
+
+        The five numbers of its box, the mean, the deviation, and in how many rounds n uploads
+        arrived.
+        """
         quantiles = ("least", "lower_quartile", "median", "upper_quartile", "most")
+        most = max(
+            count for seeds in self.arrivals.values() for counts in seeds for count in counts
+        )
         rows = (
             [
                 name,
                 run,
-                *(f"{value:g}" for value in np.quantile(counts, (0, 0.25, 0.5, 0.75, 1))),
-                f"{np.mean(counts):.3f}",
-                f"{np.std(counts):.3f}",
+                *np.quantile(counts, (0, 0.25, 0.5, 0.75, 1)),
+                np.mean(counts),
+                np.std(counts),
+                *(counts.count(n) for n in range(most + 1)),
             ]
             for name, seeds in self.arrivals.items()
             for run, counts in enumerate(seeds)
         )
-        return csv_text(["policy", "run", *quantiles, "mean", "deviation"], rows)
+        rounds = (f"{_ROUNDS_WITH}{n}" for n in range(most + 1))
+        return csv_text(["policy", "run", *quantiles, "mean", "deviation", *rounds], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> Arrivals:
+        """What :meth:`to_csv` wrote, with the rounds of a seed in ascending order."""
+        found: dict[str, list[list[int]]] = {}
+        for row in csv_rows(text, ["policy", "run", f"{_ROUNDS_WITH}0"]):
+            counts = [
+                int(column.removeprefix(_ROUNDS_WITH))
+                for column, rounds in row.items()
+                if column.startswith(_ROUNDS_WITH)
+                for _ in range(int(rounds))
+            ]
+            found.setdefault(row["policy"], []).append(counts)
+        return cls(arrivals=found)
 
 
 RESULT = Arrivals

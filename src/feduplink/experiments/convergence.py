@@ -8,7 +8,7 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import COMPARED, LEARNED, training_history
 from feduplink.experiments.settings import Figures, judged_setting
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.learning import Epoch, best_epoch
 from feduplink.scenario import Scenario
 
@@ -21,6 +21,9 @@ CAPTION = (
     "channels."
 )
 
+#: Columns of the CSV file, fields of :class:`~feduplink.learning.Epoch`.
+_FIGURES = ("objective", "participation", "violation")
+
 
 class Convergence(BaseModel):
     """The validation figures of all epochs, by seed."""
@@ -32,14 +35,29 @@ class Convergence(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every policy, run (a seed each) and epoch."""
-        figures = ("objective", "participation", "violation")
         rows = (
-            [name, run, epoch.number + 1, *(f"{getattr(epoch, figure):.5f}" for figure in figures)]
+            [name, run, epoch.number + 1, *(getattr(epoch, figure) for figure in _FIGURES)]
             for name, seeds in self.histories.items()
             for run, history in enumerate(seeds)
             for epoch in history
         )
-        return csv_text(["policy", "run", "epoch", *figures], rows)
+        return csv_text(["policy", "run", "epoch", *_FIGURES], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> Convergence:
+        """What :meth:`to_csv` wrote: without the figures by worker, verdicts and other policies."""
+        found: dict[str, dict[str, list[Epoch]]] = {}
+        for row in csv_rows(text, ["policy", "run", "epoch", *_FIGURES]):
+            epoch = Epoch(
+                number=int(row["epoch"]) - 1,
+                feasible=None,
+                worker_rate=(),
+                worker_energy_efficiency=(),
+                **{figure: float(row[figure]) for figure in _FIGURES},
+            )
+            found.setdefault(row["policy"], {}).setdefault(row["run"], []).append(epoch)
+        histories = {name: list(runs.values()) for name, runs in found.items()}
+        return cls(histories=histories, others={})
 
 
 RESULT = Convergence

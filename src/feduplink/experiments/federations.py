@@ -12,7 +12,7 @@ from feduplink.errors import InputError
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import COMPARED, policy_for
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
     Aggregation,
     FederatedHistory,
@@ -20,6 +20,7 @@ from feduplink.federated import (
     Ideal,
     OrthogonalAccess,
     Partition,
+    RunHistory,
     Sender,
     Task,
     federate,
@@ -42,6 +43,8 @@ ON_REVIEWS = (*PAPERS, "pdx")
 REVIEWS_PUBLISHED = ("ideal", "rand:unselected", "orth:unselected", "pdm", "pdg")
 
 
+#: Columns of the CSV file, fields of :class:`RunHistory`.
+_PER_ROUND = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
 #: Rounds that an interruption may cost; a round of whole reviews is a good part of a minute.
 _CHECKPOINT_EVERY = 5
 
@@ -79,18 +82,39 @@ class Federations(BaseModel):
 
     def to_csv(self) -> str:
         """A row for every comparison, policy, run and round."""
-        figures = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
         rows = (
-            [label, history.task, policy, number, place + 1]
-            + [None if value is None else f"{value:.6g}" for value in values]
+            [label, history.task, policy, number, place + 1, *values]
             for label, history in self.comparisons.items()
             for policy, runs in history.policies.items()
             for number, run in enumerate(runs)
             for place, values in enumerate(
-                zip(*(getattr(run, name) for name in figures), strict=True)
+                zip(*(getattr(run, name) for name in _PER_ROUND), strict=True)
             )
         )
-        return csv_text(["comparison", "task", "policy", "run", "round", *figures], rows)
+        return csv_text(["comparison", "task", "policy", "run", "round", *_PER_ROUND], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> Federations:
+        """What :meth:`to_csv` wrote: without the metric's name and the bytes sent."""
+        rows = csv_rows(text, ["comparison", "task", "policy", "run", "round", *_PER_ROUND])
+        tasks = {row["comparison"]: row["task"] for row in rows}
+        found: dict[str, dict[str, dict[str, list[dict[str, str]]]]] = {}
+        for row in rows:
+            policies = found.setdefault(row["comparison"], {})
+            policies.setdefault(row["policy"], {}).setdefault(row["run"], []).append(row)
+        return cls(
+            comparisons={
+                label: FederatedHistory(
+                    task=tasks[label],
+                    metric_name="error",
+                    policies={
+                        name: tuple(_run_history(rounds) for rounds in runs.values())
+                        for name, runs in policies.items()
+                    },
+                )
+                for label, policies in found.items()
+            }
+        )
 
     def final(self, label: str, policy: str) -> float:
         """Mean error of the last ten rounds over all runs."""
@@ -99,6 +123,22 @@ class Federations(BaseModel):
     def told(self, label: str, policies: Sequence[str]) -> str:
         """The final errors in words."""
         return ", ".join(f"{name} {self.final(label, name):.3g}" for name in policies)
+
+
+def _run_history(rounds: Sequence[dict[str, str]]) -> RunHistory:
+    """One run from its rows of a CSV file."""
+
+    def cost(name: str) -> tuple[float | None, ...]:
+        return tuple(float(row[name]) if row[name] else None for row in rounds)
+
+    return RunHistory(
+        error=tuple(float(row["error"]) for row in rounds),
+        arrivals=tuple(int(row["arrivals"]) for row in rounds),
+        transmitting=tuple(int(row["transmitting"]) for row in rounds),
+        airtime_s=cost("airtime_s"),
+        energy_j=cost("energy_j"),
+        sent_bytes=(),
+    )
 
 
 def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:

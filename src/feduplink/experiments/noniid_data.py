@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import image_task
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
 from feduplink.federated.tasks.mnist import grey_levels
 from feduplink.randomness import numpy_generator
@@ -22,9 +22,12 @@ CAPTION = (
     "it. Below: labels of each worker's images for one draw of the Dirichlet partition (κ = 1)."
 )
 
+#: Columns of the CSV file: images of each digit.
+_LABELS = tuple(f"label_{digit}" for digit in range(10))
+
 
 class NoniidData(BaseModel):
-    """One noisy digit a worker, the workers' weights, and their label counts."""
+    """One noisy digit per worker, the workers' weights, and their label counts."""
 
     noise: list[float]
     weights: list[float]
@@ -32,13 +35,23 @@ class NoniidData(BaseModel):
     labels: list[list[int]]
 
     def to_csv(self) -> str:
-        """A row a worker."""
+        """A row per worker."""
         rows = (
-            [worker + 1, f"{self.noise[worker]:.4f}", f"{self.weights[worker]:.4f}", *counts]
+            [worker + 1, self.noise[worker], self.weights[worker], *counts]
             for worker, counts in enumerate(self.labels)
         )
-        header = ["worker", "noise_std", "weight", *(f"label_{digit}" for digit in range(10))]
-        return csv_text(header, rows)
+        return csv_text(["worker", "noise_std", "weight", *_LABELS], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> NoniidData:
+        """What :meth:`to_csv` wrote: without the digits."""
+        rows = csv_rows(text, ["noise_std", "weight", *_LABELS])
+        return cls(
+            noise=[float(row["noise_std"]) for row in rows],
+            weights=[float(row["weight"]) for row in rows],
+            digits=[],
+            labels=[[int(row[label]) for label in _LABELS] for row in rows],
+        )
 
 
 RESULT = NoniidData

@@ -11,8 +11,8 @@ from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.settings import OPTIMUM, Figures, judged_settings
-from feduplink.experiments.sweep import Sweep
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.sweep import Sweep, figures_by_policy
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario
 
@@ -38,6 +38,8 @@ SCENARIOS = (
     "pmax-minus-10dbw",
     "pmax-0dbw",
 )
+#: Columns of the CSV file: what the certificate of the first seed found, and its bound.
+_PROOF = ("proved_objective", "upper_bound")
 
 
 class OptimalityGap(BaseModel):
@@ -67,14 +69,31 @@ class OptimalityGap(BaseModel):
                 name,
                 run,
                 *figures.model_dump().values(),
-                self.upper_bound[place] if run == 0 else None,
+                *((self.optimum[place], self.upper_bound[place]) if run == 0 else (None, None)),
             ]
             for place, scenario in enumerate(self.scenarios)
             for name, by_setting in self.sweep.policies.items()
             for run, figures in enumerate(by_setting[place])
         )
-        header = ["scenario", "policy", "run", *Figures.model_fields, "upper_bound"]
-        return csv_text(header, rows)
+        return csv_text(["scenario", "policy", "run", *Figures.model_fields, *_PROOF], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> OptimalityGap:
+        """What :meth:`to_csv` wrote."""
+        rows = csv_rows(text, ["scenario", "policy", "run", *Figures.model_fields, *_PROOF])
+        scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
+        proofs = {row["scenario"]: row for row in rows if row["run"] == "0"}
+        return cls(
+            scenarios=scenarios,
+            sweep=Sweep(
+                parameter="setting",
+                values=[float(place) for place in range(len(scenarios))],
+                logarithmic=False,
+                policies=figures_by_policy(rows, "scenario", scenarios),
+            ),
+            optimum=[float(proofs[name][_PROOF[0]]) for name in scenarios],
+            upper_bound=[float(proofs[name][_PROOF[1]]) for name in scenarios],
+        )
 
 
 RESULT = OptimalityGap

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from pydantic import BaseModel
 
@@ -10,7 +12,7 @@ from feduplink.evaluation import allocate_seen
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.policies import policies_for
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.scenario import Scenario
 
 TITLE = "Allocated powers"
@@ -22,26 +24,70 @@ CAPTION = (
 )
 
 
+class Spread(BaseModel):
+    """Of the powers of one policy.
+
+    Attributes:
+        silent: share of powers that are 0.
+        weak: share under 0.1 mW.
+        middle: share between 2.5 and 7.5 mW.
+        at_pmax: share within 1 % of Pmax.
+        percentile_5_mw, …, percentile_95_mw: mW; ``median_mw`` is the 50th.
+
+    """
+
+    silent: float
+    weak: float
+    middle: float
+    at_pmax: float
+    percentile_5_mw: float
+    percentile_25_mw: float
+    median_mw: float
+    percentile_75_mw: float
+    percentile_95_mw: float
+
+    @classmethod
+    def of(cls, powers: Sequence[float]) -> Spread:
+        """From powers in W at the default setting."""
+        watts = np.array(powers)
+        low, lower, median, upper, high = 1e3 * np.quantile(watts, (0.05, 0.25, 0.5, 0.75, 0.95))
+        return cls(
+            silent=float(np.mean(watts <= 0)),
+            weak=float(np.mean(watts < 1e-4)),
+            middle=float(np.mean((watts > 2.5e-3) & (watts < 7.5e-3))),
+            at_pmax=float(np.mean(watts >= 0.99 * float(Scenario().pmax_w))),
+            percentile_5_mw=low,
+            percentile_25_mw=lower,
+            median_mw=median,
+            percentile_75_mw=upper,
+            percentile_95_mw=high,
+        )
+
+
 class PowerHistogram(BaseModel):
-    """All powers on the test channels, W, by policy."""
+    """All powers on the test channels, W, by policy, and how they are spread."""
 
     workers: int
     powers: dict[str, list[float]]
+    spreads: dict[str, Spread]
+
+    @classmethod
+    def of(cls, workers: int, powers: dict[str, list[float]]) -> PowerHistogram:
+        """From the powers."""
+        spreads = {name: Spread.of(watts) for name, watts in powers.items()}
+        return cls(workers=workers, powers=powers, spreads=spreads)
 
     def to_csv(self) -> str:
-        """Quantiles of the powers, mW, and the shares of silence and of full power."""
-        quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
-        rows = (
-            [
-                name,
-                f"{np.mean(watts <= 0):.4f}",
-                f"{_at_most(watts):.4f}",
-                *(f"{1e3 * value:.4g}" for value in np.quantile(watts, quantiles)),
-            ]
-            for name, watts in ((name, np.array(powers)) for name, powers in self.powers.items())
-        )
-        header = ["policy", "silent", "at_pmax", *(f"quantile_{q:g}_mw" for q in quantiles)]
-        return csv_text(header, rows)
+        """A row per policy: its spread."""
+        rows = ([name, *spread.model_dump().values()] for name, spread in self.spreads.items())
+        return csv_text(["policy", *Spread.model_fields], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> PowerHistogram:
+        """What :meth:`to_csv` wrote: without the powers."""
+        rows = csv_rows(text, ["policy", *Spread.model_fields])
+        spreads = {row["policy"]: Spread.model_validate(row) for row in rows}
+        return cls(workers=Scenario().workers, powers={}, spreads=spreads)
 
 
 RESULT = PowerHistogram
@@ -55,29 +101,24 @@ def run(bench: Bench) -> PowerHistogram:
         name: [float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()]
         for name, policy in policies_for(bench, scenario, bench.seed).items()
     }
-    return PowerHistogram(workers=scenario.workers, powers=powers)
-
-
-def _at_most(watts: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    return float(np.mean(watts >= 0.99 * float(Scenario().pmax_w)))
+    return PowerHistogram.of(scenario.workers, powers)
 
 
 def claims(result: PowerHistogram) -> list[Claim]:
     """PDM works in extremes, PDG around 5 mW."""
-    pdm, pdg = (np.array(result.powers[name]) for name in ("pdm", "pdg"))
-    middle = float(np.mean((pdg > 2.5e-3) & (pdg < 7.5e-3)))
+    pdm, pdg = result.spreads["pdm"], result.spreads["pdg"]
     return [
         judged(
             "PDM sends at full power in a large number of cases (over a quarter) and silences most "
             "of the others",
-            [_at_most(pdm) > 0.25, float(np.mean(pdm < 1e-4)) > 0.5 * (1 - _at_most(pdm))],
-            f"pdm: {_at_most(pdm):.0%} at full power, {np.mean(pdm < 1e-4):.0%} under 0.1 mW; "
-            f"median {1e3 * np.median(pdm):.2f} mW",
+            [pdm.at_pmax > 0.25, pdm.weak > 0.5 * (1 - pdm.at_pmax)],
+            f"pdm: {pdm.at_pmax:.0%} at full power, {pdm.weak:.0%} under 0.1 mW; "
+            f"median {pdm.median_mw:.2f} mW",
         ),
         judged(
             "PDG's powers are spread smoothly around 5 mW (most between 2.5 and 7.5 mW)",
-            [middle > 0.5],
-            f"pdg: {middle:.0%} there, {_at_most(pdg):.0%} at full power, median "
-            f"{1e3 * np.median(pdg):.2f} mW",
+            [pdg.middle > 0.5],
+            f"pdg: {pdg.middle:.0%} there, {pdg.at_pmax:.0%} at full power, median "
+            f"{pdg.median_mw:.2f} mW",
         ),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from feduplink.experiments.claims import lower, mean_and_error
 from feduplink.experiments.settings import Figures, Setting
-from feduplink.experiments.table import csv_text
+from feduplink.experiments.table import csv_rows, csv_text
 
 Measure = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 Loss = Literal["objective", "weighted_per"]
@@ -122,6 +122,31 @@ class Sweep(BaseModel):
             for run, figures in enumerate(seeds)
         )
         return csv_text(["policy", self.parameter, "run", *Figures.model_fields], rows)
+
+    @classmethod
+    def from_csv(cls, text: str) -> Sweep:
+        """What :meth:`to_csv` wrote, values ascending; whether ``logarithmic`` is lost."""
+        rows = csv_rows(text, ["policy", "run", *Figures.model_fields])
+        parameter = list(rows[0])[1]  # the second column
+        values = sorted({row[parameter] for row in rows}, key=float)
+        return cls(
+            parameter=parameter,
+            values=[float(value) for value in values],
+            logarithmic=False,
+            policies=figures_by_policy(rows, parameter, values),
+        )
+
+
+def figures_by_policy(
+    rows: Sequence[Mapping[str, str]], column: str, values: Sequence[str]
+) -> dict[str, list[list[Figures]]]:
+    """Rows of a CSV file by policy, by which of ``values`` is in ``column``, by seed."""
+    found: dict[str, list[list[Figures]]] = {}
+    for row in rows:
+        by_value = found.setdefault(row["policy"], [[] for _ in values])
+        fields = {name: row[name] or None for name in Figures.model_fields}
+        by_value[values.index(row[column])].append(Figures.model_validate(fields))
+    return found
 
 
 def _told(values: Sequence[float], measure: Measure) -> str:

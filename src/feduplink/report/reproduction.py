@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from feduplink.experiments import Bench, Claim, Experiment
+from feduplink.experiments import Bench, Claim, Experiment, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.claims import on_other_data
 from feduplink.experiments.convergence import Convergence
@@ -78,10 +78,12 @@ def write_experiment(
 ) -> list[Claim]:
     """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims.
 
-    ``seconds`` is what the runs behind the result took, less what other figures had kept. Where
-    other data stood in for the paper's, title and caption say so and claims stay undecided.
+    These rest on the CSV file: its six digits, not those of the result. ``seconds`` is what the
+    runs behind the result took, less what other figures had kept. Where other data stood in for
+    the paper's, title and caption say so and claims stay undecided.
     """
-    claims = experiment.claims(result)
+    table = result.to_csv()
+    claims = claims_from_csv(experiment, table)
     title, caption = experiment.TITLE, experiment.CAPTION
     other = substitution(bench, experiment.DATA)
     if other:
@@ -90,7 +92,7 @@ def write_experiment(
     if bench.scale.first_look:
         claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
     _DRAWINGS[name](directory / f"{name}.png", result, caption)
-    write_text(directory / f"{name}.csv", result.to_csv())
+    write_text(directory / f"{name}.csv", table)
     write_metrics(
         directory,
         {
