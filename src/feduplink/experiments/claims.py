@@ -51,15 +51,14 @@ def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
     None if chance may be behind it: if the 95 % confidence interval of the mean log-ratio
     (Student's t) holds zero, or there is a single pair. Ratios, because one model that goes astray
     would drown all differences. What diverged is lower than nothing, and everything finite is
-    lower than that.
+    lower than that; of two that diverged none is.
 
     >>> lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), lower([0.1, 0.3], [0.2, 0.2])
     (True, None)
     """
-    if not np.isfinite(ours).all():
-        return False
-    if not np.isfinite(others).all():
-        return True
+    ours_finite, others_finite = np.isfinite(ours).all(), np.isfinite(others).all()
+    if not (ours_finite and others_finite):
+        return None if ours_finite == others_finite else bool(ours_finite)
     if len(ours) == 1:
         return None
     ratios = np.log(np.maximum(ours, _SMALLEST)) - np.log(np.maximum(others, _SMALLEST))

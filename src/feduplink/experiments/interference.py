@@ -15,7 +15,7 @@ CAPTION = (
     "Interference scaled by 1, 2, 4 and 8; policies learned and judged at each strength. Left: the "
     "paper's figure. It counts transmitting workers only, so it is shown with what a policy "
     "achieves in all and with how many it lets transmit. Hollow marks: a "
-    "constraint is shown to be missed with one seed or more; half-filled: cannot be told on 20,000 "
+    "constraint is shown to be missed with one seed or more; half-filled: cannot be told on 10,000 "
     "channels. Bars: from the worst to the best seed. rand and orth silence workers that would "
     "miss a threshold, as the paper's text says; :unselected silence nobody, as its code does."
 )
