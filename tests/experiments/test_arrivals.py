@@ -39,9 +39,10 @@ def test_means_and_deviations_are_told_with_their_errors_over_the_seeds():
 def test_csv_is_a_box_per_policy_and_seed():
     text = Arrivals(arrivals={"pdg": [[0, 1, 2, 3, 8], [5, 5]]}).to_csv()
     assert text.splitlines() == [
-        "policy,run,least,lower_quartile,median,upper_quartile,most,mean,deviation",
-        "pdg,0,0,1,2,3,8,2.800,2.786",
-        "pdg,1,5,5,5,5,5,5.000,0.000",
+        "policy,run,least,lower_quartile,median,upper_quartile,most,mean,deviation,"
+        + ",".join(f"rounds_with_{count}" for count in range(9)),
+        "pdg,0,0,1,2,3,8,2.8,2.78568,1,1,1,1,0,0,0,0,1",
+        "pdg,1,5,5,5,5,5,5,0,0,0,0,0,0,2,0,0,0",
     ]
 
 

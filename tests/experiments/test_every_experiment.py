@@ -27,7 +27,7 @@ ROWS = {
     "power-histogram": COMPARED,
     "arrivals": COMPARED + 1,
     "airquality": (COMPARED + 1 + PAPERS) * 2 * ROUNDS,
-    "imdb": (PAPERS + 2 + 5) * ROUNDS,
+    "imdb": (PAPERS + 1 + 5) * ROUNDS,
     "mnist": (COMPARED + 1 + PAPERS) * 2 * ROUNDS,
     "noniid-data": 8,
     "noniid": 2 * (COMPARED + 1 + PAPERS) * ROUNDS,

@@ -65,7 +65,8 @@ def test_a_model_that_diverged_wins_nothing_and_loses_to_any_other():
     diverged = {**PAPER["airquality"], "pdg": float("nan")}
     others = {**PAPER["airquality"], **_both_readings(float("inf"), float("nan"))}
     claims = EXPERIMENTS["airquality"].claims(both("airquality", diverged, others))
-    assert about(claims, "exact average") == [FAILS] * 6
+    # None of the four gets to 1.25 times the error of ideal, so nothing is said of how soon.
+    assert about(claims, "exact average") == [FAILS, OPEN, FAILS] * 2
     assert about(claims, "ends with") == [FAILS, FAILS, HOLDS, HOLDS]
 
 

@@ -46,11 +46,11 @@ def test_whoever_misses_the_constraints_is_not_near():
 def test_a_distance_is_that_of_the_repaired_policy():
     """Short by chance: above the optimum as it is, below it once it meets the constraints."""
     result = _made(pdg=(0.7, 0.7), ours=(0.8, 0.8), bound=(0.9, 0.9))
-    short = figures(0.81, violation=0.005)
+    short = figures(0.81, feasible=None)
     result.sweep.policies["dual"][0] = [short.model_copy(update={"repaired_objective": 0.79})] * 2
     assert result.distances("dual", 0) == pytest.approx([0.01, 0.01])
     assert result.distances("pdg", 1) == pytest.approx([0.1, 0.1])
-    result.sweep.policies["pdg"][1] = [figures(0.9, violation=0.2)] * 2
+    result.sweep.policies["pdg"][1] = [figures(0.9, feasible=False)] * 2
     assert result.distances("pdg", 1) is None
     told = optimality_gap.claims(result)[1].measured
     assert "pdg 0.100, missed" in told

@@ -123,6 +123,7 @@ def test_csv_has_a_row_for_every_figure():
         "feasible": "True",
         "shortfall": "-0.1",
         "shortfall_error": "0.05",
+        "repaired_objective": "0.5",
     }
     assert [row["feasible"] for row in rows[-2:]] == ["", "False"]
     assert rows[-1]["weighted_per"] == ""
