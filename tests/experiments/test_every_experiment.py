@@ -50,7 +50,7 @@ CLAIMS = {
     "noniid-data": 0,
     "noniid": 2 * 2 * 2 * 3,
     "optimality-gap": 3,
-    "time-energy": 3 + 3 * 2 * 2,
+    "time-energy": 3 + 3 * 3,
     "aggregation": 1,
 }
 NEED_DATA = ("airquality", "imdb")
