@@ -10,7 +10,8 @@ and must be what the file in ``docs/results`` gives, rounded to as many digits a
 a table with a column ``measured``, every number there with a decimal point or a percent sign
 needs a source, unless it is in backticks, or its row names the command in backticks that prints
 it. ``docs/results/README.md``, which ``collect.py`` writes, has to show the claims that follow from
-the CSV files, for every figure with a line ``<!-- checked: FIGURE.csv -->``. Without any such line
+the CSV files, for every figure with a line ``<!-- checked: FIGURE.csv -->``; a figure of an earlier
+version has ``<!-- earlier: FIGURE.csv -->`` instead, and no claims. Without any such line
 the results were collected before there was this script; then its claims, and whether tables are
 complete, are not checked.
 """
@@ -35,6 +36,7 @@ _CODE = re.compile(
 )
 _COMMENT = re.compile(r"<!--\s*(?P<text>.*?)\s*-->", re.DOTALL)
 _CHECKED = re.compile(r"<!-- checked: (?P<figure>\S+)\.csv -->")
+_EARLIER = re.compile(r"<!-- earlier: (?P<figure>\S+)\.csv -->")
 _NUMBER = r"(?:(?<![\w.,])[-−+])?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?"
 _NUMBER_BEFORE = re.compile(rf"(?P<number>{_NUMBER})[*_]*$")
 _SOURCED = re.compile(rf"{_NUMBER}[*_]*<!--.*?-->", re.DOTALL)
@@ -157,7 +159,7 @@ def _check_tables(text: str) -> Iterator[tuple[int, str]]:
 def _check_claims(text: str, results: Path) -> tuple[int, list[str]]:
     """How many claims the page of results shows, and what does not follow from the CSV files."""
     marks = list(_CHECKED.finditer(text))
-    figures = [mark["figure"] for mark in marks]
+    figures = [mark["figure"] for mark in (*marks, *_EARLIER.finditer(text))]
     problems = [
         f"docs/results/README.md: nothing on {name}.csv; collect.py writes it"
         for name in EXPERIMENTS

@@ -41,7 +41,7 @@ def finished(directory: Path, scale: str = "full", substitution: str | None = No
 def test_the_page_shows_what_follows_from_the_csv(tmp_path: Path):
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)
-    collect(finished(tmp_path / "run"), results)
+    collect([finished(tmp_path / "run")], results)
     assert (results / "arrivals.csv").read_text() == RESULT.to_csv()
     assert (results / "arrivals.png").read_bytes() == b"picture"
     checked = check_numbers.check(tmp_path)
@@ -54,4 +54,18 @@ def test_the_page_shows_what_follows_from_the_csv(tmp_path: Path):
 @pytest.mark.parametrize("given", [{"scale": "quick"}, {"substitution": "5,000 digits"}])
 def test_a_first_look_and_other_data_are_refused(tmp_path: Path, given: dict[str, str]):
     with pytest.raises(InputError, match="is not at full scale or on other data"):
-        collect(finished(tmp_path / "run", **given), tmp_path)
+        collect([finished(tmp_path / "run", **given)], tmp_path)
+
+
+def test_a_figure_that_was_not_made_anew_says_so_and_claims_nothing(tmp_path: Path):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    (results / "pmax.csv").write_text("of long ago\n")
+    collect([finished(tmp_path / "run")], results)
+    text = (results / "README.md").read_text()
+    section = text[text.index("## Maximum power") : text.index("## Arrivals")]
+    assert "Of an earlier version" in section
+    assert "| verdict |" not in section
+    assert check_numbers.check(tmp_path).problems == []
+    (results / "README.md").write_text(text.replace("<!-- earlier: pmax.csv -->", ""))
+    assert "nothing on pmax.csv" in check_numbers.check(tmp_path).problems[0]

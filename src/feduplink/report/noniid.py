@@ -83,7 +83,8 @@ def _plot_bars(axes: Any, history: FederatedHistory) -> None:
             ha="center",
             fontsize=8,
         )
-    axes.set_xticks(range(len(looks)), [name.replace(":", ":\n") for name in looks])
+    labels = [name.replace(":", ":\n") for name in looks]
+    axes.set_xticks(range(len(looks)), labels, fontsize=7)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.12)
     axes.set_ylabel(history.metric_name)
