@@ -22,6 +22,7 @@ _DISTANCES = (
     "below optimum: for policies that meet every constraint on these very channels, as the optimum "
     "does; the others have no such distance"
 )
+_OPTIMUM = "optimum"
 _COLOURS = {True: "green", False: "red", None: "yellow"}
 _WORDS = {True: "met", False: "missed", None: "open"}
 
@@ -54,7 +55,8 @@ def comparison_table(
         table.add_column(column, justify="right", no_wrap=True)
     for name, judgement in _rows(judgements, optimum).items():
         *cells, verdict = _row(name, judgement, optimum)
-        table.add_row(*cells, Text(verdict, style=_COLOURS[judgement.feasible]))
+        met = True if name == _OPTIMUM else judgement.feasible
+        table.add_row(*cells, Text(verdict, style=_COLOURS[met]))
     return table
 
 
@@ -78,7 +80,7 @@ def comparison_markdown(
 
 
 def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
-    return {**judgements, "optimum": optimum.solution.judgement} if optimum else judgements
+    return {**judgements, _OPTIMUM: optimum.solution.judgement} if optimum else judgements
 
 
 def _remarks(optimum: Optimum | None) -> list[str]:
@@ -136,7 +138,8 @@ def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
         _percent(judgement.participation, 1),
         _number(judgement.rate_min, ".3f"),
         _number(judgement.energy_efficiency_min, ".1f"),
-        _verdict(judgement),
+        # The optimum is of these channels, and meets the constraints on them.
+        "met here" if name == _OPTIMUM else _verdict(judgement),
     ]
 
 
