@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from feduplink import link
@@ -166,3 +167,24 @@ def test_renumbering_workers_renumbers_the_sinr(drawn, random):
     torch.testing.assert_close(
         link.sinr(csi[order][:, order], power[order]), link.sinr(csi, power)[order]
     )
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-5, 1e-3, 1.0, 1e3, 1e9])
+def test_no_power_is_more_efficient(gain: float):
+    static, inefficiency = 0.02, 1.5
+
+    def efficiency(power: float) -> float:
+        return math.log1p(gain * power) / (inefficiency * power + static)
+
+    peak = float(
+        link.most_efficient_power(
+            torch.tensor(gain, dtype=torch.float64),
+            torch.tensor(static, dtype=torch.float64),
+            inefficiency,
+        )
+    )
+    assert peak > 0
+    assert gain == 0 or math.isfinite(peak)
+    found = minimize_scalar(lambda x: -efficiency(math.exp(x)), bounds=(-30, 30), method="bounded")
+    if gain > 0:
+        assert efficiency(peak) >= -found.fun * (1 - 1e-12)

@@ -1,35 +1,11 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
 
 from feduplink import Scenario, draw_csi, judge
-from feduplink.optimum.alone import interference_free_bound, most_efficient_power
-
-
-@pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-5, 1e-3, 1.0, 1e3, 1e9])
-def test_no_power_is_more_efficient(gain: float):
-    static, inefficiency = 0.02, 1.5
-
-    def efficiency(power: float) -> float:
-        return math.log1p(gain * power) / (inefficiency * power + static)
-
-    peak = float(
-        most_efficient_power(
-            torch.tensor(gain, dtype=torch.float64),
-            torch.tensor(static, dtype=torch.float64),
-            inefficiency,
-        )
-    )
-    assert peak > 0
-    assert gain == 0 or math.isfinite(peak)
-    found = minimize_scalar(lambda x: -efficiency(math.exp(x)), bounds=(-30, 30), method="bounded")
-    if gain > 0:
-        assert efficiency(peak) >= -found.fun * (1 - 1e-12)
+from feduplink.optimum.alone import interference_free_bound
 
 
 @pytest.mark.parametrize("utility", ["weighted-sum", "proportional-fairness"])

@@ -13,6 +13,7 @@ tensor([0.8333, 0.9524])
 from feduplink.link.orthogonal import ofdma, tdma
 from feduplink.link.quality import (
     energy_efficiency,
+    most_efficient_power,
     packet_error_rate,
     packet_success_rate,
     rate,
@@ -33,6 +34,7 @@ __all__ = [
     "efficiency_for_energy",
     "energy",
     "energy_efficiency",
+    "most_efficient_power",
     "ofdma",
     "packet_error_rate",
     "packet_success_rate",

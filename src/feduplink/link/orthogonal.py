@@ -8,12 +8,11 @@ and, at κ seconds per joule, its own energy: τ + κ (p + P_c) τ.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
-from scipy.special import lambertw
 from torch import Tensor
 
+from feduplink.link.quality import most_efficient_power
 from feduplink.link.upload import Upload, airtime
 
 
@@ -81,8 +80,7 @@ def power_alone(
 ) -> Tensor:
     """The p ≤ Pmax that minimises (1 + κ (p + P_c)) / ln(1 + α p), (..., L) W; Pmax for κ = 0.
 
-    With u = 1 + α p the derivative vanishes where u (ln u − 1) = α (1/κ + P_c) − 1 =: A, that is
-    at u = e^(1 + W(A/e)), W Lambert's function.
+    That is the most efficient power of a worker with a static power of P_c + 1/κ.
 
     Args:
         gain: α, the SNR per watt on what the worker has of the band, (..., L).
@@ -93,10 +91,7 @@ def power_alone(
     limit = pmax_w.to(gain).expand(gain.shape)
     if seconds_per_joule == 0:
         return limit
-    a = gain.double() * (1 / seconds_per_joule + static_power_w) - 1
-    argument: Any = (a / math.e).cpu().numpy()
-    w = torch.as_tensor(lambertw(argument).real, dtype=a.dtype, device=a.device)
-    best = torch.expm1(1 + w) / gain.double()
+    best = most_efficient_power(gain, static_power_w + 1 / seconds_per_joule)
     return torch.minimum(best.to(gain), limit)
 
 

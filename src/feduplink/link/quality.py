@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
+from scipy.special import lambertw
 from torch import Tensor
+
+#: A gain of 0 counts as this: any power is as efficient as any other.
+_FAINT = 1e-200
+#: Under this r the series is exact to 12 digits of the efficiency.
+_NEAR_BRANCH_POINT = 1e-6
 
 
 def sinr(csi: Tensor, power: Tensor) -> Tensor:
@@ -48,3 +57,20 @@ def energy_efficiency(
 ) -> Tensor:
     """EE = R / (μ p + P_c), nats/s/Hz/W."""
     return rate / (amplifier_inefficiency * power + static_power_w)
+
+
+def most_efficient_power(
+    gain: Tensor, static_power_w: Tensor, amplifier_inefficiency: float = 1.0
+) -> Tensor:
+    """The power in W, without limit, of the largest EE = ln(1 + α p) / (μ p + P_c); (..., L).
+
+    At the peak u = 1 + α p solves u (ln u − 1) = α P_c / μ − 1, so that ln u = 1 + W(x) with
+    Lambert's W and x = (α P_c / μ − 1) / e ≥ −1/e. From there the efficiency falls to both sides.
+    Near −1/e, where W loses its digits, ln u = √(2 r) − 2 r / 3 + … for r = α P_c / μ.
+    """
+    gain = gain.to(torch.float64).clamp_min(_FAINT)
+    r = gain * static_power_w.to(gain) / amplifier_inefficiency
+    x: Any = ((r - 1) / math.e).cpu().numpy()
+    w = torch.as_tensor(lambertw(x).real).to(gain)
+    log_u = torch.where(r < _NEAR_BRANCH_POINT, (2 * r).sqrt() - 2 * r / 3, 1 + w)
+    return torch.expm1(log_u) / gain

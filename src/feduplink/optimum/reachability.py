@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from feduplink import link
 from feduplink.errors import InputError
-from feduplink.optimum.alone import most_efficient_power
 from feduplink.scenario import Scenario
 
 #: Powers between the most efficient one and Pmax that mixtures are made of.
@@ -110,7 +110,7 @@ def _unreachable_alone(
     best_rate = math.log1p(gain * pmax)
     if best_rate < r0:
         return Unreachable(worker, "rate", best_rate, r0)
-    peak = most_efficient_power(
+    peak = link.most_efficient_power(
         torch.tensor(gain, dtype=torch.float64),
         torch.tensor(radio.static_power_w, dtype=torch.float64),
         radio.amplifier_inefficiency,
