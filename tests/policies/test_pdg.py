@@ -65,7 +65,7 @@ def test_gradients_are_those_of_autograd(dtype, tolerance, default_csi, generato
     policy = GraphPolicy.initialised(Scenario()).to(dtype)
     for layer in policy.layers:
         torch.nn.init.normal_(layer.bias, std=0.1, generator=generator)
-    csi = default_csi.to(dtype).requires_grad_()
+    csi = default_csi.to(dtype).clone().requires_grad_()
     inputs = (*policy.parameters(), csi)
 
     ours, theirs = policy.powers(csi), powers_by_autograd(policy, csi)
