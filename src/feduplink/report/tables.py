@@ -162,8 +162,8 @@ def _percent(share: float, digits: int) -> str:
 
 def _threshold(value: float | Sequence[float]) -> str:
     if isinstance(value, Sequence):
-        return f"{min(value):g} to {max(value):g}"
-    return f"{value:g}"
+        return f"{min(value):.4g} to {max(value):.4g}"
+    return f"{value:.4g}"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
