@@ -50,7 +50,7 @@ def header(*cells: str) -> None:
 
 
 def figures(verdict: Judgement) -> str:
-    short = "" if verdict.feasible else f" ({verdict.violation:.1%} short)"
+    short = f" ({verdict.violation:.1%} short)" if verdict.feasible is False else ""
     return f"{verdict.objective:.4f}{short}"
 
 
