@@ -63,7 +63,7 @@ def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
             handles, labels, loc="outside lower center", ncols=legend_columns(len(labels))
         )
         drawing.suptitle(
-            f"{_feasibility_of(sweep)}; bars: from the worst to the best seed; marks of one value "
+            f"{_feasibility_of(sweep)}\nbars: from the worst to the best seed; marks of one value "
             "side by side",
             fontsize=8,
             color=MUTED,
