@@ -129,7 +129,7 @@ class Federation:
 
     def history(self) -> FederatedHistory:
         """The rounds so far."""
-        errors = torch.stack(self._errors, dim=-1).flatten(0, 1).tolist()  # a list a lane
+        errors = torch.stack(self._errors, dim=-1).flatten(0, 1).tolist()  # a list per lane
         runs = self.settings.runs
         lanes = [
             RunHistory.of(lane, outcome)

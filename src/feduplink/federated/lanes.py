@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 #: Weights that train side by side on a CPU, five lanes of MNIST. Fewer cost more calls, more push
-#: each other out of the cache: a step reads or writes four numbers a weight, 26 MB in all.
+#: each other out of the cache: a step reads or writes four numbers per weight, 26 MB in all.
 _CPU_WEIGHTS_AT_ONCE = 1_600_000
 #: Share of a GPU's free memory that one batch of lanes may take.
 _GPU_MEMORY_SHARE = 0.6
