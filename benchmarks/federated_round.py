@@ -127,7 +127,7 @@ def main() -> None:
     rng = numpy_generator(0, "local-training")
 
     def plain_round() -> None:
-        plain.train(draw_batches(data, task.work, present, rng))
+        plain.train(draw_batches(data, task.work, present, rng, order=rng))
         plain.error()
 
     plain_s = best_seconds(plain_round, args.repeats)

@@ -25,6 +25,7 @@ Stream = Literal[
     "arrivals",
     "search",
     "cell",
+    "minibatch-order",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -43,6 +44,7 @@ STREAM_IDS: dict[Stream, int] = {
     "arrivals": 10,
     "search": 11,
     "cell": 12,
+    "minibatch-order": 13,
 }
 
 

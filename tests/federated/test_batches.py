@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,13 @@ def data() -> FederatedData:
     return FederatedData.of(workers, workers[0])
 
 
+def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """What to draw, and in which order."""
+    return np.random.default_rng(seed), np.random.default_rng([seed, 1])
+
+
 def draw(work: LocalWork, present=(True, True, True), seed=0):
-    return draw_batches(data(), work, np.array(present), np.random.default_rng(seed))
+    return draw_batches(data(), work, np.array(present), *generators(seed))
 
 
 def seen_by(batches, worker: int) -> list[int]:
@@ -61,7 +67,7 @@ def test_a_worker_without_data_gets_no_minibatch():
     full = data()
     nobodys = replace(full, shares=(full.shares[0], full.shares[1][:0], full.shares[2]))
     work = LocalWork(batch_size=4)
-    batches = draw_batches(nobodys, work, np.ones(3, bool), np.random.default_rng(0))
+    batches = draw_batches(nobodys, work, np.ones(3, bool), *generators(0))
     assert batches.steps.tolist() == [2, 0, 1]
     assert seen_by(batches, 1) == []
 
@@ -83,7 +89,7 @@ def sequences(*lengths: list[int]) -> FederatedData:
 
 def draw_sequences(data: FederatedData, work: LocalWork, present=None, seed=0):
     present = np.ones(len(data.shares), bool) if present is None else np.array(present)
-    return draw_batches(data, work, present, np.random.default_rng(seed))
+    return draw_batches(data, work, present, *generators(seed))
 
 
 def test_sequences_of_similar_length_share_a_minibatch():
@@ -110,6 +116,34 @@ def test_the_order_of_the_minibatches_and_who_is_equally_long_are_drawn():
     assert all(drawn.steps.tolist() == [2] for drawn in draws)
     again = draw_sequences(data, work, seed=3)
     assert again.rows.equal(draws[3].rows)
+
+
+def longest(batches, data: FederatedData, worker: int) -> list[int]:
+    steps = int(batches.steps[worker])
+    return data.pool.lengths[batches.rows[worker, :steps]].amax(-1).tolist()
+
+
+def test_workers_and_runs_have_their_long_minibatches_at_the_same_time():
+    data = sequences(list(range(1, 25)), list(range(101, 125)))
+    work = LocalWork(batch_size=4, batches=5)
+    present = np.ones(2, bool)
+    ranks = []
+    for run in range(3):
+        order = np.random.default_rng(7)
+        drawn = draw_batches(data, work, present, np.random.default_rng(run), order)
+        ranks += [np.argsort(longest(drawn, data, worker)).tolist() for worker in range(2)]
+    assert len(ranks) == 6
+    assert all(own == ranks[0] for own in ranks)
+
+
+def test_every_order_is_as_likely_as_any_other_also_for_workers_with_fewer_minibatches():
+    data = sequences(list(range(1, 11)), list(range(1, 7)))
+    work = LocalWork(batch_size=2)
+    drawn = [draw_sequences(data, work, seed=seed) for seed in range(600)]
+    orders = Counter(tuple(longest(batches, data, 1)) for batches in drawn)
+    assert len(orders) == 6
+    # Expected 100 of each; the standard deviation is 9.1.
+    assert all(60 < count < 140 for count in orders.values())
 
 
 def test_more_data_than_is_sorted_at_once_is_sorted_in_runs(monkeypatch):

@@ -38,11 +38,15 @@ def draw_batches(
     work: LocalWork,
     present: np.ndarray[Any, np.dtype[np.bool_]],
     rng: np.random.Generator,
+    order: np.random.Generator,
 ) -> RoundBatches:
     """Shuffle every worker's data and cut it into minibatches, as many as ``work`` says.
 
     Absent workers (``present`` (L,) false) get none. The last minibatch of a pass over the data
-    may be smaller than the others. Sequences come in minibatches of similar length.
+    may be smaller than the others. Sequences come in minibatches of similar length: ``rng`` draws
+    which, ``order`` when. Workers, and runs that start with equal ``order``, have their long ones
+    at the same time: to each of them any order is as likely as any other, and models that train
+    side by side do not wait for the longest sequence of all in every step.
     """
     lengths = None if data.pool.lengths is None else data.pool.lengths.numpy()
     shares = [share.numpy() for share in data.shares]
@@ -53,6 +57,8 @@ def draw_batches(
         else _of_similar_length(share, lengths[share], work, rng)
         for share in shares
     ]
+    if lengths is not None:
+        drawn = _in_common_order(drawn, order)
     steps = np.array([len(batches) for batches in drawn]) * present
     shape = (len(drawn), max(1, int(steps.max())), work.batch_size)
     # Where there is no example a short one stands, which costs least.
@@ -74,17 +80,31 @@ def _shuffled(share: _Rows, work: LocalWork, rng: np.random.Generator) -> list[_
 def _of_similar_length(
     share: _Rows, lengths: _Rows, work: LocalWork, rng: np.random.Generator
 ) -> list[_Rows]:
-    """Shuffle, sort long runs of examples by length, cut, and take minibatches in any order.
+    """Shuffle, sort long runs of examples by length, cut, and choose minibatches; short ones first.
 
     ``lengths``: of the examples of ``share``, (k,). Only examples of equal length change places
     where the data are no more than :data:`_MINIBATCHES_SORTED` minibatches.
     """
     size = work.batch_size
-    batches = []
+    batches, longest = [], []
     for run in _cut(rng.permutation(len(share)), size * _MINIBATCHES_SORTED):
-        batches += _cut(share[run[lengths[run].argsort(kind="stable")]], size)
+        rising = run[lengths[run].argsort(kind="stable")]
+        batches += _cut(share[rising], size)
+        longest += [lengths[batch[-1]] for batch in _cut(rising, size)]
     chosen = rng.permutation(len(batches))[: work.batches]
-    return [batches[number] for number in chosen]
+    return [batches[number] for number in sorted(chosen, key=lambda number: longest[number])]
+
+
+def _in_common_order(drawn: list[list[_Rows]], order: np.random.Generator) -> list[list[_Rows]]:
+    """Of every worker the minibatches, short ones first, as one drawn order has them come.
+
+    The k-th number drawn says how long the k-th minibatches are. Ranked among a worker's first m,
+    they are a random permutation for every m; and the largest of them is at the same place for
+    nearly all m.
+    """
+    keys = order.random(max(len(batches) for batches in drawn))
+    ranks = [keys[: len(batches)].argsort().argsort() for batches in drawn]
+    return [[batches[rank] for rank in own] for batches, own in zip(drawn, ranks, strict=True)]
 
 
 def _cut(rows: _Rows, size: int) -> list[_Rows]:

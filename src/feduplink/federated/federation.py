@@ -248,7 +248,10 @@ class Federation:
 
     def _draw_batches(self, run: int, number: int) -> RoundBatches:
         stream = numpy_generator(self.seed, "local-training", run * _ROUNDS_BOUND + number)
-        return draw_batches(self._data[run], self.task.work, self.present[number].numpy(), stream)
+        # Alike in all runs: their long sequences then come together.
+        order = numpy_generator(self.seed, "minibatch-order", number)
+        present = self.present[number].numpy()
+        return draw_batches(self._data[run], self.task.work, present, stream, order)
 
     def _gather(self, runs: range, batches: list[RoundBatches]) -> Minibatches:
         return Minibatches.gather([(self._data[run].pool, batches[run]) for run in runs])
@@ -288,17 +291,13 @@ class Federation:
     def _evaluate(self, runs: range, lanes: slice) -> Tensor:
         """Errors of the global models of some lanes, each on its run's test set, (lanes,)."""
         self._stack.module.eval()
-        models = self._models(lanes)
-        errors = torch.empty(lanes.stop - lanes.start, dtype=torch.float64)
         tests = [self._data[run].test for run in runs]
-        shared = all(test is tests[0] for test in tests)
-        for first, test in enumerate(tests[:1] if shared else tests):
-            some = slice(first, None, 1 if shared else len(tests))  # the lanes with this test set
-            weights = {name: model[some] for name, model in models.items()}
-            outputs = evaluate(self._stack, weights, test, self.task.evaluation_batch)
-            found = [float(self.task.metric(output, test.targets)) for output in outputs]
-            errors[some] = torch.tensor(found, dtype=errors.dtype)
-        return errors
+        outputs = evaluate(self._stack, self._models(lanes), tests, self.task.evaluation_batch)
+        errors = [
+            float(self.task.metric(output, tests[lane % len(tests)].targets))
+            for lane, output in enumerate(outputs)
+        ]
+        return torch.tensor(errors, dtype=torch.float64)
 
     def capacity(self) -> Capacity:
         """How much trains side by side here, by a lane in the largest round; nothing changes."""
