@@ -5,6 +5,7 @@ A *lane* is one federation: one policy in one run. Lane p · runs + r is policy 
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ def measured_capacity(
     """
     if device.type != "cuda":
         return Capacity(max(1, _CPU_WEIGHTS_AT_ONCE // weights_of_a_lane))
+    # What an earlier federation of this process has left behind is free as well.
+    gc.collect()
+    torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     memory = _GPU_MEMORY_SHARE * free
     training = _peak_memory(device, rehearsal.train)
