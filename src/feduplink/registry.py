@@ -1,0 +1,158 @@
+"""Where policies, measures, channel models, tasks and aggregations are found by name.
+
+A name is one that ships, one that was registered, one that an installed package declares as an
+entry point, or ``package.module:Object``. Shipped ones come through the same door: they are named
+here as ``package.module:Object`` and imported when they are asked for, so that nobody else needs a
+list of them.
+
+>>> POLICIES.find("max").__name__
+'FullPower'
+>>> POLICIES.find("fractions:Fraction").__name__
+'Fraction'
+>>> POLICIES.find("mox")
+Traceback (most recent call last):
+...
+feduplink.errors.InputError: policy: 'mox' is unknown, did you mean max? accepted: rand, ...
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from feduplink.errors import InputError
+
+if TYPE_CHECKING:
+    from feduplink.policies.base import Policy
+
+_T = TypeVar("_T")
+
+
+class Registry(Generic[_T]):
+    """The things of one kind, by name.
+
+    Args:
+        kind: what they are called in errors, ``policy``.
+        group: entry points of installed packages that are taken, ``feduplink.policies``.
+        shipped: name -> ``package.module:Object``, in the order in which they are listed.
+
+    """
+
+    def __init__(self, kind: str, group: str, shipped: Mapping[str, str]) -> None:
+        self.kind, self.group = kind, group
+        self._paths = dict(shipped)
+        self._registered: dict[str, _T] = {}
+
+    def register(self, name: str, item: _T) -> _T:
+        """Make ``item`` known as ``name`` in this process; a taken name is refused."""
+        if self._registered.get(name) is item:
+            return item
+        if name in self.names():
+            raise InputError(f"{self.kind}: the name {name!r} is taken; accepted: another one.")
+        self._registered[name] = item
+        return item
+
+    def names(self) -> tuple[str, ...]:
+        """All names: shipped, registered, then those of installed packages."""
+        return tuple({**self._paths, **self._registered, **self._declared()})
+
+    def find(self, name: str) -> _T:
+        """The item of a name, or of ``package.module:Object``."""
+        if (item := self._known(name)) is not None:
+            return item
+        if ":" not in name:
+            raise InputError(self._unknown(name))
+        return self._imported(name, name)
+
+    def find_in_file(self, name: str, file: object) -> _T:
+        """The item that ``file`` names; nothing is imported because a file says so.
+
+        Only names that are known without it, and objects of modules that are imported already.
+        """
+        if (item := self._known(name)) is not None:
+            return item
+        module, _, path = name.partition(":")
+        if path and module in sys.modules:
+            return self._imported(name, f"{file} holds {name}")
+        raise InputError(
+            f"{self.kind}: {file} holds {name!r}, whose code is not here; accepted after "
+            f"importing its module (--import {module or 'MODULE'} on the command line)."
+        )
+
+    def name_of(self, item: _T) -> str:
+        """The name that finds ``item``: a known one, else ``package.module:Object``."""
+        for name, known in self._registered.items():
+            if known is item:
+                return name
+        path = f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
+        declared = {entry.value: name for name, entry in self._declared().items()}
+        shipped = {value: name for name, value in self._paths.items()}
+        return shipped.get(path) or declared.get(path) or path
+
+    def summary(self, name: str) -> str:
+        """The first sentence of what the item says of itself, without its full stop."""
+        text = inspect.getdoc(self.find(name)) or ""
+        return text.split("\n\n")[0].replace("\n", " ").split(". ")[0].removesuffix(".")
+
+    def _known(self, name: str) -> _T | None:
+        if name in self._registered:
+            return self._registered[name]
+        if name in self._paths:
+            return self._imported(self._paths[name], name)
+        if (entry := self._declared().get(name)) is not None:
+            return self._imported(entry.value, f"{name} ({entry.value})")
+        return None
+
+    def _declared(self) -> dict[str, EntryPoint]:
+        """Entry points of installed packages; one that takes a name of ours is left out."""
+        return {
+            entry.name: entry
+            for entry in sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+            if entry.name not in self._paths
+        }
+
+    def _imported(self, path: str, told: str) -> _T:
+        """The object at ``package.module:Object``; ``told`` is how errors call it."""
+        module, _, names = path.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for name in names.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError, ValueError) as error:
+            reason = " ".join(str(error).split()).removesuffix(".")
+            raise InputError(
+                f"{self.kind}: {told} cannot be imported: {reason}; accepted: "
+                "package.module:Object."
+            ) from error
+        item: _T = found
+        return item
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.names(), n=1)
+        guess = f", did you mean {near[0]}?" if near else ";"
+        return (
+            f"{self.kind}: {name!r} is unknown{guess} accepted: {', '.join(self.names())}, or "
+            "package.module:Object."
+        )
+
+
+#: Classes of policies, :class:`feduplink.policies.Policy`.
+POLICIES: Registry[type[Policy]] = Registry(
+    "policy",
+    "feduplink.policies",
+    {
+        "rand": "feduplink.policies.rand:RandomPower",
+        "orth": "feduplink.policies.orth:Orthogonal",
+        "max": "feduplink.policies.full_power:FullPower",
+        "openloop": "feduplink.policies.openloop:OpenLoop",
+        "pdm": "feduplink.policies.pdm:PerceptronPolicy",
+        "pdg": "feduplink.policies.pdg:GraphPolicy",
+        "dual": "feduplink.policies.dual:DualPolicy",
+        "pdx": "feduplink.policies.pdx:UnrolledPolicy",
+    },
+)
