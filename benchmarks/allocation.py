@@ -41,7 +41,7 @@ def with_workers_alike(policy: Policy) -> Policy:
     multipliers = policy.multipliers
     alike = Multipliers(
         multipliers.constraints.mean(-1, keepdim=True).expand_as(multipliers.constraints),
-        multipliers.worth.mean().expand_as(multipliers.worth),
+        multipliers.objective_weight.mean().expand_as(multipliers.objective_weight),
     )
     return UnrolledPolicy(Scenario(weights="uniform"), policy.network, alike)
 
@@ -62,7 +62,7 @@ def main() -> None:
     torch.set_num_threads(1)
     scenario = Scenario()
     splits = draw_splits(scenario, seed=0)
-    policies = [OpenLoop.tuned(scenario, splits.training), load_policy("pdx")]
+    policies = [OpenLoop.tuned(scenario, splits.training), shipped_pdx()]
     policies += [load_policy(run) for run in options.runs]
     print("| policy | ms per channel, 1000 at once | ms, one alone | change by renumbering |")
     print("| --- | ---: | ---: | ---: |")

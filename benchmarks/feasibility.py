@@ -31,7 +31,7 @@ def values(policy: Policy, csi: Tensor, problem: Problem) -> tuple[Tensor, Tenso
     """The constraints' measures (K, N, L) and the powers (N, L)."""
     power = policy.allocate(csi).double()
     sinr = link.sinr(csi.double(), power)
-    return torch.stack([c.measure(sinr, power) for c in problem.constraints]), power
+    return torch.stack([c.measure.value(sinr, power) for c in problem.constraints]), power
 
 
 def true_means(
@@ -55,7 +55,7 @@ def main() -> None:
     print("| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |")
     for name in SCENARIOS:
         scenario = Scenario.from_yaml(name)
-        problem = Problem.of(scenario)
+        problem = Problem.from_scenario(scenario)
         generator = torch.Generator().manual_seed(2026)
         policies = {
             "pdx": shipped_pdx(scenario),

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
 from feduplink.channels import draw_splits
-from feduplink.lagrangian import Cell
-from feduplink.optimum import certify, learned_on_fresh_channels, solve_dual
+from feduplink.lagrangian import ChannelBatch
+from feduplink.optimum import X_FRESH, certify, solve_dual
 from feduplink.optimum.solution import aimed_above
 from feduplink.policies import Policy
 from feduplink.randomness import torch_generator
@@ -59,9 +59,11 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
         "cpu_seconds": round(time.process_time() - processor, 1),
     }
     if options.budget:
-        prices = solution.multipliers.prices(scenario)
+        prices = solution.Prices.from_problem(
+            Problem.from_scenario(scenario), scenario, multipliers
+        )
         certificate = certify(
-            Cell.of(scenario, csi),
+            ChannelBatch.from_scenario(scenario, csi),
             prices,
             budget_s=options.budget,
             target_gap=options.target_gap,
@@ -79,7 +81,7 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
 def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
     """The dual policy on channels that nothing was learned on."""
     start = time.perf_counter()
-    policy = learned_on_fresh_channels(scenario, options.seed)
+    policy = X_FRESH(scenario, options.seed)
     learned = time.perf_counter() - start
     unseen = draw_csi(scenario, options.unseen, torch_generator(options.seed, "round-channels"))
     unseen = unseen.to(options.device)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, load_policy
 from feduplink.channels import draw_splits
-from feduplink.lagrangian import Cell
-from feduplink.optimum import learned_on_fresh_channels, shipped_pdx
+from feduplink.lagrangian import ChannelBatch
+from feduplink.optimum import X_FRESH, shipped_pdx
 from feduplink.policies import DualPolicy, Policy
 from feduplink.problem import Problem, scenario_measures
 
@@ -49,16 +49,20 @@ def losses(dual: DualPolicy, policy: Policy, constants: dict[str, float], csi: T
     best, power = dual.allocate(csi).double(), policy.allocate(csi).double()
     distance = (best - power).abs().amax(-1)
     away = float(distance.square().mean().sqrt())
-    constraints, worth = dual.multipliers.constraints, dual.multipliers.worth
+    constraints, worth = dual.multipliers.constraints, dual.multipliers.objective_weight
     prices = dict(zip(("PSR", "R", "EE"), (worth, *constraints), strict=True))
     bound = sum(constants[name] * float(price.sum()) for name, price in prices.items()) * away
-    cell = Cell.of(scenario, csi)
+    cell = ChannelBatch.from_scenario(scenario, csi)
     values = {}
     for name, p in (("dual", best), ("policy", power)):
-        sinr, measures, problem = cell.sinr(p), scenario_measures(scenario), Problem.of(scenario)
+        sinr, measures, problem = (
+            cell.sinr(p),
+            scenario_measures(scenario),
+            Problem.from_scenario(scenario),
+        )
         total = worth * measures["psr"](sinr, p)
         for multiplier, constraint in zip(constraints, problem.constraints, strict=True):
-            surplus = constraint.measure(sinr, p) - constraint.threshold
+            surplus = constraint.measure.value(sinr, p) - constraint.threshold
             total = total + multiplier * torch.where(p > 0, surplus, 0.0)
         values[name] = float(total.sum(-1).mean())
     objectives = [evaluate(p, csi, scenario).objective for p in (dual, policy)]
@@ -84,8 +88,10 @@ def main() -> None:
         constants[name] = float(values.square().mean().sqrt())
         print(f"| {name} | {values.mean():.2g} | {constants[name]:.2g} | {values.max():.2g} |")
 
-    dual = learned_on_fresh_channels(scenario, 0)
-    sums = [float(m.sum()) for m in (dual.multipliers.worth, *dual.multipliers.constraints)]
+    dual = X_FRESH(scenario, 0)
+    sums = [
+        float(m.sum()) for m in (dual.multipliers.objective_weight, *dual.multipliers.constraints)
+    ]
     print("\nsums of the multipliers: λ_y {:.3g}, λ_r {:.3g}, λ_e {:.3g}\n".format(*sums))
     print(
         "| policy | ε: mean, mW | rms, mW | largest, mW | other senders | bound | loss of 𝓛 "

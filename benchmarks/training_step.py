@@ -83,7 +83,7 @@ class CollatedGraphPolicy(SparseGraphPolicy):
 def stepper(policy: NeuralPolicy, csi: Tensor) -> Callable[[], float]:
     """A function that does one training step and returns its seconds."""
     settings = TrainingSettings()
-    problem = Problem.of(policy.scenario)
+    problem = Problem.from_scenario(policy.scenario)
     optimizer = torch.optim.Adam(
         policy.parameters(),
         lr=settings.learning_rate,

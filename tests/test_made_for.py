@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from feduplink import FullPower, Scenario, load_policy
+from feduplink import FullPower, Scenario
 from feduplink.made_for import made_for, made_for_sentence
 
 HERE = Scenario()
@@ -36,7 +36,7 @@ def test_the_same_thresholds_and_weights_written_otherwise_are_no_difference():
 
 
 def test_that_pdx_aims_above_the_thresholds_is_no_difference():
-    policy = load_policy("pdx")
+    policy = shipped_pdx()
     assert policy.scenario != HERE
     assert made_for(policy, HERE) == {}
     assert set(made_for(policy, HERE.replace(rate_min=0.8))) == {"rate_min"}

@@ -158,4 +158,4 @@ def test_bad_powers_and_channels_are_refused(power, csi, sentence):
     ],
 )
 def test_a_problem_is_constrained_by_any_threshold(thresholds: dict, constrained: bool):
-    assert Problem.of(Scenario(workers=3, **thresholds)).constrained is constrained
+    assert Problem.from_scenario(Scenario(workers=3, **thresholds)).constrained is constrained

@@ -31,7 +31,7 @@ def main() -> None:
         for axes, (title, pieces) in zip(panels, _PANELS, strict=True):
             axes.plot(s, value.at(s[:, None])[0][:, 0], color="black", label="value f(s)")
             for low, high, floor in pieces:
-                envelope = Envelope.of(value, _column(low), _column(high), _column(floor))
+                envelope = Envelope.on_interval(value, _column(low), _column(high), _column(floor))
                 inside = s[(s >= low) & (s <= high)]
                 above = envelope.at(inside[:, None])[0][:, 0]
                 axes.plot(inside, above, color="#D55E00", linewidth=2, alpha=0.8)

@@ -12,7 +12,9 @@ from feduplink.channels import draw_channels, draw_csi, read_channels, write_cha
 from feduplink.errors import InputError
 from feduplink.evaluation import evaluate
 from feduplink.federated import federate, load_task
+from feduplink.judgement import Judgement, judge
 from feduplink.learning import Training, TrainingData, TrainingSettings
+from feduplink.link import Measure
 from feduplink.optimum import Optimum, find_optimum
 from feduplink.policies import (
     DualPolicy,
@@ -26,15 +28,17 @@ from feduplink.policies import (
     load_policy,
     save_policy,
 )
-from feduplink.problem import Judgement, Problem, judge
+from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario, shipped_scenarios
 
 __all__ = [
+    "Constraint",
     "DualPolicy",
     "FullPower",
     "GraphPolicy",
     "InputError",
     "Judgement",
+    "Measure",
     "OpenLoop",
     "Optimum",
     "Orthogonal",

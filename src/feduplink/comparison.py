@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,54 +12,17 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
+from feduplink.judgement import Judgement, judge
 from feduplink.made_for import made_for, made_for_sentence
-from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels, shipped_pdx
-from feduplink.policies import (
-    POLICIES,
-    FullPower,
-    NeuralPolicy,
-    OpenLoop,
-    Orthogonal,
-    Policy,
-    RandomPower,
-    load_policy,
-)
-from feduplink.problem import Judgement, judge
+from feduplink.policies import Deployment, Policy, load_policy, policy_class
+from feduplink.problem import Problem
+from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
-#: Policies that exist without training: name -> (scenario, tuning channels, seed) -> policy.
-UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
-    "rand": lambda scenario, _csi, seed: RandomPower(scenario, seed=seed),
-    "rand:unselected": lambda scenario, _csi, seed: RandomPower(
-        scenario, seed=seed, selection=False
-    ),
-    "orth": lambda scenario, _csi, _seed: Orthogonal(scenario),
-    "orth:unselected": lambda scenario, _csi, _seed: Orthogonal(scenario, selection=False),
-    "max": lambda scenario, _csi, _seed: FullPower(scenario),
-    "openloop": lambda scenario, csi, seed: OpenLoop.tuned(scenario, csi, seed=seed),
-}
 
-#: Those that a comparison shows unless others are asked for.
-DEFAULT_POLICIES = ("rand", "orth", "max", "openloop")
-
-#: Policies that exist without training but take a minute to find: name -> (scenario, tuning
-#: channels, seed, whether these channels are recorded) -> policy. From recorded channels, all
-#: that is known is these; otherwise they draw as many as they need.
-SOLVED: dict[str, Callable[[Scenario, Tensor, int, bool], Policy]] = {
-    "dual": lambda scenario, csi, seed, recorded: (
-        learn_dual_policy(scenario, csi, margin=0.0)
-        if recorded
-        else learned_on_fresh_channels(scenario, seed)
-    ),
-    "pdx": lambda scenario, csi, _seed, recorded: (
-        shipped_pdx(scenario, csi, margin=0.0) if recorded else shipped_pdx(scenario)
-    ),
-}
-
-#: Policies that have to be learned first.
-LEARNED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, NeuralPolicy))
-
-_ACCEPTED = f"accepted: {', '.join((*UNTRAINED, *SOLVED))}, or the directory of a training run"
+def default_policies() -> tuple[str, ...]:
+    """Names of those that a comparison shows unless others are asked for."""
+    return tuple(name for name in POLICIES.names() if POLICIES.find(name).by_default)
 
 
 @dataclass(frozen=True)
@@ -86,18 +49,20 @@ def compare(
     policies: Mapping[str, Policy],
     csi: Tensor,
     scenario: Scenario,
+    problem: Problem | None = None,
     *,
     seed: int = 0,
     recorded: bool = False,
 ) -> dict[str, Outcome]:
     """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
 
-    Where channels are ``recorded`` it does not matter how policies' scenarios would draw them.
+    By ``problem``, or by the one that the scenario describes. Where channels are ``recorded`` it
+    does not matter how policies' scenarios would draw them.
     """
     outcomes = {}
     for name, policy in policies.items():
         power = allocate_seen(policy, csi, scenario, seed=seed)
-        verdict = judge(power, csi, scenario)
+        verdict = judge(power, csi, scenario, problem)
         outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
     return outcomes
 
@@ -111,41 +76,38 @@ def comparison_notes(outcomes: Mapping[str, Outcome]) -> list[str]:
     ]
 
 
-def find_policies(
-    names: Sequence[str],
-    scenario: Scenario,
-    tuning_csi: Tensor,
-    *,
-    seed: int = 0,
-    recorded: bool = False,
-) -> dict[str, Policy]:
-    """Policies by name, or by the directory or file they were saved to.
+def find_policies(names: Sequence[str], deployment: Deployment) -> dict[str, Policy]:
+    """Policies for a deployment, by name or by the directory or file they were saved to.
 
-    What needs tuning is tuned on ``tuning_csi``, which is ``recorded`` or a draw from the
-    scenario; in the latter case ``dual`` draws more channels from the same stream, and ``pdx``
-    channels of its own that do not depend on the seed. A saved policy goes by its name; where
-    that is taken, by name and path. One that was made for another scenario is warned of.
+    A name is a registered one, an entry point's or ``package.module:Class``. A policy goes by its
+    own name; where that is taken, by name and what it was asked for with. One that was made for
+    another scenario is warned of.
     """
     if not names:
-        raise InputError(f"policies: none given; {_ACCEPTED}.")
+        raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
     found: dict[str, Policy] = {}
-    taken = {name for name in names if name in UNTRAINED or name in SOLVED}
-    for name in dict.fromkeys(names):
-        if name in UNTRAINED:
-            found[name] = UNTRAINED[name](scenario, tuning_csi, seed)
-        elif name in SOLVED:
-            found[name] = SOLVED[name](scenario, tuning_csi, seed, recorded)
-        else:
-            policy = _saved(name, scenario, recorded=recorded)
-            label = f"{policy.name}:{name}" if policy.name in taken else policy.name
-            taken.add(label)
-            found[label] = policy
+    named = {name: _class(name) for name in dict.fromkeys(names)}
+    taken = {kind.name for kind in named.values() if kind}
+    for name, kind in named.items():
+        if kind is not None:
+            label = name if name in POLICIES.names() else kind.name
+            found[label if label not in found else name] = kind.for_deployment(deployment)
+            continue
+        policy = _saved(name, deployment.scenario, recorded=deployment.recorded)
+        label = f"{policy.name}:{name}" if policy.name in taken else policy.name
+        taken.add(label)
+        found[label] = policy
     return found
 
 
+def _class(name: str) -> type[Policy] | None:
+    """The class of a name; None for what was saved."""
+    if name not in POLICIES.names() and Path(name).exists():
+        return None
+    return policy_class(POLICIES.find(name))
+
+
 def _saved(path: str, scenario: Scenario, *, recorded: bool) -> Policy:
-    if not Path(path).exists():
-        raise InputError(_unknown(path))
     policy = load_policy(path)
     if policy.fixed_workers not in (None, scenario.workers):
         raise InputError(
@@ -155,12 +117,3 @@ def _saved(path: str, scenario: Scenario, *, recorded: bool) -> Policy:
     if differences := made_for(policy, scenario, recorded=recorded):
         warnings.warn(made_for_sentence(f"{policy.name} of {path}", differences), stacklevel=3)
     return policy
-
-
-def _unknown(name: str) -> str:
-    if name in LEARNED:
-        return (
-            f"policies: {name} has to be learned first; train it with 'feduplink train --policy "
-            f"{name} --out DIR' and give DIR instead of {name}."
-        )
-    return f"policies: {name!r} is neither a policy nor a saved one; {_ACCEPTED}."

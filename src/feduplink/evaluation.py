@@ -6,19 +6,27 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.judgement import Judgement, judge
 from feduplink.policies.base import Policy
-from feduplink.problem import Judgement, judge
+from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 
-def evaluate(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Judgement:
-    """Judge ``policy`` on channels (N, L, L).
+def evaluate(
+    policy: Policy,
+    csi: Tensor,
+    scenario: Scenario,
+    problem: Problem | None = None,
+    *,
+    seed: int = 0,
+) -> Judgement:
+    """Judge ``policy`` on channels (N, L, L), by ``problem`` or by the scenario's own.
 
     The policy sees the CSI with the scenario's noise (variance ``csi_noise``, drawn from
     ``seed``); rates and errors are those of the true channels.
     """
-    return judge(allocate_seen(policy, csi, scenario, seed=seed), csi, scenario)
+    return judge(allocate_seen(policy, csi, scenario, seed=seed), csi, scenario, problem)
 
 
 def allocate_seen(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Tensor:

@@ -18,6 +18,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from feduplink.problem import Problem
+
 #: A constraint missed by no more than this share of its threshold counts as met.
 TOLERANCE = 0.01
 #: With which all intervals hold together.
@@ -28,7 +30,7 @@ _STRAIGHT = 1e-6
 
 @dataclass(frozen=True)
 class Shortfalls:
-    """Relative shortfalls (c0 − E[c | p > 0]) / c0 of K constraints and L workers, (K, L) each.
+    """Relative shortfalls (c0 − E[c]) / |c0| of K constraints and L workers, (K, L) each.
 
     Negative where there is something to spare; NaN where a worker never transmits or has no
     threshold.
@@ -44,18 +46,29 @@ class Shortfalls:
     high: Tensor
 
     @classmethod
-    def from_samples(cls, values: Tensor, power: Tensor, thresholds: Tensor) -> Shortfalls:
-        """From the constraints' values (K, N, L), powers (N, L) W and thresholds (K, L).
+    def from_problem(cls, problem: Problem, sinr: Tensor, power: Tensor) -> Shortfalls:
+        """Of all constraints of a problem, on channels with these SINRs and powers, (N, L)."""
+        if not problem.constraints:
+            return cls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
+        return cls.from_samples(
+            problem.constraint_values(sinr, power),
+            torch.stack([constraint.counted(power) for constraint in problem.constraints]),
+            problem,
+        )
+
+    @classmethod
+    def from_samples(cls, values: Tensor, counted: Tensor, problem: Problem) -> Shortfalls:
+        """From the constraints' values and which of them count, (K, N, L) each.
 
         Each interval is :func:`mean_interval` at a confidence of 1 − 0.05 / M, so that all M of
         them hold together with 0.95 (Bonferroni).
         """
-        on_air = power > 0
-        constrained = (thresholds > 0) & on_air.any(0)
+        constrained = problem.active & counted.any(-2)
         statements = max(1, int(constrained.sum()))
-        mean, low, high = mean_interval(values, on_air, 1 - (1 - CONFIDENCE) / statements)
-        scale = torch.where(constrained, thresholds, math.nan)
-        return cls((scale - mean) / scale, (scale - high) / scale, (scale - low) / scale)
+        mean, low, high = mean_interval(values, counted, 1 - (1 - CONFIDENCE) / statements)
+        aim = problem.thresholds
+        scale = torch.where(constrained, problem.scales, math.nan)
+        return cls((aim - mean) / scale, (aim - high) / scale, (aim - low) / scale)
 
     @property
     def worst(self) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from feduplink.policies import DualPolicy, Policy, UnrolledPolicy
+from feduplink.policies.base import Policy
 from feduplink.scenario import DRAWING_FIELDS, Scenario
 
 #: Fields that may be one value or one per worker, and the property with one per worker.
@@ -16,9 +16,6 @@ _PER_WORKER = {
     "ee_min": "ee_thresholds",
     "weights": "worker_weights",
 }
-#: ``dual`` and ``pdx`` keep the thresholds that they aim at: those they were asked for, raised by
-#: some standard errors. Up to this factor they count as the ones asked for.
-_AIM = 1.5
 
 
 def made_for(
@@ -58,10 +55,7 @@ def _alike(policy: Policy, scenario: Scenario, name: str) -> bool:
     if name not in _PER_WORKER or policy.scenario.workers != scenario.workers:
         return False
     its, here = (getattr(s, _PER_WORKER[name]) for s in (policy.scenario, scenario))
-    if torch.equal(its, here):
-        return True
-    aimed = name != "weights" and isinstance(policy, DualPolicy | UnrolledPolicy)
-    return aimed and bool(((its >= here) & (its <= _AIM * here)).all())
+    return torch.equal(its, here)
 
 
 def _shown(value: Any) -> str:

@@ -1,268 +1,235 @@
-"""The problem a policy solves, and how a policy is judged.
+"""The problem a policy solves.
 
-maximise g(E[f(p, H)])  subject to  E[c_i(p, H) | p_i > 0] ≥ c0_i for every worker i and every
-constraint c, over policies p(H) in [0, Pmax]^L. By default f is the packet success rate, g the
-weighted sum, and the constraints are on the rate and the energy efficiency.
+maximise g(E[f(p, H)])  subject to  E[c_i(p, H)] ≥ c0_i for every worker i and every constraint c,
+over policies p(H) in [0, Pmax]^L. Expectations of constraints are over the rounds in which the
+worker transmits, E[c_i | p_i > 0], unless the measure is one of all rounds. By default f is the
+packet success rate, g the weighted sum, and the constraints are on the rate and the energy
+efficiency.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from feduplink import link
-from feduplink.channels.csi import check_csi
+from feduplink.constraint_text import ConstraintText
 from feduplink.errors import InputError
-from feduplink.feasibility import Shortfalls
+from feduplink.link import EnergyEfficiency, Measure, Rate, Slopes
+from feduplink.registry import MEASURES
 from feduplink.scenario import Scenario
-
-#: A per-worker quantity (SINR, power in W) -> value, all of shape (..., L).
-Measure = Callable[[Tensor, Tensor], Tensor]
-
-
-class Utility(Protocol):
-    """A concave non-decreasing function g of the per-worker expectations y, (L,)."""
-
-    def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar."""
-
-    def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y), (L,)."""
-
-
-@dataclass(frozen=True)
-class WeightedSum:
-    """g(y) = Σ ω_i y_i."""
-
-    weights: Tensor
-
-    def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar."""
-        return (self.weights.to(expected) * expected).sum(-1)
-
-    def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y) = ω."""
-        return self.weights.to(expected)
-
-
-@dataclass(frozen=True)
-class ProportionalFairness:
-    """g(y) = Σ ω_i ln y_i."""
-
-    weights: Tensor
-
-    def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar; −∞ when a worker is never heard."""
-        return (self.weights.to(expected) * expected.log()).sum(-1)
-
-    def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y) = ω / y."""
-        return self.weights.to(expected) / expected
+from feduplink.utility import UTILITIES, Utility
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """E[measure_i | p_i > 0] ≥ threshold_i for every worker i; ``threshold`` is (L,)."""
+    """E[measure_i] ≥ limit_i, or ≤ limit_i, for every worker i.
 
-    name: str
+    What computes with constraints does so in one direction: ``value`` and ``threshold`` are
+    negated for an upper limit, so that it is always E[value] ≥ threshold.
+
+    Attributes:
+        measure: of what.
+        limit: (L,), in the measure's unit.
+        at_most: whether the limit is an upper one.
+        active: for which workers there is a limit, (L,) bool.
+
+    """
+
     measure: Measure
-    threshold: Tensor
+    limit: Tensor
+    at_most: bool
+    active: Tensor
+
+    @classmethod
+    def at_least(cls, measure: Measure, limit: Tensor, active: Tensor | None = None) -> Constraint:
+        """E[measure] ≥ limit, for all workers unless ``active`` says for which."""
+        everyone = torch.ones(limit.shape, dtype=torch.bool)
+        return cls(measure, limit, False, everyone if active is None else active)
+
+    @classmethod
+    def below(cls, measure: Measure, limit: Tensor) -> Constraint:
+        """E[measure] ≤ limit, for all workers."""
+        return cls(measure, limit, True, torch.ones(limit.shape, dtype=torch.bool))
+
+    @classmethod
+    def from_text(cls, text: str, scenario: Scenario) -> Constraint:
+        """From ``NAME >= LIMIT`` or ``NAME <= LIMIT``; several limits are one per worker."""
+        parts = ConstraintText.parse(text, scenario.workers)
+        measure = find_measure(parts.measure).from_scenario(scenario)
+        limit = torch.tensor(parts.limits, dtype=torch.float64).expand(scenario.workers)
+        return (cls.below if parts.at_most else cls.at_least)(measure, limit)
+
+    @property
+    def name(self) -> str:
+        """The measure's."""
+        return self.measure.name
+
+    @property
+    def threshold(self) -> Tensor:
+        """What ``value`` has to reach in the mean, (L,)."""
+        return -self.limit if self.at_most else self.limit
+
+    @property
+    def scale(self) -> Tensor:
+        """The unit of relative shortfalls, (L,): the limit's size, 1 where it is 0."""
+        size = self.limit.abs()
+        return torch.where(size > 0, size, 1.0)
+
+    @property
+    def sign(self) -> float:
+        """−1 for an upper limit, else 1."""
+        return -1.0 if self.at_most else 1.0
+
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """The measure, negated for an upper limit, (..., L)."""
+        value = self.measure.value(sinr, power)
+        return -value if self.at_most else value
+
+    def counted(self, power: Tensor) -> Tensor:
+        """The worker-rounds that the mean is over, (..., L) bool."""
+        return power > 0 if self.measure.on_air_only else torch.ones_like(power, dtype=torch.bool)
+
+    def mean(self, values: Tensor, power: Tensor) -> Tensor:
+        """The mean over the batch of the rounds that count, (..., N, L) to (..., L).
+
+        NaN for a worker without any: its conditional expectation does not exist.
+        """
+        counted = self.counted(power)
+        return torch.where(counted, values, 0.0).sum(-2) / counted.sum(-2)
+
+    def surplus(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """value − threshold where the round counts, else 0, (..., L).
+
+        The constraint is met iff its mean over all rounds is not negative.
+        """
+        difference = self.value(sinr, power) - self.threshold.to(power)
+        return torch.where(self.counted(power), difference, 0.0)
+
+    def shortfall(self, expected: Tensor) -> Tensor:
+        """(threshold − E[value]) / scale, (L,); 0 without a limit or an expectation."""
+        missing = (self.threshold - expected) / self.scale
+        return torch.where(self.active, missing.nan_to_num(nan=0.0), 0.0)
+
+    def with_threshold(self, threshold: Tensor) -> Constraint:
+        """The same with another threshold, (L,), for ``value``."""
+        return replace(self, limit=-threshold if self.at_most else threshold)
 
     def with_margin(self, margin: float) -> Constraint:
-        """The constraint with its threshold raised by a share of it, c ≥ (1 + ``margin``) c0."""
-        return Constraint(self.name, self.measure, self.threshold * (1 + margin))
+        """The same with a threshold that is stricter by a share of its size."""
+        stricter = 1 - margin if self.at_most else 1 + margin
+        return replace(self, limit=self.limit * stricter)
 
     def relative(self) -> Constraint:
-        """The constraint in units of its threshold, c/c0 ≥ 1.
+        """The constraint in units of its limit, c/c0 ≥ 1.
 
         Constraints of different units, 0.7 nats/s/Hz and 55 nats/s/Hz/W, then weigh alike.
-        Where the threshold is 0 nothing changes.
+        Where the limit is 0 nothing changes.
         """
-        unit = torch.where(self.threshold > 0, self.threshold, 1.0)
+        scale = self.scale
+        return replace(self, measure=_Scaled(self.measure, scale), limit=self.limit / scale)
 
-        def measure(sinr: Tensor, power: Tensor) -> Tensor:
-            return self.measure(sinr, power) / unit.to(sinr)
 
-        return Constraint(self.name, measure, self.threshold / unit)
+class _Scaled(Measure):
+    """A measure in other units, worker by worker."""
+
+    def __init__(self, measure: Measure, unit: Tensor) -> None:
+        self._measure, self._unit = measure, unit
+        self.name, self.symbol = measure.name, measure.symbol  # type: ignore[misc]
+        self.on_air_only = measure.on_air_only  # type: ignore[misc]
+
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
+        return self._measure.value(sinr, power) / self._unit.to(sinr)
+
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
+        return (1 / self._unit.to(sinr)) * self._measure.slopes(sinr, power)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Objective, utility and constraints; build the usual one with :meth:`of`."""
+    """Objective, utility and constraints; build the usual one with :meth:`from_scenario`."""
 
     objective: Measure
     utility: Utility
     constraints: tuple[Constraint, ...]
 
+    def __post_init__(self) -> None:
+        names = [constraint.name for constraint in self.constraints]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(
+                f"constraints: {twice[0]} is limited twice; accepted: one limit per measure."
+            )
+
     @classmethod
-    def of(cls, scenario: Scenario) -> Problem:
+    def from_scenario(cls, scenario: Scenario) -> Problem:
         """The problem a scenario describes."""
-        measures = scenario_measures(scenario)
-        fair = scenario.utility == "proportional-fairness"
-        utility_type = ProportionalFairness if fair else WeightedSum
+        rate, efficiency = scenario.rate_thresholds, scenario.ee_thresholds
         return cls(
-            objective=measures[scenario.objective],
-            utility=utility_type(scenario.worker_weights),
+            objective=find_measure(scenario.objective).from_scenario(scenario),
+            utility=UTILITIES[scenario.utility](scenario.worker_weights),
             constraints=(
-                Constraint("rate", measures["rate"], scenario.rate_thresholds),
-                Constraint(
-                    "energy_efficiency", measures["energy_efficiency"], scenario.ee_thresholds
+                Constraint.at_least(Rate(), rate, rate > 0),
+                Constraint.at_least(
+                    EnergyEfficiency.from_scenario(scenario), efficiency, efficiency > 0
                 ),
+                *(Constraint.from_text(text, scenario) for text in scenario.constraints),
             ),
         )
 
     @property
     def constrained(self) -> bool:
-        """Whether any worker has a threshold to meet."""
-        return any(bool((constraint.threshold > 0).any()) for constraint in self.constraints)
-
-
-def scenario_measures(scenario: Scenario) -> dict[str, Measure]:
-    """The shipped measures with the scenario's constants: psr, rate, energy_efficiency."""
-
-    def psr(sinr: Tensor, _power: Tensor) -> Tensor:
-        return link.packet_success_rate(sinr, scenario.waterfall)
-
-    def rate(sinr: Tensor, _power: Tensor) -> Tensor:
-        return link.rate(sinr)
-
-    def energy_efficiency(sinr: Tensor, power: Tensor) -> Tensor:
-        return link.energy_efficiency(
-            link.rate(sinr),
-            power,
-            scenario.static_power.to(power),
-            scenario.amplifier_inefficiency,
-        )
-
-    return {"psr": psr, "rate": rate, "energy_efficiency": energy_efficiency}
-
-
-def transmitting_mean(values: Tensor, power: Tensor) -> Tensor:
-    """E_c: mean over the batch of the worker-rounds with p > 0, (..., N, L) to (..., L).
-
-    NaN for a worker that never transmits: its conditional expectation does not exist.
-    """
-    on_air = power > 0
-    return torch.where(on_air, values, 0.0).sum(-2) / on_air.sum(-2)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """How a policy does on a set of channels; all figures that must be shown together.
-
-    Attributes:
-        objective: g(E[f]); higher is better.
-        weighted_per: Σ ω PER / Σ ω over the worker-rounds that transmit (NaN if none does). It
-            says little alone: a policy that silences every bad link scores near zero.
-        participation: share of worker-rounds with p > 0.
-        rate_min: smallest E[R_i | p_i > 0] over the workers that ever transmit, nats/s/Hz.
-        energy_efficiency_min: the same of the energy efficiency, nats/s/Hz/W.
-        feasible: whether the constraints are met to within 1 % of their thresholds on the
-            distribution that the channels were drawn from: True, False, or None if so many
-            channels cannot tell (:mod:`feduplink.feasibility`).
-        shortfall: largest relative shortfall of a constraint on these channels; negative if
-            there is something to spare everywhere, 0 if nothing is constrained.
-        shortfall_error: half the width of its interval, all of which hold together with 95 %.
-        worker_rate: E[R_i | p_i > 0], (L,), NaN for a worker that never transmits.
-        worker_energy_efficiency: E[EE_i | p_i > 0], (L,), likewise.
-
-    """
-
-    objective: float
-    weighted_per: float
-    participation: float
-    rate_min: float
-    energy_efficiency_min: float
-    feasible: bool | None
-    shortfall: float
-    shortfall_error: float
-    worker_rate: Tensor
-    worker_energy_efficiency: Tensor
+        """Whether any worker has a limit to keep to."""
+        return any(bool(constraint.active.any()) for constraint in self.constraints)
 
     @property
-    def violation(self) -> float:
-        """By how much a constraint is missed on these very channels, 0 if all are met."""
-        return max(0.0, self.shortfall)
+    def thresholds(self) -> Tensor:
+        """Of all constraints, (K, L)."""
+        return self._stacked([constraint.threshold for constraint in self.constraints])
 
-    def as_metrics(self) -> dict[str, float | bool | None]:
-        """The entry of ``metrics.json``; what does not exist or cannot be told is None."""
-        names = (
-            "objective",
-            "weighted_per",
-            "participation",
-            "rate_min",
-            "energy_efficiency_min",
-            "feasible",
-            "shortfall",
-            "shortfall_error",
-        )
-        values = {name: getattr(self, name) for name in names}
-        return {
-            name: value if value is not None and math.isfinite(value) else None
-            for name, value in values.items()
-        }
+    @property
+    def scales(self) -> Tensor:
+        """Of all constraints, (K, L)."""
+        return self._stacked([constraint.scale for constraint in self.constraints])
+
+    @property
+    def active(self) -> Tensor:
+        """Which worker has a limit in which constraint, (K, L) bool."""
+        return self._stacked([constraint.active for constraint in self.constraints]).bool()
+
+    def _stacked(self, rows: list[Tensor]) -> Tensor:
+        workers = len(self.utility.weights)
+        return torch.stack(rows) if rows else torch.zeros(0, workers, dtype=torch.float64)
+
+    def constraint_values(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """Values of all constraints, (K, N, L)."""
+        rows = [constraint.value(sinr, power) for constraint in self.constraints]
+        return torch.stack(rows) if rows else power.new_zeros(0, *power.shape)
+
+    def mean_surplus(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """E[surplus] of every constraint and worker, (K, L); met where it is not negative."""
+        rows = [constraint.surplus(sinr, power).mean(0) for constraint in self.constraints]
+        return torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
+
+    def objective_value(self, sinr: Tensor, power: Tensor) -> float:
+        """g(E[f]) over a batch, (N, L) each."""
+        return float(self.utility.value(self.objective.value(sinr, power).mean(0)))
+
+    def with_thresholds(self, thresholds: Tensor) -> Problem:
+        """The same with other thresholds, (K, L)."""
+        pairs = zip(self.constraints, thresholds, strict=True)
+        return replace(self, constraints=tuple(c.with_threshold(row) for c, row in pairs))
+
+    def with_margin(self, margin: float) -> Problem:
+        """The same with every threshold stricter by a share of its size."""
+        return replace(self, constraints=tuple(c.with_margin(margin) for c in self.constraints))
 
 
-def judge(
-    power: Tensor, csi: Tensor, scenario: Scenario, problem: Problem | None = None
-) -> Judgement:
-    """Judge powers (N, L) in W on the true channels (N, L, L), in float64."""
-    check_csi(csi, scenario.workers)
-    if csi.ndim != 3 or len(csi) == 0 or power.shape != csi.shape[:-1]:
+def find_measure(name: str) -> type[Measure]:
+    """The class of a measure by its registered name or ``package.module:Class``."""
+    found = MEASURES.find(name)
+    if not (isinstance(found, type) and issubclass(found, Measure)):
         raise InputError(
-            f"power: shape {tuple(power.shape)}; accepted with csi {tuple(csi.shape)}: (N, L) "
-            "and (N, L, L) with N >= 1."
+            f"measure: {name} is {found!r}; accepted: a subclass of feduplink.link.Measure."
         )
-    if not bool((power.isfinite() & (power >= 0)).all()):
-        raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
-    problem = problem or Problem.of(scenario)
-    measures = scenario_measures(scenario)
-    power = power.detach().to("cpu", torch.float64)
-    sinr = link.sinr(csi.detach().to("cpu", torch.float64), power)
-    on_air = power > 0
-
-    weights = scenario.worker_weights * on_air
-    per = link.packet_error_rate(sinr, scenario.waterfall)
-    shortfalls = constraint_shortfalls(problem, sinr, power)
-    shortfall, shortfall_error = shortfalls.worst
-    worker_rate = transmitting_mean(measures["rate"](sinr, power), power)
-    worker_ee = transmitting_mean(measures["energy_efficiency"](sinr, power), power)
-    return Judgement(
-        objective=float(problem.utility.value(problem.objective(sinr, power).mean(0))),
-        weighted_per=float((weights * per).sum() / weights.sum()),
-        participation=float(on_air.double().mean()),
-        rate_min=_smallest(worker_rate),
-        energy_efficiency_min=_smallest(worker_ee),
-        feasible=shortfalls.met,
-        shortfall=shortfall,
-        shortfall_error=shortfall_error,
-        worker_rate=worker_rate,
-        worker_energy_efficiency=worker_ee,
-    )
-
-
-def constraint_shortfalls(problem: Problem, sinr: Tensor, power: Tensor) -> Shortfalls:
-    """Shortfalls of all constraints on channels with these SINRs and powers, (N, L) each."""
-    if not problem.constraints:
-        return Shortfalls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
-    return Shortfalls.from_samples(
-        torch.stack([c.measure(sinr, power) for c in problem.constraints]),
-        power,
-        torch.stack([c.threshold for c in problem.constraints]),
-    )
-
-
-def relative_shortfall(expected: Tensor, threshold: Tensor) -> float:
-    """Max over workers of (c0 − E_c) / c0, at least 0; silent workers miss nothing."""
-    shortfall = (threshold - expected) / threshold.clamp_min(1e-12)
-    return max(0.0, float(shortfall.nan_to_num(nan=0.0).max()))
-
-
-def _smallest(expected: Tensor) -> float:
-    present = expected[~expected.isnan()]
-    return float(present.min()) if len(present) else math.nan
+    return found

@@ -18,6 +18,7 @@ feduplink.errors.InputError: policy: 'mox' is unknown, did you mean max? accepte
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import sys
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from feduplink.errors import InputError
 
 if TYPE_CHECKING:
+    from feduplink.link.measures import Measure
     from feduplink.policies.base import Policy
 
 _T = TypeVar("_T")
@@ -59,7 +61,13 @@ class Registry(Generic[_T]):
 
     def names(self) -> tuple[str, ...]:
         """All names: shipped, registered, then those of installed packages."""
-        return tuple({**self._paths, **self._registered, **self._declared()})
+        return tuple({**self._paths, **self._registered, **self._declared})
+
+    def check(self, name: str) -> str:
+        """Refuse a name that is none; ``package.module:Object`` is not yet imported."""
+        if name not in self._paths and ":" not in name and name not in self.names():
+            raise InputError(self._unknown(name))
+        return name
 
     def find(self, name: str) -> _T:
         """The item of a name, or of ``package.module:Object``."""
@@ -90,7 +98,7 @@ class Registry(Generic[_T]):
             if known is item:
                 return name
         path = f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
-        declared = {entry.value: name for name, entry in self._declared().items()}
+        declared = {entry.value: name for name, entry in self._declared.items()}
         shipped = {value: name for name, value in self._paths.items()}
         return shipped.get(path) or declared.get(path) or path
 
@@ -104,10 +112,11 @@ class Registry(Generic[_T]):
             return self._registered[name]
         if name in self._paths:
             return self._imported(self._paths[name], name)
-        if (entry := self._declared().get(name)) is not None:
+        if (entry := self._declared.get(name)) is not None:
             return self._imported(entry.value, f"{name} ({entry.value})")
         return None
 
+    @functools.cached_property
     def _declared(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages; one that takes a name of ours is left out."""
         return {
@@ -147,12 +156,25 @@ POLICIES: Registry[type[Policy]] = Registry(
     "feduplink.policies",
     {
         "rand": "feduplink.policies.rand:RandomPower",
+        "rand:unselected": "feduplink.policies.rand:UnselectedRandomPower",
         "orth": "feduplink.policies.orth:Orthogonal",
+        "orth:unselected": "feduplink.policies.orth:UnselectedOrthogonal",
         "max": "feduplink.policies.full_power:FullPower",
         "openloop": "feduplink.policies.openloop:OpenLoop",
         "pdm": "feduplink.policies.pdm:PerceptronPolicy",
         "pdg": "feduplink.policies.pdg:GraphPolicy",
         "dual": "feduplink.policies.dual:DualPolicy",
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
+    },
+)
+
+#: Classes of measures, :class:`feduplink.link.Measure`.
+MEASURES: Registry[type[Measure]] = Registry(
+    "measure",
+    "feduplink.measures",
+    {
+        "psr": "feduplink.link.measures:PacketSuccess",
+        "rate": "feduplink.link.measures:Rate",
+        "energy_efficiency": "feduplink.link.measures:EnergyEfficiency",
     },
 )

@@ -18,11 +18,20 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from torch import Tensor
 
 from feduplink import link
+from feduplink.constraint_text import ConstraintText
 from feduplink.errors import InputError
+from feduplink.registry import MEASURES
 
 #: Bits of the checksum that every upload ends with.
 CHECKSUM_BITS = 32
@@ -30,7 +39,6 @@ CHECKSUM_BITS = 32
 ChannelModelName = Literal[
     "wbs", "hata-urban", "hata-suburban", "hata-urban-shadowed", "hata-suburban-shadowed"
 ]
-ObjectiveName = Literal["psr", "rate", "energy_efficiency"]
 UtilityName = Literal["weighted-sum", "proportional-fairness"]
 
 # Far above anything a cell reaches (40 nats/s/Hz is an SINR of 170 dB), low enough to catch
@@ -127,7 +135,9 @@ class Scenario(BaseModel):
         32.0, description="bits that a model's weight is sent with; one value or one per worker"
     )
 
-    objective: ObjectiveName = Field("psr", description="inner function of the objective")
+    objective: str = Field(
+        "psr", description="measure in the objective; a name or package.module:Class"
+    )
     utility: UtilityName = Field("weighted-sum", description="utility g over the workers")
     weights: Literal["data", "uniform", "ones"] | tuple[_Weight, ...] = Field(
         "data", description="worker weights: data (k_i/K), uniform (1/L), ones, or a list"
@@ -138,12 +148,23 @@ class Scenario(BaseModel):
     ee_min: _EnergyEfficiency | tuple[_EnergyEfficiency, ...] = Field(
         55.0, description="threshold e0 on E[EE|p>0], nats/s/Hz/W; one value or one per worker"
     )
+    constraints: tuple[str, ...] = Field(
+        (),
+        description="further constraints, each NAME >= LIMIT or NAME <= LIMIT with the name of a "
+        "measure or package.module:Class, and one limit or one per worker",
+    )
 
     def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
             raise InputError(first_problem(error, type(self))) from None
+
+    @field_validator("constraints", mode="before")
+    @classmethod
+    def _listed(cls, given: Any) -> Any:
+        """One constraint need not be a list."""
+        return [given] if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _check_lengths_and_motion(self) -> Self:
@@ -154,12 +175,20 @@ class Scenario(BaseModel):
                     f"{name} has {len(value)} entries; accepted: one value, or one for each of "
                     f"the {self.workers} workers"
                 )
+        for name in self.measures:
+            MEASURES.check(name)
         if self.geometry == "redrawn" and (self.speed_mps > 0 or self.coherence_time_s):
             raise ValueError(
                 "speed_mps and coherence_time_s describe workers that stay; accepted only with "
                 "geometry: kept"
             )
         return self
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures in the objective and in further constraints."""
+        further = (ConstraintText.parse(text, self.workers) for text in self.constraints)
+        return (self.objective, *(constraint.measure for constraint in further))
 
     @cached_property
     def pmax_w(self) -> Tensor:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from feduplink.lagrangian import Cell, Prices, climb, maximise, sweep
+from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise, sweep
 from feduplink.lagrangian.ascent import newton_ascent
 from optimum.reference import best_on_grid, random_instance
 
@@ -40,7 +40,7 @@ def test_a_concave_quadratic_in_a_box(seed: int):
     assert float(value(top)) == pytest.approx(-exact.fun, rel=1e-5, abs=1e-7)
 
 
-def _value(cell: Cell, prices: Prices, power: torch.Tensor) -> torch.Tensor:
+def _value(cell: ChannelBatch, prices: Prices, power: torch.Tensor) -> torch.Tensor:
     return cell.value(power, prices)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, judge
-from feduplink.lagrangian import Cell, Multipliers, Prices, gradient_and_hessian
+from feduplink.lagrangian import ChannelBatch, Multipliers, Prices, gradient_and_hessian
 from feduplink.problem import Problem, transmitting_mean
 
 _OBJECTIVES = ["psr", "rate", "energy_efficiency"]
@@ -29,14 +29,14 @@ def _prices(scenario: Scenario) -> Prices:
 @pytest.mark.parametrize("objective", _OBJECTIVES)
 def test_derivatives_are_those_of_autograd(default_csi: Tensor, objective: str):
     scenario = Scenario(objective=objective, amplifier_inefficiency=2.5)
-    cell, prices = Cell.of(scenario, default_csi[:5]), _prices(scenario)
+    cell, prices = ChannelBatch.from_scenario(scenario, default_csi[:5]), _prices(scenario)
     power = _random_powers(default_csi[:5], scenario, silent_share=0.3)
     gradient, hessian = gradient_and_hessian(cell, power, prices)
     on_air = power > 0
     for k in range(len(power)):
         one = cell.take(torch.tensor([k]))
 
-        def value(t: Tensor, one: Cell = one, k: int = k) -> Tensor:
+        def value(t: Tensor, one: ChannelBatch = one, k: int = k) -> Tensor:
             return one.value(torch.where(on_air[k], t.exp(), 0.0)[None], prices)[0]
 
         t = torch.where(on_air[k], power[k], 1.0).log()
@@ -53,15 +53,17 @@ def test_the_mean_lagrangian_is_objective_plus_priced_surplus(default_csi: Tenso
     multipliers = Multipliers(
         torch.rand(2, 8, dtype=torch.float64), scenario.worker_weights.to(torch.float64)
     )
-    cell = Cell.of(scenario, default_csi)
+    cell = ChannelBatch.from_scenario(scenario, default_csi)
     verdict = judge(power, default_csi, scenario)
     expected = verdict.objective
     sinr, share = cell.sinr(power), (power > 0).double().mean(0)
     for multiplier, constraint in zip(
-        multipliers.constraints, Problem.of(scenario).constraints, strict=True
+        multipliers.constraints, Problem.from_scenario(scenario).constraints, strict=True
     ):
-        mean = transmitting_mean(constraint.measure(sinr, power), power)
+        mean = transmitting_mean(constraint.measure.value(sinr, power), power)
         # E[1(p > 0)(c − c0)] = P(p > 0) (E[c | p > 0] − c0)
         expected += float((multiplier * share * (mean - constraint.threshold)).sum())
-    value = cell.value(power, multipliers.prices(scenario)).mean()
+    value = cell.value(
+        power, Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers)
+    ).mean()
     assert float(value) == pytest.approx(expected, rel=1e-9)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import InputError, Scenario, load_policy
+from feduplink import InputError, Scenario
 from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.policies import UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.pdx import lagrangian_at_gates
@@ -44,7 +44,7 @@ def test_a_short_training_comes_near_the_maximum():
     def reached(candidate: UnrolledNetwork) -> float:
         return float(lagrangian_at_gates(cell, prices, candidate(cell, prices)[-1]).mean())
 
-    shipped = load_policy("pdx")
+    shipped = shipped_pdx()
     assert isinstance(shipped, UnrolledPolicy)
     assert reached(UnrolledNetwork.initialised(0)) < reached(shipped.network) - 0.05
     assert reached(network) > reached(shipped.network) - 0.02

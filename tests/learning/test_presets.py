@@ -50,7 +50,7 @@ def test_first_update_of_the_paper_by_hand():
     assert efficiency.threshold.tolist() == [55.0] * 3
 
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
-    problem = Problem.of(SCENARIO)
+    problem = Problem.from_scenario(SCENARIO)
     after = primal_dual_step(policy, optimizer, problem, csi, None, preset.settings)
     power = policy.allocate(csi)
     reached = (csi.diagonal(dim1=-2, dim2=-1) * power) / (

@@ -13,7 +13,7 @@ from feduplink.learning.problem_identity import problem_identity
 from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
 
 SCENARIO = Scenario(workers=3)
-PROBLEM = Problem.of(SCENARIO)
+PROBLEM = Problem.from_scenario(SCENARIO)
 RATE, EFFICIENCY = PROBLEM.constraints
 
 
@@ -57,7 +57,7 @@ def test_every_difference_is_seen():
 @pytest.mark.parametrize(
     ("one", "same"),
     [
-        (PROBLEM, Problem.of(Scenario(workers=3))),
+        (PROBLEM, Problem.from_scenario(Scenario(workers=3))),
         (OWN, replace(PROBLEM, objective=sinr_above(1.0))),
         (replace(PROBLEM, objective=functools.partial(torch.add)),) * 2,
     ],

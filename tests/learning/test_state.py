@@ -8,7 +8,7 @@ from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.problem import ProportionalFairness, WeightedSum
 
 SCENARIO = Scenario(workers=2, weights=(0.75, 0.25), rate_min=(0.5, 0.6), ee_min=(30.0, 40.0))
-PROBLEM = Problem.of(SCENARIO)
+PROBLEM = Problem.from_scenario(SCENARIO)
 CSI = torch.tensor([[[100.0, 10.0], [5.0, 50.0]], [[200.0, 20.0], [10.0, 25.0]]])
 
 

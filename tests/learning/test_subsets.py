@@ -40,7 +40,7 @@ def trained(data: TrainingData, subset_workers: int | None) -> Training:
 def step(csi: Tensor, subset: Tensor, state: PrimalDualState | None) -> PrimalDualState:
     policy = GraphPolicy.initialised(SCENARIO)
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
-    problem = Problem.of(SCENARIO)
+    problem = Problem.from_scenario(SCENARIO)
     return primal_dual_step(policy, optimizer, problem, csi, state, SETTINGS, subset=subset)
 
 
@@ -92,7 +92,7 @@ def test_workers_outside_the_first_subset_start_at_the_mean_of_those_in_it():
     expected = Expectations(
         torch.tensor([0.6, 0.0, 0.8]), torch.tensor([[1.0, torch.nan, 3.0], [60.0, torch.nan, 50]])
     )
-    problem = Problem.of(Scenario(workers=3))
+    problem = Problem.from_scenario(Scenario(workers=3))
     subset = torch.tensor([0, 2])
     state = PrimalDualState.start(problem, expected, "first-batch", subset)
     assert state.achieved.tolist() == pytest.approx([0.6, 0.7, 0.8])

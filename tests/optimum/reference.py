@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, Prices
+from feduplink.lagrangian import ChannelBatch, Prices
 
 
 @dataclass(frozen=True)
 class Instance:
     """Channels that share prices: α (N, L), β (N, L, L), prices (L,) each."""
 
-    cell: Cell
+    cell: ChannelBatch
     prices: Prices
 
 
@@ -49,7 +49,7 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
     )
     cross = decades(-2, 5.5, channels, workers, workers)
     cross.diagonal(dim1=-2, dim2=-1).zero_()
-    cell = Cell(
+    cell = ChannelBatch(
         direct=decades(0, 7, channels, workers),
         cross=cross,
         pmax_w=decades(-4, 0, workers if own else 1).expand(workers),

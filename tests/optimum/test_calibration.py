@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import Scenario, draw_csi, evaluate, load_policy
+from feduplink import Scenario, draw_csi, evaluate
 from feduplink.channels import draw_training_csi
 from feduplink.comparison import find_policies
 from feduplink.optimum import calibration, shipped_pdx, solve_dual
@@ -45,7 +45,7 @@ def test_a_scenario_has_one_pdx_whatever_the_seed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
-    shipped = load_policy("pdx")
+    shipped = shipped_pdx()
     found = shipped_pdx(Scenario())
     assert found.scenario == shipped.scenario
     assert all(torch.equal(t, shipped.tensors()[name]) for name, t in found.tensors().items())
@@ -53,7 +53,7 @@ def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
 
 @pytest.mark.slow
 def test_the_multipliers_that_ship_are_those_that_are_found():
-    shipped = load_policy("pdx")
+    shipped = shipped_pdx()
     assert isinstance(shipped, UnrolledPolicy)
     csi = draw_training_csi(Scenario(), calibration.CHANNELS)
     found = calibration.calibrated(shipped.network, Scenario(), csi)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.lagrangian import Cell, Multipliers
+from feduplink.lagrangian import ChannelBatch, Multipliers
 from feduplink.optimum import Certificate, certify
 
 from .reference import best_on_grid, random_instance
@@ -26,7 +26,7 @@ def test_the_bound_converges_to_the_best_value(seed: int):
 def test_the_powers_reach_the_lower_bound_and_more_time_never_loosens(
     default_scenario: Scenario, default_csi: torch.Tensor
 ):
-    cell = Cell.of(default_scenario, default_csi[:20])
+    cell = ChannelBatch.from_scenario(default_scenario, default_csi[:20])
     multipliers = Multipliers(
         torch.full((2, 8), 1e-4, dtype=torch.float64), default_scenario.worker_weights
     )

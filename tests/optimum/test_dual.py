@@ -81,4 +81,4 @@ def test_the_conjugate_of_proportional_fairness():
 def test_multipliers_move_between_devices():
     multipliers = Multipliers(torch.zeros(2, 3), torch.ones(3)).to(torch.device("meta"))
     assert multipliers.constraints.is_meta
-    assert multipliers.worth.is_meta
+    assert multipliers.objective_weight.is_meta

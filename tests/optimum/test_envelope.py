@@ -33,7 +33,7 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(st.sampled_from([0.023, 0.3, 0.999, 1.0, 5.0, 500.0])),
     )
     floor = draw(st.sampled_from([0.0, -math.inf]))
-    return Envelope.of(value, _column(low), _column(low + width), _column(floor))
+    return Envelope.on_interval(value, _column(low), _column(low + width), _column(floor))
 
 
 def _grid(low: Tensor, high: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def test_every_affine_function_it_gives_is_above_the_value(envelope: Envelope, p
 def test_underflow_is_not_taken_for_concavity():
     """Far under the waterfall ψ and all its derivatives are zero in float64."""
     value = WorkerValue(_column(0.74), _column(0.0), _column(0.0), 2.0)
-    envelope = Envelope.of(value, _column(-12.75), _column(3.33), _column(0.0))
+    envelope = Envelope.on_interval(value, _column(-12.75), _column(3.33), _column(0.0))
     s = _grid(envelope.low, envelope.high)
     assert (_on(envelope, s) >= value.at(s[:, None])[0][:, 0]).all()
 
@@ -112,7 +112,9 @@ def test_underflow_is_not_taken_for_concavity():
     inefficiency=st.floats(0.1, 50),
 )
 def test_draw_envelope(low: float, width: float, static: float, inefficiency: float):
-    envelope = DrawEnvelope.of(_column(static), inefficiency, _column(low), _column(low + width))
+    envelope = DrawEnvelope.on_interval(
+        _column(static), inefficiency, _column(low), _column(low + width)
+    )
     t = _grid(_column(low), _column(low + width))
     q = 1 / (inefficiency * t.exp() + static)
     values, slopes, _ = envelope.at(t[:, None])

@@ -102,5 +102,5 @@ def test_proportional_fairness_without_constraints():
     assert optimum.objective == pytest.approx(exact, abs=1e-8)
     assert optimum.upper_bound == pytest.approx(exact, abs=1e-4)
     assert optimum.upper_bound >= exact - 1e-9
-    worth = optimum.solution.multipliers.worth
+    worth = optimum.solution.multipliers.objective_weight
     torch.testing.assert_close(worth, torch.tensor(weights).double() / mean, rtol=0.02, atol=0)

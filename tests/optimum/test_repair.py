@@ -8,14 +8,16 @@ import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from feduplink import Scenario, draw_csi, judge
-from feduplink.lagrangian import Cell
+from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired
 from feduplink.optimum.repair import MET
 from feduplink.problem import Problem
 
 
 def _repaired(power: torch.Tensor, csi: torch.Tensor, scenario: Scenario) -> torch.Tensor:
-    return repaired(power, Cell.of(scenario, csi), Problem.of(scenario))
+    return repaired(
+        power, ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
+    )
 
 
 @pytest.mark.parametrize(("rate_min", "ee_min"), [(1.0, 70.0), (2.5, 0.0), (0.0, 150.0)])

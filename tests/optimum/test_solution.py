@@ -22,10 +22,10 @@ from feduplink import (
 from feduplink.channels import draw_splits
 from feduplink.comparison import compare
 from feduplink.optimum import (
+    X_FRESH,
     Optimum,
     distribution_bound,
     find_optimum,
-    learned_on_fresh_channels,
     solve_dual,
 )
 from feduplink.optimum.repair import MET
@@ -90,7 +90,7 @@ _WELL_MEASURED = ("default", "interference-x2", "pmax-minus-10dbw", "pmax-0dbw")
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_dual_policy_on_unseen_channels(name: str):
     scenario = Scenario.from_yaml(name)
-    policy = learned_on_fresh_channels(scenario, 1)
+    policy = X_FRESH(scenario, 1)
     unseen = draw_csi(scenario, 10_000, torch_generator(1, "round-channels"))
     verdict = evaluate(policy, unseen, scenario)
     well_measured = name in _WELL_MEASURED

@@ -84,7 +84,7 @@ def test_variables_circle_the_saddle_point(optimum):
     turn = round(2 * math.pi / step)
     policy = ConstantPower(SCENARIO)
     optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
-    problem = Problem.of(SCENARIO)
+    problem = Problem.from_scenario(SCENARIO)
     relative = replace(problem, constraints=tuple(c.relative() for c in problem.constraints))
     settings = TrainingSettings(primal_dual_step=step)
     state, powers, states = None, [], []

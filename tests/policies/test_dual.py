@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from feduplink import DualPolicy, InputError, Scenario, draw_csi, evaluate
-from feduplink.lagrangian import Cell, Multipliers
-from feduplink.optimum import learn_dual_policy, solve_dual
+from feduplink.lagrangian import ChannelBatch, Multipliers
+from feduplink.optimum import solve_dual
 
 
 def _policy(scenario: Scenario) -> DualPolicy:
@@ -21,14 +21,14 @@ def test_maximises_the_lagrangian(generator: torch.Generator):
         scenario,
         Multipliers(torch.tensor([[0.1, 0.0], [0.0, 2e-3]]).double(), scenario.worker_weights),
     )
-    prices = policy.multipliers.prices(scenario)
+    prices = policy.Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers)
     steps = torch.cat((torch.zeros(1), torch.logspace(-7, -2, 200))).double()
     grid = torch.cartesian_prod(steps, steps)
     power = policy.allocate(csi)
     for channel, chosen in zip(csi, power, strict=True):
-        batch = Cell.of(scenario, channel.expand(len(grid), 2, 2))
+        batch = ChannelBatch.from_scenario(scenario, channel.expand(len(grid), 2, 2))
         best = batch.value(grid, prices).max()
-        value = Cell.of(scenario, channel[None]).value(chosen[None], prices)
+        value = ChannelBatch.from_scenario(scenario, channel[None]).value(chosen[None], prices)
         assert value.item() >= best.item() - 1e-6
     assert ((power > 0) & (power < 0.99 * scenario.pmax_w)).any()  # not all at an end
 
@@ -39,9 +39,11 @@ def test_a_channel_does_not_care_for_its_batch(
     policy = _policy(default_scenario)
     prices = policy.multipliers.prices(default_scenario)
     csi = default_csi.double()
-    together = Cell.of(default_scenario, csi[:8]).value(policy.allocate(csi)[:8], prices)
+    together = ChannelBatch.from_scenario(default_scenario, csi[:8]).value(
+        policy.allocate(csi)[:8], prices
+    )
     alone = torch.cat([policy.allocate(csi[k : k + 1]) for k in range(8)])
-    value = Cell.of(default_scenario, csi[:8]).value(alone, prices)
+    value = ChannelBatch.from_scenario(default_scenario, csi[:8]).value(alone, prices)
     torch.testing.assert_close(value, together, atol=1e-5, rtol=1e-5)
 
 
@@ -54,7 +56,7 @@ def test_learned_multipliers_hold_on_unseen_channels():
     scenario = Scenario(workers=4)
     training = draw_csi(scenario, 1500, torch.Generator().manual_seed(5))
     unseen = draw_csi(scenario, 1500, torch.Generator().manual_seed(6))
-    policy = learn_dual_policy(scenario, training)
+    policy = DualPolicy.learned(scenario, training)
     verdict = evaluate(policy, unseen, scenario)
     assert verdict.violation < 0.03  # two standard errors of 1500 channels
     own = solve_dual(scenario, unseen)

@@ -22,12 +22,11 @@ from feduplink import (
     RandomPower,
     Scenario,
     judge,
-    load_policy,
 )
 from feduplink.lagrangian import Multipliers
 from feduplink.policies import UnrolledPolicy
 
-SHIPPED = load_policy("pdx")
+SHIPPED = shipped_pdx()
 assert isinstance(SHIPPED, UnrolledPolicy)
 
 

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import torch
 
-from feduplink import Scenario, draw_csi, load_policy
-from feduplink.lagrangian import Cell, Multipliers, Prices, maximise
+from feduplink import Scenario, draw_csi
+from feduplink.lagrangian import ChannelBatch, Multipliers, Prices, maximise
 from feduplink.policies import UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.pdx import lagrangian_at_gates
 
 
 def shipped(scenario: Scenario) -> UnrolledPolicy:
-    policy = load_policy("pdx")
+    policy = shipped_pdx()
     assert isinstance(policy, UnrolledPolicy)
     price = torch.full((2, scenario.workers), 1e-3, dtype=torch.float64)
     price[1] = 5e-5
@@ -17,7 +17,7 @@ def shipped(scenario: Scenario) -> UnrolledPolicy:
 
 
 def test_shipped_policy_is_for_the_default_scenario_and_under_a_megabyte():
-    policy = load_policy("pdx")
+    policy = shipped_pdx()
     assert policy.scenario.workers == 8
     assert sum(t.nbytes for t in policy.tensors().values()) < 1e6
 
@@ -27,7 +27,10 @@ def test_is_near_the_maximum_of_the_lagrangian_where_silence_pays():
     policy = shipped(scenario)
     policy.multipliers.constraints[:] = torch.tensor([[0.03], [4e-4]])
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(3)).double()
-    cell, prices = Cell.of(scenario, csi), policy.multipliers.prices(scenario)
+    cell, prices = (
+        ChannelBatch.from_scenario(scenario, csi),
+        policy.Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers),
+    )
     best = maximise(cell, prices)
     power = policy.allocate(csi)
     assert cell.value(power, prices).mean() > cell.value(best, prices).mean() - 0.005
@@ -44,7 +47,9 @@ def test_permuting_the_workers_permutes_the_powers():
     permuted = UnrolledPolicy(
         scenario.replace(weights=weights),
         policy.network,
-        Multipliers(policy.multipliers.constraints[:, order], policy.multipliers.worth[order]),
+        Multipliers(
+            policy.multipliers.constraints[:, order], policy.multipliers.objective_weight[order]
+        ),
     )
     expected = policy.allocate(csi)[:, order]
     power = permuted.allocate(csi[:, order][:, :, order])
@@ -54,7 +59,7 @@ def test_permuting_the_workers_permutes_the_powers():
 def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     scenario = Scenario(workers=3)
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
-    cell = Cell.of(scenario, csi)
+    cell = ChannelBatch.from_scenario(scenario, csi)
     prices = Prices(
         *(torch.rand(3, generator=torch.Generator().manual_seed(k)).double() for k in range(4))
     )

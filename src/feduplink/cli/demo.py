@@ -19,7 +19,7 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
-from feduplink.comparison import DEFAULT_POLICIES, Outcome, compare, find_policies
+from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (
     FederationSettings,
     Ideal,
@@ -29,7 +29,6 @@ from feduplink.federated import (
     load_task,
 )
 from feduplink.learning import (
-    TRAINABLE,
     Callback,
     CsvLog,
     ProgressBar,
@@ -37,8 +36,19 @@ from feduplink.learning import (
     TrainingData,
     training_settings,
 )
-from feduplink.optimum import Optimum, learn_dual_policy, shipped_pdx
-from feduplink.policies import Policy
+from feduplink.optimum import Optimum
+from feduplink.policies import (
+    Deployment,
+    DualPolicy,
+    FullPower,
+    GraphPolicy,
+    NeuralPolicy,
+    OpenLoop,
+    PerceptronPolicy,
+    Policy,
+    UnrolledPolicy,
+    shipped_pdx,
+)
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.policies import write_comparison
@@ -51,7 +61,7 @@ NAME = "demo"
 HELP = "the main job at small scale: train, compare with the optimum, federate; ends as a page"
 EXAMPLE = "feduplink demo --out runs/demo"
 
-_LEARNED = ("pdm", "pdg")
+_LEARNED: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 
 #: Epochs of the demo; the paper trains for 1000.
 _EPOCHS = 100
@@ -60,7 +70,7 @@ _EPOCHS = 100
 _BUDGET_S = 20.0
 
 #: Who takes part in federated learning beside ``ideal``, where every upload arrives.
-_FEDERATED = ("max", "openloop", "pdg", "pdx")
+_FEDERATED = (FullPower, OpenLoop, GraphPolicy, UnrolledPolicy)
 _ROUNDS, _RUNS = 20, 2
 
 
@@ -82,17 +92,20 @@ def run(args: argparse.Namespace) -> None:
         f"antennas at up to {largest_w:g} W and disturb each other.\n"
         f"Drew {len(splits.test)} channels each for training, validation and test."
     )
-    policies = find_policies(DEFAULT_POLICIES, scenario, splits.training, seed=args.seed)
-    for name in _LEARNED:
-        out.print(f"Training {name} for {_EPOCHS} epochs ...")
+    deployment = Deployment(scenario, splits.training, seed=args.seed)
+    policies = find_policies(default_policies(), deployment)
+    for kind in _LEARNED:
+        out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")
         with provenance.part():
-            policies[name] = _train(name, scenario, splits, directory / name, args.seed, out)
+            policies[kind.name] = _train(
+                kind, scenario, splits, directory / kind.name, args.seed, out
+            )
     out.print(
         "Learning the multipliers of dual and pdx, then searching the optimum of the test "
         "channels ..."
     )
-    policies["dual"] = learn_dual_policy(scenario, splits.training)
-    policies["pdx"] = shipped_pdx(scenario)
+    for policy in (DualPolicy.learned(scenario, splits.training), shipped_pdx(scenario)):
+        policies[policy.name] = policy
     optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
@@ -100,16 +113,17 @@ def run(args: argparse.Namespace) -> None:
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum))
     out.print(_explanation(outcomes, scenario, optimum))
-    chosen = {name: policies[name] for name in _FEDERATED}
+    chosen = {kind.name: policies[kind.name] for kind in _FEDERATED}
     with provenance.part():
         _federate(task, chosen, scenario, directory / "federated", args.seed, out)
-    own = [directory, *(directory / name for name in (*_LEARNED, "federated"))]
+    learned = [kind.name for kind in _LEARNED]
+    own = [directory, *(directory / name for name in (*learned, "federated"))]
     page = write_page(directory, read_sections([FinishedRun.read(path) for path in own]))
     out.print(
         f"\n{directory}: metrics.json, comparison.md, comparison.png, power-histogram.png\n"
         + "\n".join(
             f"{directory / name}: the trained policy, history.csv, convergence.png"
-            for name in _LEARNED
+            for name in learned
         )
         + f"\n{directory / 'federated'}: metrics.json, federated.md, error.png, arrivals.png"
         + f"\nAll of it on one page: open {page} in a browser."
@@ -117,20 +131,20 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _train(
-    name: str,
+    kind: type[NeuralPolicy],
     scenario: Scenario,
     splits: ChannelSplits,
     directory: Path,
     seed: int,
     out: Console,
 ) -> Policy:
-    settings = training_settings(name, epochs=_EPOCHS)
-    policy = TRAINABLE[name].initialised(scenario, seed)
+    settings = training_settings(kind, epochs=_EPOCHS)
+    policy = kind.initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)
     callbacks: list[Callback] = [CsvLog(directory / "history.csv")]
     if out.is_terminal:
-        callbacks.append(ProgressBar(out, name))
+        callbacks.append(ProgressBar(out, kind.name))
     training.run(callbacks)
     write_training(directory, training, splits, seed=seed)
     return policy

@@ -14,14 +14,9 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
-from feduplink.comparison import (
-    DEFAULT_POLICIES,
-    SOLVED,
-    UNTRAINED,
-    compare,
-    comparison_notes,
-    find_policies,
-)
+from feduplink.comparison import compare, comparison_notes, default_policies, find_policies
+from feduplink.policies import Deployment
+from feduplink.registry import POLICIES
 from feduplink.report.policies import write_comparison
 from feduplink.report.tables import comparison_table
 
@@ -32,18 +27,15 @@ EXAMPLE = "feduplink evaluate --policies rand,orth,openloop,dual,runs/train --wo
 #: Seconds that the certificate may take when nothing else is asked for.
 _BUDGET_S = 20.0
 
-#: Policies with settings that are found on the tuning channels.
-_TUNED = ("openloop", *SOLVED)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--policies",
-        default=",".join(DEFAULT_POLICIES),
+        default=",".join(default_policies()),
         metavar="NAME[,NAME...]",
-        help=f"any of {', '.join((*UNTRAINED, *SOLVED))}, and directories of training runs "
-        f"(default: {','.join(DEFAULT_POLICIES)})",
+        help=f"any of {', '.join(POLICIES.names())}, package.module:Class of your own, and "
+        f"directories of training runs (default: {','.join(default_policies())})",
     )
     parser.add_argument(
         "--optimum",
@@ -54,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also find the optimum on these channels and show how far each policy is below it; "
         f"SECONDS (default: {_BUDGET_S:g}) go into proving that nobody does better",
     )
-    add_channels_option(parser, f", and {_listed(_TUNED)} are tuned on these very channels")
+    add_channels_option(parser, ", and policies that are tuned are tuned on these very channels")
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -65,9 +57,8 @@ def run(args: argparse.Namespace) -> None:
     directory = output_directory(args)
     names = [name.strip() for name in args.policies.split(",") if name.strip()]
     scenario, channels = channels_from(args)
-    policies = find_policies(
-        names, scenario, channels.tuning, seed=args.seed, recorded=channels.recorded
-    )
+    deployment = Deployment(scenario, channels.tuning, recorded=channels.recorded, seed=args.seed)
+    policies = find_policies(names, deployment)
     out = console()
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
@@ -88,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     )
 
     out.print(f"{len(channels.test)} channels, {channels.origin}")
-    tuned = [name for name in _TUNED if name in names]
+    tuned = [name for name, policy in policies.items() if policy.is_tuned and name in names]
     if channels.recorded and tuned:
         out.print(
             f"{_listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned on these very "

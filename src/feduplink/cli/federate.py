@@ -24,7 +24,7 @@ from feduplink.cli.options import (
     whole_number,
 )
 from feduplink.cli.resuming import check_beginning, told_how_to_go_on
-from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, find_policies
+from feduplink.comparison import default_policies, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
@@ -44,7 +44,8 @@ from feduplink.federated import (
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.uplink import OrthogonalName, PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
-from feduplink.policies import Policy
+from feduplink.policies import Deployment, Policy
+from feduplink.registry import POLICIES
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
 
@@ -63,8 +64,8 @@ _TARGET_SLACK = 1.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="(default: %(default)s)")
-    default = ("ideal", *_ORTHOGONAL, *DEFAULT_POLICIES)
-    names = ("ideal", *_ORTHOGONAL, *UNTRAINED, *SOLVED)
+    default = ("ideal", *_ORTHOGONAL, *default_policies())
+    names = ("ideal", *_ORTHOGONAL, *POLICIES.names())
     parser.add_argument(
         "--policies",
         default=",".join(default),
@@ -228,7 +229,7 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]
     if real := [name for name in names if name not in policies]:
         anywhere = _anywhere(scenario)
         tuning = draw_splits(anywhere, seed=args.seed).training
-        policies.update(find_policies(real, anywhere, tuning, seed=args.seed))
+        policies.update(find_policies(real, Deployment(anywhere, tuning, seed=args.seed)))
     return policies
 
 

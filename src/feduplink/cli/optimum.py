@@ -33,7 +33,7 @@ from feduplink.optimum import (
     find_optimum,
     solve_dual,
 )
-from feduplink.policies import DualPolicy
+from feduplink.policies import DualPoint, DualPolicy
 from feduplink.report.optimum import write_optimum
 from feduplink.report.tables import comparison_table
 from feduplink.scenario import Scenario
@@ -107,7 +107,8 @@ def run(args: argparse.Namespace) -> None:
     beyond = None
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
-    policy = DualPolicy(scenario, optimum.solution.primal_multipliers)
+    point = DualPoint(optimum.solution.primal_multipliers, optimum.problem.thresholds)
+    policy = DualPolicy(scenario, point)
     outcomes = compare(
         {policy.name: policy}, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )

@@ -23,20 +23,29 @@ from feduplink.cli.resuming import check_beginning, told_how_to_go_on
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
-    PRESETS,
-    TRAINABLE,
     Callback,
     CsvLog,
+    Preset,
+    PresetName,
     ProgressBar,
     TensorBoardLog,
     Training,
     TrainingData,
     TrainingSettings,
     best_epoch,
+    preset_names,
     training_settings,
 )
-from feduplink.optimum import shut_out
-from feduplink.policies import Architecture, GraphArchitecture
+from feduplink.optimum import check_reachable
+from feduplink.policies import (
+    Architecture,
+    GraphArchitecture,
+    NeuralPolicy,
+    Policy,
+    UnrolledPolicy,
+    policy_class,
+)
+from feduplink.registry import POLICIES
 from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
@@ -50,7 +59,10 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--policy", choices=(*sorted(TRAINABLE), "pdx"), required=True, help="what to train"
+        "--policy",
+        required=True,
+        metavar="NAME",
+        help=f"what to train: {', '.join(_trainable())}, or package.module:Class of your own",
     )
     add_common_options(parser, NAME)
     add_split_option(parser)
@@ -62,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tensorboard", action="store_true", help="also log for TensorBoard (extra: track)"
     )
     train_pdx.add_arguments(parser)
-    rates = ", ".join(f"{p} {v.settings.learning_rate:g}" for p, v in PRESETS["ours"].items())
+    rates = ", ".join(
+        f"{name} {kind.learning_rate:g}"
+        for name, kind in _trainable().items()
+        if issubclass(kind, NeuralPolicy)
+    )
     group = parser.add_argument_group(
         "training of pdg and pdm (batch size and learning rate also of pdx)",
         f"The defaults are of the preset ours; its learning rates are {rates}. Options given here "
@@ -70,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--preset",
-        choices=tuple(PRESETS),
+        choices=preset_names(),
         help="how to train: ours, or the equations and values as the paper writes them "
         "(default: ours)",
     )
@@ -84,26 +100,32 @@ def run(args: argparse.Namespace) -> None:
     scenario, directory = scenario_from(args), output_directory(args)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=args.resume)
-    if args.policy == "pdx":
+    kind = policy_class(POLICIES.find(args.policy))
+    if issubclass(kind, UnrolledPolicy):
         train_pdx.run(args, scenario, directory, checkpoint)
         return
+    if not issubclass(kind, NeuralPolicy):
+        raise InputError(
+            f"policy: {args.policy} has nothing to train; accepted: {', '.join(_trainable())}, or "
+            "a subclass of feduplink.policies.NeuralPolicy."
+        )
     for name in ("steps", "everything"):
         if getattr(args, name):
             raise InputError(f"{name}: an option of pdx; accepted for pdg and pdm: epochs.")
-    preset = args.preset or "ours"
-    settings = training_settings(args.policy, preset, **explicit_fields(args, TrainingSettings))
-    architecture = _architecture(args, PRESETS[preset][args.policy].architecture)
+    preset: PresetName = args.preset or "ours"
+    settings = training_settings(kind, preset, **explicit_fields(args, TrainingSettings))
+    architecture = _architecture(args, Preset.for_policy(kind, preset).architecture)
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     training = Training(
-        TRAINABLE[args.policy].initialised(scenario, args.seed, architecture).to(device),
+        kind.initialised(scenario, args.seed, architecture).to(device),
         TrainingData(splits.training, splits.validation),
         settings,
         seed=args.seed,
     )
     if args.resume:
         training.resume(checkpoint)
-    warn_of(shut_out(scenario, splits.training))
+    warn_of(check_reachable(training.problem, scenario, splits.training))
     with told_how_to_go_on(checkpoint):
         training.run(_callbacks(args, directory), checkpoint)
     training.policy.cpu()
@@ -112,8 +134,14 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     best = best_epoch(training.history)
     out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
-    out.print(comparison_table({args.policy: test.judgement}, scenario))
+    out.print(comparison_table({kind.name: test.judgement}, scenario))
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
+
+
+def _trainable() -> dict[str, type[Policy]]:
+    """Registered policies that can be trained, by name."""
+    kinds = {name: POLICIES.find(name) for name in POLICIES.names()}
+    return {n: k for n, k in kinds.items() if issubclass(k, NeuralPolicy | UnrolledPolicy)}
 
 
 def _architecture(args: argparse.Namespace, preset: Architecture) -> Architecture:

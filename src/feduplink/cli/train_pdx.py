@@ -16,9 +16,10 @@ from feduplink.errors import InputError
 from feduplink.files import write_text
 from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining, TrainingSettings
 from feduplink.metrics import write_metrics
-from feduplink.optimum import calibrated, shut_out
-from feduplink.optimum.calibration import CHANNELS
-from feduplink.policies import GraphArchitecture, UnrolledNetwork, save_policy
+from feduplink.optimum import check_reachable
+from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy, save_policy
+from feduplink.policies.pdx import CHANNELS
+from feduplink.problem import Problem
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
     settings = _settings(args)
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
-    warn_of(shut_out(scenario, splits.training))
+    warn_of(check_reachable(Problem.from_scenario(scenario), scenario, splits.training))
     out = console()
-    curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
+    curriculum = Curriculum.all_settings() if args.everything else Curriculum.one_scenario(scenario)
     network = UnrolledNetwork.initialised(args.seed).to(device)
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
         )
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_training_csi(scenario, CHANNELS, seed=args.seed)
-    policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)
+    policy = UnrolledPolicy.calibrated(network.cpu(), scenario, csi, seed=args.seed)
     test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
     plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)

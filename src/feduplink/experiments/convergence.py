@@ -51,9 +51,11 @@ class Convergence(BaseModel):
             epoch = Epoch(
                 number=int(row["epoch"]) - 1,
                 feasible=None,
-                worker_rate=(),
-                worker_energy_efficiency=(),
-                **{figure: float(row[figure]) for figure in _FIGURES},
+                constraints={},
+                worst={},
+                objective=float(row["objective"]),
+                participation=float(row["participation"]),
+                violation=float(row["violation"]),
             )
             found.setdefault(row["policy"], {}).setdefault(row["run"], []).append(epoch)
         histories = {name: list(runs.values()) for name, runs in found.items()}

@@ -55,7 +55,7 @@ def _judged(bench: Bench, seed: int) -> list[Setting]:
 def _told(policy: Policy, variance: float) -> UnrolledPolicy:
     assert isinstance(policy, UnrolledPolicy)
     scenario = policy.scenario.replace(csi_noise=variance)
-    return UnrolledPolicy(scenario, policy.network, policy.multipliers)
+    return UnrolledPolicy(scenario, policy.network, policy.point)
 
 
 def claims(sweep: Sweep) -> list[Claim]:

@@ -7,10 +7,9 @@ import numpy as np
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower
-from feduplink.experiments.policies import COMPARED, policy_for
+from feduplink.experiments.policies import COMPARED, LEARNED, policy_for
 from feduplink.experiments.settings import OPTIMUM, Setting, in_rows, judged_policies
 from feduplink.experiments.sweep import Sweep
-from feduplink.learning import TRAINABLE
 from feduplink.scenario import Scenario
 
 TITLE = "Network size"
@@ -35,7 +34,7 @@ def run(bench: Bench) -> Sweep:
 
 
 def _learn(bench: Bench, seed: int) -> None:
-    for name in TRAINABLE:
+    for name in LEARNED:
         policy_for(bench, name, Scenario(), seed)
 
 
@@ -44,7 +43,7 @@ def _judged(bench: Bench, workers: int, seed: int) -> Setting:
 
     def make() -> Setting:
         policies = {
-            name: policy_for(bench, name, learned if name in TRAINABLE else scenario, seed)
+            name: policy_for(bench, name, learned if name in LEARNED else scenario, seed)
             for name in COMPARED
             if ":" not in name and (name != "pdm" or workers == learned.workers)
         }

@@ -7,19 +7,21 @@ from pathlib import Path
 from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
-from feduplink.comparison import UNTRAINED
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.files import write_text
-from feduplink.learning import (
-    TRAINABLE,
-    Epoch,
-    Training,
-    TrainingData,
-    training_settings,
+from feduplink.learning import Epoch, Training, TrainingData, training_settings
+from feduplink.policies import (
+    Deployment,
+    DualPolicy,
+    LagrangianPolicy,
+    NeuralPolicy,
+    Policy,
+    load_policy,
+    save_policy,
+    shipped_pdx,
 )
-from feduplink.optimum import learn_dual_policy, shipped_pdx
-from feduplink.policies import NeuralPolicy, Policy, load_policy, save_policy
+from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
 LEARNED = ("pdm", "pdg")
@@ -54,15 +56,16 @@ def policies_for(bench: Bench, scenario: Scenario, seed: int) -> dict[str, Polic
 
 def policy_for(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
     """One of them; what takes time to find is kept."""
-    if name in UNTRAINED:
+    kind = POLICIES.find(name)
+    if not issubclass(kind, NeuralPolicy | LagrangianPolicy):
         tuning = draw_splits(scenario, bench.scale.channels, seed=seed).training
-        return UNTRAINED[name](scenario, tuning, seed)
+        return kind.for_deployment(Deployment(scenario, tuning, seed=seed))
     file = _file(bench, name, scenario, seed)
     if not file.exists():
         policy = (
-            _learned(bench, name, scenario, seed)
-            if name in TRAINABLE
-            else _solved(bench, name, scenario, seed)
+            _learned(bench, kind, scenario, seed)
+            if issubclass(kind, NeuralPolicy)
+            else _solved(bench, kind, scenario, seed)
         )
         save_policy(policy, file)
     return load_policy(file)
@@ -75,22 +78,22 @@ def training_history(bench: Bench, name: str, scenario: Scenario, seed: int) -> 
     return _History.model_validate_json(file.read_bytes()).root
 
 
-def _learned(bench: Bench, name: str, scenario: Scenario, seed: int) -> NeuralPolicy:
+def _learned(bench: Bench, kind: type[NeuralPolicy], scenario: Scenario, seed: int) -> NeuralPolicy:
     splits = draw_splits(scenario, bench.scale.channels, seed=seed)
-    settings = training_settings(name, epochs=bench.scale.epochs)
-    policy = TRAINABLE[name].initialised(scenario, seed)
+    settings = training_settings(kind, epochs=bench.scale.epochs)
+    policy = kind.initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)
     training.run()
-    file = _file(bench, name, scenario, seed, ".json")
+    file = _file(bench, kind.name, scenario, seed, ".json")
     write_text(file, _History(training.history).model_dump_json())
     return policy
 
 
-def _solved(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
+def _solved(bench: Bench, kind: type[Policy], scenario: Scenario, seed: int) -> Policy:
     csi = draw_training_csi(scenario, bench.scale.solved_channels, seed=seed)
-    if name == "dual":
-        return learn_dual_policy(scenario, csi)
+    if issubclass(kind, DualPolicy):
+        return DualPolicy.learned(scenario, csi)
     return shipped_pdx(scenario, csi)
 
 

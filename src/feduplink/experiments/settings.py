@@ -11,10 +11,11 @@ from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import policies_for
-from feduplink.lagrangian import Cell
+from feduplink.judgement import Judgement, judge
+from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
-from feduplink.problem import Judgement, Problem, judge
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: The row of a comparison that no policy can exceed by more than the certificate's gap.
@@ -79,11 +80,11 @@ def judged_policies(
     found: none of the policies, repaired, is above it.
     """
     csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
-    cell, problem = Cell.of(scenario, csi), Problem.of(scenario)
+    batch, problem = ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
     optimum, found = solve_dual(scenario, csi), {}
     for name, policy in policies.items():
         power = allocate_seen(policy, csi, scenario, seed=seed)
-        mended = repaired(power, cell, problem)
+        mended = repaired(power, batch, problem)
         left = judge(mended, csi, scenario)
         optimum = optimum.improved_by(name, mended, left)
         found[name] = Figures.of(judge(power, csi, scenario), left)

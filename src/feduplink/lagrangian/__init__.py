@@ -1,8 +1,13 @@
 """The Lagrangian of one channel: prices, value, derivatives, and its maximiser."""
 
+from feduplink.lagrangian.channel_batch import (
+    ChannelBatch,
+    gradient_and_hessian,
+    log_power_derivatives,
+)
 from feduplink.lagrangian.maximise import (
-    HillTops,
     Maximiser,
+    MultiStart,
     climb,
     improve,
     maximise,
@@ -10,17 +15,17 @@ from feduplink.lagrangian.maximise import (
     sweep,
 )
 from feduplink.lagrangian.prices import Multipliers, Prices
-from feduplink.lagrangian.terms import Cell, gradient_and_hessian
 
 __all__ = [
-    "Cell",
-    "HillTops",
+    "ChannelBatch",
     "Maximiser",
+    "MultiStart",
     "Multipliers",
     "Prices",
     "climb",
     "gradient_and_hessian",
     "improve",
+    "log_power_derivatives",
     "maximise",
     "starting_points",
     "sweep",

@@ -1,60 +1,110 @@
-"""What success, rate and efficiency are worth in the Lagrangian of one channel.
+"""What success, rate, efficiency and other measures are worth in the Lagrangian of one channel.
 
-With multipliers μ on the rate and ν on the energy efficiency, the Lagrangian of a channel is
+With multipliers λ_k on the constraints E[1_k (c_k − c0_k)] ≥ 0, where 1_k is 1(p_i > 0) for a
+measure of the rounds on the air and 1 for one of all rounds, the Lagrangian of a channel is
 
-    Σ_i ω_i f_i + 1(p_i > 0) [μ_i (R_i − r0_i) + ν_i (EE_i − e0_i)],
+    Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki),
 
-because E[R_i | p_i > 0] ≥ r0_i is the same as E[1(p_i > 0) (R_i − r0_i)] ≥ 0. For every shipped
-objective f (packet success, rate or energy efficiency) this is
+because E[R_i | p_i > 0] ≥ r0_i is the same as E[1(p_i > 0) (R_i − r0_i)] ≥ 0. With the objective
+and the constraints among packet success, rate and energy efficiency this is
 
     Σ_i a_i PSR_i + b_i R_i + c_i EE_i − 1(p_i > 0) d_i
 
-with prices a, b, c ≥ 0 and a fee d ≥ 0 for being on the air.
+with prices a, b, c and an activation cost d; other measures add a term each, and constraints over
+all rounds the constant −Σ λ c0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from feduplink.errors import InputError
+from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of one unit of each quantity, (L,) each, all ≥ 0.
+    """Prices of one unit of each quantity, (L,) each.
 
     Attributes:
         success: a, on the packet success rate.
         rate: b, on the rate in nats/s/Hz.
         efficiency: c, on the energy efficiency in nats/s/Hz/W.
-        fee: d, what being on the air costs.
+        activation_cost: d, what being on the air costs.
+        others: further measures with their prices, below 0 for what has an upper limit.
+
     """
 
     success: Tensor
     rate: Tensor
     efficiency: Tensor
-    fee: Tensor
+    activation_cost: Tensor
+    others: tuple[tuple[Measure, Tensor], ...] = ()
 
     @classmethod
-    def of(cls, scenario: Scenario, multipliers: Tensor, worth: Tensor) -> Prices:
-        """Prices for multipliers (μ, ν), (2, L), and the worth of the objective, (L,)."""
-        mu, nu = multipliers
-        worth = worth.to(mu)
-        nothing = torch.zeros_like(mu)
-        objective = scenario.objective
-        return cls(
-            success=worth if objective == "psr" else nothing,
-            rate=mu + worth if objective == "rate" else mu,
-            efficiency=nu + worth if objective == "energy_efficiency" else nu,
-            fee=mu * scenario.rate_thresholds.to(mu) + nu * scenario.ee_thresholds.to(nu),
-        )
+    def from_problem(cls, problem: Problem, scenario: Scenario, multipliers: Multipliers) -> Prices:
+        """Prices of a problem at some multipliers; ``scenario`` has the radio's constants."""
+        weight = multipliers.objective_weight.to(multipliers.constraints)
+        prices = cls(*torch.zeros_like(weight).expand(4, -1))
+        for constraint, multiplier in zip(
+            problem.constraints, multipliers.constraints, strict=True
+        ):
+            signed = -multiplier if constraint.at_most else multiplier
+            prices = prices._with(constraint.measure, signed, scenario)
+            if constraint.measure.on_air_only:
+                cost = multiplier * constraint.threshold.to(multiplier)
+                prices = replace(prices, activation_cost=prices.activation_cost + cost)
+        return prices._with(problem.objective, weight, scenario)
+
+    def _with(self, measure: Measure, price: Tensor, scenario: Scenario) -> Prices:
+        """With ``price`` more on a measure."""
+        if isinstance(measure, Rate):
+            return replace(self, rate=self.rate + price)
+        if isinstance(measure, PacketSuccess) and measure.waterfall == scenario.waterfall:
+            return replace(self, success=self.success + price)
+        if isinstance(measure, EnergyEfficiency) and _same_draw(measure, scenario):
+            return replace(self, efficiency=self.efficiency + price)
+        nothing = torch.zeros(1, dtype=torch.float64)
+        if bool((measure.value(nothing, nothing) != 0).any()):
+            raise InputError(
+                f"measure: {measure.name} is not 0 for a silent worker; accepted in the "
+                "Lagrangian: measures that are."
+            )
+        return replace(self, others=(*self.others, (measure, price)))
 
     def to(self, dtype: torch.dtype) -> Prices:
         """The same prices in another precision."""
-        return Prices(*(price.to(dtype) for price in vars(self).values()))
+        return Prices(
+            self.success.to(dtype),
+            self.rate.to(dtype),
+            self.efficiency.to(dtype),
+            self.activation_cost.to(dtype),
+            tuple((measure, price.to(dtype)) for measure, price in self.others),
+        )
+
+    def check_usual(self, who: str) -> None:
+        """Refuse what only the search can price, in the name of ``who`` cannot."""
+        if self.others:
+            raise InputError(
+                f"{who}: knows packet success, rate and energy efficiency; not accepted: "
+                f"{self.others[0][0].name}."
+            )
+        if any(bool((p < 0).any()) for p in (self.success, self.rate, self.efficiency)):
+            raise InputError(
+                f"{who}: takes lower limits on rate and energy efficiency; not accepted: upper "
+                "ones."
+            )
+
+
+def _same_draw(measure: EnergyEfficiency, scenario: Scenario) -> bool:
+    return measure.amplifier_inefficiency == scenario.amplifier_inefficiency and torch.equal(
+        measure.static_power_w, scenario.static_power
+    )
 
 
 @dataclass(frozen=True)
@@ -62,17 +112,22 @@ class Multipliers:
     """A point of the dual problem.
 
     Attributes:
-        constraints: (μ, ν), (2, L): per nats/s/Hz and per nats/s/Hz/W.
-        worth: what one unit of the objective's inner function is worth, (L,); ω or ∇g(y).
+        constraints: λ, (K, L), each per unit of its measure.
+        objective_weight: what one unit of the objective's measure is worth, (L,); ω or ∇g(y).
+
     """
 
     constraints: Tensor
-    worth: Tensor
+    objective_weight: Tensor
 
     def to(self, device: torch.device) -> Multipliers:
         """The same multipliers on a device."""
-        return Multipliers(self.constraints.to(device), self.worth.to(device))
+        return Multipliers(self.constraints.to(device), self.objective_weight.to(device))
 
-    def prices(self, scenario: Scenario) -> Prices:
-        """The prices of the channel-by-channel problem."""
-        return Prices.of(scenario, self.constraints, self.worth)
+    def offset(self, problem: Problem) -> float:
+        """−Σ λ c0 over the constraints on all rounds: what they add to every Lagrangian."""
+        return -sum(
+            float((multiplier * constraint.threshold.to(multiplier)).sum())
+            for constraint, multiplier in zip(problem.constraints, self.constraints, strict=True)
+            if not constraint.measure.on_air_only
+        )

@@ -3,13 +3,11 @@
 from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
-from feduplink.learning.presets import PRESETS, Preset, training_settings
+from feduplink.learning.presets import Preset, PresetName, preset_names, training_settings
 from feduplink.learning.settings import TrainingSettings
-from feduplink.learning.training import TRAINABLE, Training, TrainingData, primal_dual_step
+from feduplink.learning.training import Training, TrainingData, primal_dual_step
 
 __all__ = [
-    "PRESETS",
-    "TRAINABLE",
     "Callback",
     "CsvLog",
     "Curriculum",
@@ -17,12 +15,14 @@ __all__ = [
     "NetworkSettings",
     "NetworkTraining",
     "Preset",
+    "PresetName",
     "ProgressBar",
     "TensorBoardLog",
     "Training",
     "TrainingData",
     "TrainingSettings",
     "best_epoch",
+    "preset_names",
     "primal_dual_step",
     "training_settings",
 ]

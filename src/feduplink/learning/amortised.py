@@ -20,9 +20,9 @@ from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import draw_csi
 from feduplink.errors import InputError
-from feduplink.lagrangian import Cell, Prices
+from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.learning.adam_state import adam_tensors, restore_adam
-from feduplink.policies.pdx import UnrolledNetwork, lagrangian_at_gates
+from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario, first_problem
 from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
@@ -39,7 +39,7 @@ class Curriculum:
     """What the network is trained for.
 
     Attributes:
-        scenario: the cell, and all that is not varied.
+        scenario: the batch, and all that is not varied.
         workers: numbers of workers, one drawn for each batch.
         pmax_dbw: range of Pmax, dBW; None takes the scenario's.
         interference: range of the interference factor.
@@ -53,18 +53,18 @@ class Curriculum:
     varied_weights: bool
 
     @classmethod
-    def everything(cls) -> Curriculum:
+    def all_settings(cls) -> Curriculum:
         """Cells of many sizes, powers, interference levels and weights: the shipped weights."""
         return cls(Scenario(), (4, 6, 8, 8, 8, 10, 12, 16, 24, 32), (-45, 5), (0.7, 10), True)
 
     @classmethod
-    def only(cls, scenario: Scenario) -> Curriculum:
+    def one_scenario(cls, scenario: Scenario) -> Curriculum:
         """One scenario, at any multipliers."""
         level = scenario.interference
         return cls(scenario, (scenario.workers,), None, (level, level), False)
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[Cell, Prices]:
-        """A batch of channels of one cell with prices of their own, in float32."""
+    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
+        """A batch of channels of one batch with prices of their own, in float32."""
         device = generator.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -84,15 +84,17 @@ class Curriculum:
             interference=float(log_uniform(*self.interference)),
             **({"rate_min": 0.7, "ee_min": 55.0, "weights": "data"} if self.varied_weights else {}),
         )
-        cell = Cell.of(scenario, draw_csi(scenario, count, generator)).to(torch.float32)
+        batch = ChannelBatch.from_scenario(scenario, draw_csi(scenario, count, generator)).to(
+            torch.float32
+        )
         if self.varied_weights:
             weights = uniform(0.1, 1.0, count, workers)
             weights = weights / weights.sum(-1, keepdim=True)
             rate_min, ee_min = log_uniform(0.1, 1.5, count, 1), log_uniform(5, 120, count, 1)
         else:
-            weights = scenario.worker_weights.to(cell.direct).expand(count, -1)
-            rate_min = scenario.rate_thresholds.to(cell.direct).clamp_min(1e-3)
-            ee_min = scenario.ee_thresholds.to(cell.direct).clamp_min(1e-1)
+            weights = scenario.worker_weights.to(batch.direct).expand(count, -1)
+            rate_min = scenario.rate_thresholds.to(batch.direct).clamp_min(1e-3)
+            ee_min = scenario.ee_thresholds.to(batch.direct).clamp_min(1e-1)
         # Multipliers in units of the mean weight: none, or up to some tens of per cent, alike for
         # the workers of a channel up to a factor.
         rate_price, ee_price = (
@@ -103,7 +105,7 @@ class Curriculum:
             * weights.mean(-1, keepdim=True)
             for _ in range(2)
         )
-        return cell, Prices(
+        return batch, Prices(
             weights, rate_price / rate_min, ee_price / ee_min, rate_price + ee_price
         )
 
@@ -207,8 +209,8 @@ class NetworkTraining:
 
     def _take_step(self) -> Tensor:
         """One batch; the Lagrangian that the last iteration reached, a scalar."""
-        cell, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
-        reached = [lagrangian_at_gates(cell, prices, out) for out in self.network(cell, prices)]
+        batch, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
+        reached = [lagrangian_at_gates(batch, prices, out) for out in self.network(batch, prices)]
         weighted = [w * r.mean() for w, r in zip(_DEPTH_WEIGHTS, reached, strict=True)]
         self._optimizer.zero_grad(set_to_none=True)
         (-torch.stack(weighted).sum()).backward()  # type: ignore[no-untyped-call]

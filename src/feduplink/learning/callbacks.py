@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Sequence
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,7 +67,7 @@ class ProgressBar:
 
 
 class CsvLog:
-    """One row an epoch: objective, participation, violation and both constraints by worker."""
+    """One row per epoch: objective, participation, violation and all constraints by worker."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,16 +91,18 @@ class CsvLog:
 
     def _write(self, epoch: Epoch) -> None:
         if not self._header_written:
-            workers = range(1, len(epoch.worker_rate) + 1)
             self._writer.writerow(
                 ["epoch", "objective", "participation", "violation", "feasible"]
-                + [f"rate_{i}" for i in workers]
-                + [f"energy_efficiency_{i}" for i in workers]
+                + [
+                    f"{name}_{worker}"
+                    for name, values in epoch.constraints.items()
+                    for worker in range(1, len(values) + 1)
+                ]
             )
             self._header_written = True
         figures = (epoch.objective, epoch.participation, epoch.violation, epoch.feasible)
         self._writer.writerow(
-            [epoch.number + 1, *figures, *epoch.worker_rate, *epoch.worker_energy_efficiency]
+            [epoch.number + 1, *figures, *itertools.chain(*epoch.constraints.values())]
         )
 
 
@@ -125,8 +126,7 @@ class TensorBoardLog:
             "objective": epoch.objective,
             "participation": epoch.participation,
             "violation": epoch.violation,
-            "rate_min": _smallest(epoch.worker_rate),
-            "energy_efficiency_min": _smallest(epoch.worker_energy_efficiency),
+            **epoch.worst,
         }
         for name, value in figures.items():
             self._writer.add_scalar(f"validation/{name}", value, epoch.number + 1)
@@ -134,8 +134,3 @@ class TensorBoardLog:
     def on_end(self) -> None:
         """Close the writer."""
         self._writer.close()
-
-
-def _smallest(figures: Sequence[float]) -> float:
-    """The least of the figures of those workers that transmit at all, NaN if none does."""
-    return min((figure for figure in figures if not math.isnan(figure)), default=math.nan)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from feduplink.problem import Judgement
+from feduplink.judgement import Judgement
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The validation figures after one epoch; the constraints are listed by worker."""
+    """The validation figures after one epoch.
+
+    Attributes:
+        number: counted from 0.
+        objective, participation, violation, feasible: as in a :class:`Judgement`.
+        constraints: what every constrained measure came to, by its name, one value per worker.
+        worst: of each, that of the worker nearest to its limit, as in ``metrics.json``.
+
+    """
 
     number: int
     objective: float
     participation: float
     violation: float
     feasible: bool | None
-    worker_rate: tuple[float, ...]
-    worker_energy_efficiency: tuple[float, ...]
+    constraints: dict[str, tuple[float, ...]]
+    worst: dict[str, float]
 
     @classmethod
-    def of(cls, number: int, verdict: Judgement) -> Epoch:
+    def from_judgement(cls, number: int, verdict: Judgement) -> Epoch:
         """The record of epoch ``number`` judged on the validation channels."""
         return cls(
             number,
@@ -29,15 +37,15 @@ class Epoch:
             verdict.participation,
             verdict.violation,
             verdict.feasible,
-            tuple(verdict.worker_rate.tolist()),
-            tuple(verdict.worker_energy_efficiency.tolist()),
+            {name: tuple(r.expected.tolist()) for name, r in verdict.reached.items()},
+            {reached.key: reached.worst for reached in verdict.reached.values()},
         )
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Epoch:
         """Inverse of :meth:`to_json`."""
-        listed = {name: tuple(v) for name, v in fields.items() if isinstance(v, list)}
-        return cls(**{**fields, **listed})
+        listed = {name: tuple(values) for name, values in fields["constraints"].items()}
+        return cls(**{**fields, "constraints": listed})
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

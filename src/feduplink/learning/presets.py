@@ -7,19 +7,13 @@ shows both beside each other with the reasons; a test keeps that table and this 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from feduplink.learning.settings import TrainingSettings
-from feduplink.policies.architecture import Architecture, GraphArchitecture
+from feduplink.policies.architecture import Architecture
+from feduplink.policies.base import NeuralPolicy
 
-
-@dataclass(frozen=True)
-class Preset:
-    """How a policy is built and trained."""
-
-    settings: TrainingSettings
-    architecture: Architecture
-
+PresetName = Literal["ours", "paper"]
 
 _PAPER_SETTINGS = TrainingSettings(
     learning_rate=1e-3,
@@ -29,24 +23,32 @@ _PAPER_SETTINGS = TrainingSettings(
     required_start="first-batch",
     patience=100,
 )
-_PAPER_SILENCE_W = 1e-20
-
-#: Preset -> policy -> what it is trained with.
-PRESETS: dict[str, dict[str, Preset]] = {
-    "ours": {
-        "pdg": Preset(TrainingSettings(learning_rate=5e-4), GraphArchitecture()),
-        "pdm": Preset(TrainingSettings(learning_rate=1e-4), Architecture()),
-    },
-    "paper": {
-        "pdg": Preset(
-            _PAPER_SETTINGS,
-            GraphArchitecture(silence_w=_PAPER_SILENCE_W, transposed_graph=False, bias=False),
-        ),
-        "pdm": Preset(_PAPER_SETTINGS, Architecture(silence_w=_PAPER_SILENCE_W)),
-    },
-}
 
 
-def training_settings(policy: str, preset: str = "ours", **changes: Any) -> TrainingSettings:
+@dataclass(frozen=True)
+class Preset:
+    """How a policy is built and trained."""
+
+    settings: TrainingSettings
+    architecture: Architecture
+
+    @classmethod
+    def for_policy(cls, kind: type[NeuralPolicy], name: PresetName = "ours") -> Preset:
+        """The preset of a name for a class of policies."""
+        if name == "paper":
+            return cls(_PAPER_SETTINGS, kind.architecture_type.as_published())
+        settings = TrainingSettings(learning_rate=kind.learning_rate)
+        return cls(settings, kind.architecture_type())
+
+
+def preset_names() -> tuple[str, ...]:
+    """Ours first."""
+    return get_args(PresetName)
+
+
+def training_settings(
+    kind: type[NeuralPolicy], preset: PresetName = "ours", **changes: Any
+) -> TrainingSettings:
     """The settings of a preset for a policy, with some fields changed and validated again."""
-    return TrainingSettings(**{**PRESETS[preset][policy].settings.model_dump(), **changes})
+    settings = Preset.for_policy(kind, preset).settings
+    return TrainingSettings(**{**settings.model_dump(), **changes})

@@ -1,6 +1,6 @@
 """What tells one problem from another, so that a run is not resumed under a different one.
 
-Measures and utilities are functions, which cannot be compared. They are known by their name and by
+Measures and utilities compute, and cannot be compared. They are known by their name and by
 a checksum of their values on a fixed probe; two functions of one name that differ only off the
 probe are taken for the same.
 """
@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feduplink.problem import Measure, Problem, Utility
+from feduplink.link import Measure
+from feduplink.problem import Problem
+from feduplink.utility import Utility
 
 #: Values are compared to so many digits: the last ones differ from processor to processor.
 _DIGITS = 8
@@ -28,6 +30,8 @@ def problem_identity(problem: Problem, workers: int) -> dict[str, Any]:
             {
                 "name": constraint.name,
                 "threshold": constraint.threshold.tolist(),
+                "at most": constraint.at_most,
+                "active": constraint.active.tolist(),
                 "measure": _measure_identity(constraint.measure, workers),
             }
             for constraint in problem.constraints
@@ -39,7 +43,7 @@ def _measure_identity(measure: Measure, workers: int) -> dict[str, str]:
     """Probe: SINRs from −40 to 60 dB with powers from 10 µW to 10 W, other ones for each worker."""
     points = _spread(64, workers)
     with torch.no_grad():
-        values = measure(10 ** (-4 + 10 * points), 10 ** (-5 + 6 * points.flip(0)))
+        values = measure.value(10 ** (-4 + 10 * points), 10 ** (-5 + 6 * points.flip(0)))
     return {"name": _name(measure), "values": _digest(values)}
 
 

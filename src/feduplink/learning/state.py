@@ -9,7 +9,7 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.learning.settings import RequiredStart
-from feduplink.problem import Problem, transmitting_mean
+from feduplink.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Expectations:
 
     Attributes:
         objective: E[f], (L,).
-        constraints: E[c | p > 0], (K, L); NaN where a worker never transmits in the batch.
+        constraints: E[c | p > 0], or E[c] of a measure over all rounds, (K, L); NaN where a
+            worker never transmits in the batch.
 
     """
 
@@ -29,13 +30,9 @@ class Expectations:
     def estimate(cls, problem: Problem, csi: Tensor, power: Tensor) -> Expectations:
         """Means over a batch, ``csi`` (N, L, L) and ``power`` (N, L) in W; differentiable."""
         sinr = link.sinr(csi, power)
-        constrained = torch.stack([c.measure(sinr, power) for c in problem.constraints])
-        return cls(problem.objective(sinr, power).mean(0), transmitting_mean(constrained, power))
-
-
-def stacked_thresholds(problem: Problem) -> Tensor:
-    """Thresholds of all constraints, (K, L)."""
-    return torch.stack([constraint.threshold for constraint in problem.constraints])
+        rows = [c.mean(c.value(sinr, power), power) for c in problem.constraints]
+        constraints = torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
+        return cls(problem.objective.value(sinr, power).mean(0), constraints)
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class PrimalDualState:
         mean over the subset.
         """
         achieved = first.objective.detach().clone()
-        required = stacked_thresholds(problem).to(achieved)
+        required = problem.thresholds.to(achieved)
         if required_start == "first-batch":
             reached = _filled(first.constraints.detach(), subset)
             required = torch.where(reached.isnan(), required, reached)
@@ -100,7 +97,7 @@ class PrimalDualState:
         """
         objective = expected.objective.detach()
         constraints = expected.constraints.detach()
-        thresholds = stacked_thresholds(problem).to(self.required)
+        thresholds = problem.thresholds.to(self.required)
         achieved = self.achieved + step * (
             problem.utility.gradient(self.achieved) - self.objective_multiplier
         )

@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.evaluation import allocate_seen
+from feduplink.judgement import judge
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
@@ -21,19 +22,13 @@ from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
 from feduplink.policies.base import NeuralPolicy
-from feduplink.policies.pdg import GraphPolicy
-from feduplink.policies.pdm import PerceptronPolicy
-from feduplink.problem import Constraint, Problem, judge
+from feduplink.problem import Constraint, Problem
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
 _CHECKPOINT = "training checkpoint"
 #: Settings that may change when a run is resumed: more epochs, for instance.
 _WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
-
-
-#: Policies that primal–dual training learns.
-TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ class Training:
         self._device = next(policy.parameters()).device
         self.data = data.to(self._device)
         self.settings = settings
-        self.problem = problem or Problem.of(policy.scenario)
+        self.problem = problem or Problem.from_scenario(policy.scenario)
         self.history: list[Epoch] = []
         self._state: PrimalDualState | None = None
         self._seed = seed
@@ -217,7 +212,7 @@ class Training:
             self.policy.scenario,
             self.problem,
         )
-        epoch = Epoch.of(len(self.history), verdict)
+        epoch = Epoch.from_judgement(len(self.history), verdict)
         self.history.append(epoch)
         if best_epoch(self.history) is epoch:
             self._best_weights = _clone(self.policy.state_dict())

@@ -10,14 +10,27 @@ radio's constants are scalars, or tensors (L,) where they differ from worker to 
 tensor([0.8333, 0.9524])
 """
 
+from feduplink.link.measures import (
+    EnergyEfficiency,
+    Measure,
+    PacketSuccess,
+    Rate,
+    Slopes,
+)
 from feduplink.link.orthogonal import ofdma, tdma
 from feduplink.link.quality import (
     energy_efficiency,
+    inverse_draw,
     most_efficient_power,
     packet_error_rate,
     packet_success_rate,
     rate,
+    rate_at,
+    rate_from_log,
+    rate_slopes,
     sinr,
+    success_at,
+    success_slopes,
 )
 from feduplink.link.upload import (
     Upload,
@@ -29,18 +42,29 @@ from feduplink.link.upload import (
 )
 
 __all__ = [
+    "EnergyEfficiency",
+    "Measure",
+    "PacketSuccess",
+    "Rate",
+    "Slopes",
     "Upload",
     "airtime",
     "efficiency_for_energy",
     "energy",
     "energy_efficiency",
+    "inverse_draw",
     "most_efficient_power",
     "ofdma",
     "packet_error_rate",
     "packet_success_rate",
     "rate",
+    "rate_at",
     "rate_for_time",
+    "rate_from_log",
+    "rate_slopes",
     "simultaneous_upload",
     "sinr",
+    "success_at",
+    "success_slopes",
     "tdma",
 ]

@@ -1,4 +1,9 @@
-"""SINR, rate, packet success and energy efficiency of every worker's link."""
+"""SINR, rate, packet success and energy efficiency of every worker's link, with their slopes.
+
+The only place that knows these formulas. Slopes are those in s = ln SINR and t = ln p, in which
+SINRs are concave. Two ways to compute them: from the SINR itself, which is exact for all of them,
+and from s, for those who work with that.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import Any
 import torch
 from scipy.special import lambertw
 from torch import Tensor
+from torch.nn import functional
 
 #: A gain of 0 counts as this: any power is as efficient as any other.
 _FAINT = 1e-200
@@ -57,6 +63,48 @@ def energy_efficiency(
 ) -> Tensor:
     """EE = R / (μ p + P_c), nats/s/Hz/W."""
     return rate / (amplifier_inefficiency * power + static_power_w)
+
+
+def success_slopes(sinr: Tensor, waterfall: float, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """First and second derivative of ω PSR in s, at SINRs above 0."""
+    loss = waterfall / sinr
+    slope = weight * torch.exp(-loss) * loss
+    return slope, slope * (loss - 1)
+
+
+def rate_slopes(sinr: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """First and second derivative of ω R in s."""
+    slope = weight * (sinr / (1 + sinr))
+    return slope, slope / (1 + sinr)
+
+
+def inverse_draw(
+    power: Tensor, static_power_w: float | Tensor, amplifier_inefficiency: float | Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q = 1 / (μ p + P_c), so that EE = R q, with its two derivatives in t = ln p."""
+    drawn = amplifier_inefficiency * power
+    q = 1 / (drawn + static_power_w)
+    slope = -drawn * q**2
+    return q, slope, slope + 2 * drawn**2 * q**3
+
+
+def success_at(s: Tensor, waterfall: float, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """ω PSR at s = ln SINR, with its two derivatives in s."""
+    loss = waterfall * torch.exp(-s)
+    value = weight * torch.exp(-loss)
+    slope = value * loss
+    return value, slope, slope * (loss - 1)
+
+
+def rate_from_log(s: Tensor) -> Tensor:
+    """R at s = ln SINR, nats/s/Hz."""
+    return functional.softplus(s)
+
+
+def rate_at(s: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """ω R at s = ln SINR, with its two derivatives in s."""
+    slope = weight * torch.sigmoid(s)
+    return weight * rate_from_log(s), slope, slope * torch.sigmoid(-s)
 
 
 def most_efficient_power(

@@ -1,18 +1,12 @@
-"""The optimum: dual solver, the policy it gives, and a certificate of how good it is."""
+"""The optimum of a set of channels: dual solver, and a certificate of how good it is."""
 
-from feduplink.optimum.calibration import calibrated, shipped_pdx
 from feduplink.optimum.certificate import Certificate, certify
+from feduplink.optimum.distribution import DistributionBound, distribution_bound
 from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
-from feduplink.optimum.reachability import Unreachable, shut_out, unreachable
+from feduplink.optimum.reachability import Unreachable, check_reachable, find_unreachable
+from feduplink.optimum.refine import refined, thresholds_with_margin
 from feduplink.optimum.repair import repaired
-from feduplink.optimum.solution import (
-    DistributionBound,
-    Optimum,
-    distribution_bound,
-    find_optimum,
-    learn_dual_policy,
-    learned_on_fresh_channels,
-)
+from feduplink.optimum.solution import Optimum, find_optimum
 
 __all__ = [
     "Certificate",
@@ -21,15 +15,13 @@ __all__ = [
     "DualStep",
     "Optimum",
     "Unreachable",
-    "calibrated",
     "certify",
+    "check_reachable",
     "distribution_bound",
     "find_optimum",
-    "learn_dual_policy",
-    "learned_on_fresh_channels",
+    "find_unreachable",
+    "refined",
     "repaired",
-    "shipped_pdx",
-    "shut_out",
     "solve_dual",
-    "unreachable",
+    "thresholds_with_margin",
 ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, HillTops, Prices, climb
+from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb
 from feduplink.optimum.relaxation import Bounds, Boxes, Relaxation, split
 
 #: Boxes bounded at a time.
@@ -48,7 +48,7 @@ class Certificate:
 
 
 def certify(
-    cell: Cell,
+    batch: ChannelBatch,
     prices: Prices,
     *,
     budget_s: float,
@@ -59,20 +59,21 @@ def certify(
 
     Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds.
     """
-    return _Search(cell, prices, target_gap).run(budget_s, progress)
+    return _Search(batch, prices, target_gap).run(budget_s, progress)
 
 
 class _Search:
-    def __init__(self, cell: Cell, prices: Prices, target_gap: float) -> None:
+    def __init__(self, batch: ChannelBatch, prices: Prices, target_gap: float) -> None:
+        prices.check_usual("certificate")
         self.started = time.monotonic()
-        self.cell = cell
+        self.batch = batch
         self.prices = prices
         self.target_gap = target_gap
-        self.power = HillTops(cell, prices, rounds=4).best(prices)
-        self.lower = cell.value(self.power, prices)
+        self.power = MultiStart(batch, prices, rounds=4).best(prices)
+        self.lower = batch.value(self.power, prices)
         #: Largest bound among the boxes that were dropped, by channel.
         self.dropped = self.lower.clone()
-        self.relaxation = Relaxation(cell, prices)
+        self.relaxation = Relaxation(batch, prices)
         roots = self.relaxation.roots()
         self.count = 0
         self.boxes, self.bounds = self._bound(roots, self.power)
@@ -136,27 +137,27 @@ class _Search:
 
     def _try(self, channel: Tensor, power: Tensor) -> None:
         """A maximiser of a relaxation may be, after a short climb, a better allocation."""
-        cell = self.cell.take(channel)
-        promising = cell.value(power, self.prices) > self.lower[channel] - 0.02
+        batch = self.batch.take(channel)
+        promising = batch.value(power, self.prices) > self.lower[channel] - 0.02
         if not bool(promising.any()):
             return
-        channel, cell = channel[promising], cell.take(promising)
-        power = climb(cell, self.prices, power[promising], steps=3)
-        value = cell.value(power, self.prices)
+        channel, batch = channel[promising], batch.take(promising)
+        power = climb(batch, self.prices, power[promising], steps=3)
+        value = batch.value(power, self.prices)
         best = self.lower.scatter_reduce(0, channel, value, "amax")
         winners = (value >= best[channel]) & (value > self.lower[channel])
         self.power[channel[winners]] = power[winners]
-        self.lower = self.cell.value(self.power, self.prices)
+        self.lower = self.batch.value(self.power, self.prices)
 
     def _drop(self) -> None:
         """Forget boxes that cannot matter for the target; remember the largest bound of them."""
         tolerance = self.target_gap / 4
-        settled = self.bounds.upper <= self.lower[self.boxes.channel] + tolerance
+        close = self.bounds.upper <= self.lower[self.boxes.channel] + tolerance
         self.dropped = self.dropped.scatter_reduce(
-            0, self.boxes.channel[settled], self.bounds.upper[settled], "amax"
+            0, self.boxes.channel[close], self.bounds.upper[close], "amax"
         )
-        self.boxes = self.boxes.take(~settled)
-        self.bounds = _take(self.bounds, ~settled)
+        self.boxes = self.boxes.take(~close)
+        self.bounds = _take(self.bounds, ~close)
 
 
 def _take(bounds: Bounds, index: Tensor) -> Bounds:

@@ -1,6 +1,6 @@
 """The dual problem: multipliers that make the channel-by-channel maximiser meet the constraints.
 
-D(μ, ν) = E_H max_p Σ_i ω_i f_i + 1(p_i > 0)[μ_i (R_i − r0_i) + ν_i (EE_i − e0_i)] is convex in the
+D(λ) = E_H max_p Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki) (``lagrangian.prices``) is convex in the
 multipliers, and its gradient is what the maximisers leave over of each constraint. For a utility g
 other than the weighted sum, the weights ω become variables too and max_y g(y) − ω·y is added.
 """
@@ -15,9 +15,10 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, HillTops, Maximiser, Multipliers, Prices
+from feduplink.judgement import Judgement, judge
+from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, MultiStart, Prices
 from feduplink.optimum.repair import MET, repaired
-from feduplink.problem import Judgement, Problem, judge
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: Whose powers a solution has if no policy was better.
@@ -70,7 +71,8 @@ class DualSolution:
         judgement: of these powers; their violation is at most rounding.
         primal_multipliers: where the maximisers themselves were best.
         dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
-        conjugate: the part max_y g(y) − worth·y of it; 0 for the weighted sum.
+        constant: the part of it that is in no channel's Lagrangian: max_y g(y) − ω·y of the
+            utility, and −Σ λ c0 of constraints on all rounds; 0 for the usual problem.
         steps: every evaluation on the way.
         found_by: whose powers these are, :data:`SEARCH` or the name of a policy.
     """
@@ -80,7 +82,7 @@ class DualSolution:
     judgement: Judgement
     primal_multipliers: Multipliers
     dual_value: float
-    conjugate: float
+    constant: float
     steps: list[DualStep]
     found_by: str = SEARCH
 
@@ -91,12 +93,13 @@ class DualSolution:
         return replace(self, power=power, judgement=judgement, found_by=name)
 
 
-def conjugate(scenario: Scenario, worth: Tensor) -> float:
-    """max_y g(y) − worth·y: Σ ω (ln(ω/worth) − 1) for proportional fairness, else 0."""
-    if scenario.utility == "weighted-sum":
-        return 0.0
-    weights = scenario.worker_weights.to(worth)
-    return float((weights * ((weights / worth).log() - 1)).sum())
+def lagrangian_constant(problem: Problem, multipliers: Multipliers) -> float:
+    """What the dual function has beside the mean of the largest Lagrangians.
+
+    max_y g(y) − ω·y, and −Σ λ c0 over the constraints on all rounds.
+    """
+    weight = multipliers.objective_weight
+    return problem.utility.conjugate(weight) + multipliers.offset(problem)
 
 
 class _DualFunction:
@@ -105,80 +108,75 @@ class _DualFunction:
     def __init__(
         self,
         scenario: Scenario,
+        problem: Problem,
         csi: Tensor,
         start: Multipliers | None,
-        maximiser: Callable[[Cell, Prices], Maximiser],
+        maximiser: Callable[[ChannelBatch, Prices], Maximiser],
         repair: bool,
         progress: Callable[[DualStep], None] | None,
     ) -> None:
         self.scenario = scenario
         self.csi = csi
-        self.cell = Cell.of(scenario, csi)
-        self.problem = Problem.of(scenario)
-        self.aim = scenario
-        self.fair = scenario.utility == "proportional-fairness"
-        self.weights = scenario.worker_weights.to(self.cell.direct)
-        thresholds = torch.stack((scenario.rate_thresholds, scenario.ee_thresholds))
-        self.active = (thresholds > 0).to(self.cell.direct)
-        self.unit = torch.where(thresholds > 0, thresholds, 1.0).to(self.cell.direct)
+        self.batch = ChannelBatch.from_scenario(scenario, csi)
+        self.problem = problem
+        self.aim = problem
+        self.weights = problem.utility.weights.to(self.batch.direct)
+        self.active = problem.active.to(self.batch.direct)
+        self.unit = problem.scales.to(self.batch.direct)
         self.scale = _SCALE * float(self.weights.mean())
         self.progress = progress
         self.steps: list[DualStep] = []
         self.repair = repair
         self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
         self.feasible: tuple[Tensor, Judgement] | None = None
-        self.tops = maximiser(self.cell, self.multipliers(self.start(start)).prices(scenario))
+        self.maximiser = maximiser(self.batch, self.prices(self.start(start)))
+
+    def prices(self, x: _Vector) -> Prices:
+        """Those of the problem that is asked for."""
+        return Prices.from_problem(self.problem, self.scenario, self.multipliers(x))
 
     def start(self, multipliers: Multipliers | None = None) -> _Vector:
         """These multipliers, or no constraint priced and every worker's weight as given."""
         if multipliers is None:
             multipliers = Multipliers(torch.zeros_like(self.unit), self.weights)
         priced = multipliers.constraints.to(self.unit) * self.unit / self.scale * self.active
-        worth = multipliers.worth.to(self.unit) / self.weights
-        vector = torch.cat((priced.flatten(), worth)) if self.fair else priced.flatten()
-        return vector.cpu().numpy()
+        if self.problem.utility.linear:
+            return priced.flatten().cpu().numpy()
+        relative = multipliers.objective_weight.to(self.unit) / self.weights
+        return torch.cat((priced.flatten(), relative)).cpu().numpy()
 
     def bounds(self) -> list[tuple[float, float | None]]:
         """Multipliers are at least 0; those of absent constraints are exactly 0."""
         priced = [(0.0, None if on else 0.0) for on in self.active.flatten().tolist()]
-        return priced + ([(1e-3, 1e3)] * len(self.weights) if self.fair else [])
+        return priced + ([] if self.problem.utility.linear else [(1e-3, 1e3)] * len(self.weights))
 
     def multipliers(self, x: _Vector) -> Multipliers:
-        vector = torch.tensor(x).to(self.cell.direct)
+        vector = torch.tensor(x).to(self.batch.direct)
         priced = vector[: self.active.numel()].reshape(self.active.shape)
-        worth = self.weights * vector[self.active.numel() :] if self.fair else self.weights
-        return Multipliers(priced * self.scale / self.unit, worth)
+        weight = self.weights
+        if not self.problem.utility.linear:
+            weight = weight * vector[self.active.numel() :]
+        return Multipliers(priced * self.scale / self.unit, weight)
 
     def __call__(self, x: _Vector) -> tuple[float, _Vector]:
         multipliers = self.multipliers(x)
-        prices = multipliers.prices(self.aim)
-        power = self.tops.follow(prices)
-        value = float(self.cell.value(power, prices).mean())
-        sinr = self.cell.sinr(power)
-        surplus = torch.stack(
-            [
-                torch.where(power > 0, c.measure(sinr, power) - c.threshold.to(power), 0.0).mean(0)
-                for c in Problem.of(self.aim).constraints
-            ]
-        )
+        prices = Prices.from_problem(self.aim, self.scenario, multipliers)
+        power = self.maximiser.maximise(prices)
+        value = float(self.batch.value(power, prices).mean())
+        value += lagrangian_constant(self.aim, multipliers)
+        sinr = self.batch.sinr(power)
+        surplus = self.aim.mean_surplus(sinr, power)
         gradient = (surplus / self.unit * self.scale * self.active).flatten()
-        if self.fair:
-            relative = multipliers.worth / self.weights
-            value += conjugate(self.scenario, multipliers.worth)
-            achieved = self.problem.objective(sinr, power).mean(0)
-            gradient = torch.cat((gradient, self.weights * (achieved - 1 / relative)))
+        if not self.problem.utility.linear:
+            achieved = self.problem.objective.value(sinr, power).mean(0)
+            wanted = self.problem.utility.maximiser(multipliers.objective_weight)
+            gradient = torch.cat((gradient, self.weights * (achieved - wanted)))
         self._remember(power, multipliers, value)
         return value * _MAGNIFICATION, gradient.cpu().numpy() * _MAGNIFICATION
 
     def aim_above(self, share: float) -> None:
         """From now on D is that of thresholds raised by ``share``; what is asked for stays."""
-        rate, efficiency = self.scenario.rate_thresholds, self.scenario.ee_thresholds
-        raised = {
-            "rate_min": tuple(((1 + share) * rate).tolist()),
-            "ee_min": tuple(((1 + share) * efficiency).tolist()),
-        }
-        # Not validated: the largest threshold that is accepted may be raised as well.
-        self.aim = Scenario.model_construct(**{**self.scenario.model_dump(), **raised})
+        self.aim = self.problem.with_margin(share)
 
     def solution(self) -> tuple[Tensor, Judgement]:
         """The best powers so far that meet the constraints; without repair the nearest to that.
@@ -206,10 +204,9 @@ class _DualFunction:
 
     def _remember(self, power: Tensor, multipliers: Multipliers, value: float) -> None:
         verdict = judge(power, self.csi, self.scenario, self.problem)
-        near = verdict.violation <= PRIMAL_TOLERANCE
-        rank = (near, verdict.objective if near else -verdict.violation)
+        rank = verdict.rank(PRIMAL_TOLERANCE)
         # The multipliers of a policy are those of the thresholds it knows.
-        if self.best is None or (self.aim is self.scenario and rank > self.best[0]):
+        if self.best is None or (self.aim is self.problem and rank > self.best[0]):
             self.best = (rank, power, verdict, multipliers)
         if self.repair and verdict.violation <= _REPAIRABLE:
             self._repair(power)
@@ -218,7 +215,7 @@ class _DualFunction:
             self.progress(self.steps[-1])
 
     def _repair(self, power: Tensor) -> None:
-        power = repaired(power, self.cell, self.problem)
+        power = repaired(power, self.batch, self.problem)
         verdict = judge(power, self.csi, self.scenario, self.problem)
         if self.feasible is None or verdict.objective > self.feasible[1].objective:
             self.feasible = (power, verdict)
@@ -231,16 +228,18 @@ def _close(value: float, verdict: Judgement, tolerance: float) -> bool:
 def solve_dual(
     scenario: Scenario,
     csi: Tensor,
+    problem: Problem | None = None,
     *,
     start: Multipliers | None = None,
-    maximiser: Callable[[Cell, Prices], Maximiser] = HillTops,
+    maximiser: Callable[[ChannelBatch, Prices], Maximiser] = MultiStart,
     repair: bool = True,
     most_evaluations: int = 100,
     progress: Callable[[DualStep], None] | None = None,
 ) -> DualSolution:
     """Minimise the dual function on channels (N, L, L) and recover the primal solution.
 
-    A quasi-Newton method is restarted, each time after a wider search for hill tops, until a
+    The dual function is that of ``problem``, or of the one that the scenario describes. A
+    quasi-Newton method is restarted, each time after a wider search for local maxima, until a
     primal solution is within :data:`PRIMAL_GAP` of the dual value, or for ``most_evaluations``. It
     begins at the multipliers ``start``, if given. ``maximiser`` solves the channels at given
     prices; a learned one may stand in for the search.
@@ -249,17 +248,18 @@ def solve_dual(
     nearly do are repaired by silencing a few rounds; without ``repair`` the search goes on until
     one nearly does by itself, which is what a policy needs.
     """
-    function = _DualFunction(scenario, csi, start, maximiser, repair, progress)
+    problem = problem or Problem.from_scenario(scenario)
+    function = _DualFunction(scenario, problem, csi, start, maximiser, repair, progress)
     x = function.start(start)
     while len(function.steps) < most_evaluations:
         evaluations = min(_RUN, most_evaluations - len(function.steps))
         x = _minimised(function, x, evaluations, lambda d: function.solved(d, _EARLY_GAP))
-        # A wider search at the new prices may find better tops; then D is not yet minimal.
-        function.tops.restart(function.multipliers(x).prices(scenario))
+        # A wider search at the new prices may find better maxima; then D is not yet minimal.
+        function.maximiser.restart(function.prices(x))
         value = function(x)[0] / _MAGNIFICATION
         if function.solved(value, PRIMAL_GAP):
             break
-    if repair and function.problem.constrained and not function.reached(value, _EARLY_GAP):
+    if repair and problem.constrained and not function.reached(value, _EARLY_GAP):
         # To meet thresholds that are a little higher costs less than silence does.
         function.aim_above(_AIM)
         _minimised(function, x, _AIMED_RUN, lambda _: function.reached(value, _EARLY_GAP))
@@ -272,7 +272,7 @@ def solve_dual(
         verdict,
         primal_multipliers,
         value,
-        conjugate(scenario, multipliers.worth),
+        lagrangian_constant(problem, multipliers),
         function.steps,
     )
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from feduplink import link
+
 #: Steps of the searches for tangent points.
 _SEARCH_STEPS = 10
 #: Over this share of the interval, and at most this width in s, the slope falls to zero behind
@@ -29,21 +31,20 @@ class WorkerValue:
 
     success: Tensor
     rate: Tensor
-    fee: Tensor
+    activation_cost: Tensor
     waterfall: float
 
     def take(self, index: Tensor) -> WorkerValue:
         """Some of the functions, by mask or index."""
-        return WorkerValue(self.success[index], self.rate[index], self.fee[index], self.waterfall)
+        return WorkerValue(
+            self.success[index], self.rate[index], self.activation_cost[index], self.waterfall
+        )
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """f, f' and f'' at ``s``, of the parameters' shape."""
-        loss = self.waterfall * torch.exp(-s)
-        success = self.success * torch.exp(-loss)
-        steep = success * loss
-        rising = self.rate * torch.sigmoid(s)
-        value = success + self.rate * torch.nn.functional.softplus(s) - self.fee
-        return value, steep + rising, steep * (loss - 1) + rising * torch.sigmoid(-s)
+        success, success_s, success_ss = link.success_at(s, self.waterfall, self.success)
+        rate, rate_s, rate_ss = link.rate_at(s, self.rate)
+        return success + rate - self.activation_cost, success_s + rate_s, success_ss + rate_ss
 
     def is_concave(self, s: Tensor, bend: Tensor) -> Tensor:
         """Whether f is concave around ``s``, given f'' there.
@@ -88,7 +89,7 @@ class Envelope:
     right_slope: Tensor
 
     @classmethod
-    def of(cls, value: WorkerValue, low: Tensor, high: Tensor, floor: Tensor) -> Envelope:
+    def on_interval(cls, value: WorkerValue, low: Tensor, high: Tensor, floor: Tensor) -> Envelope:
         """The envelope on [low, high], all (M, L)."""
         high = torch.maximum(high, low + 1e-9)
         width = high - low
@@ -181,15 +182,13 @@ class DrawEnvelope:
     slope: Tensor
 
     @classmethod
-    def of(
+    def on_interval(
         cls, static_power_w: Tensor, amplifier_inefficiency: float, low: Tensor, high: Tensor
     ) -> DrawEnvelope:
         """The envelope on [low, high], (M, L) each, for P_c (L,)."""
 
         def q(t: Tensor) -> tuple[Tensor, Tensor]:
-            drawn = amplifier_inefficiency * t.exp()
-            value = 1 / (drawn + static_power_w)
-            return value, -drawn * value**2
+            return link.inverse_draw(t.exp(), static_power_w, amplifier_inefficiency)[:2]
 
         end = q(high)[0]
         inflection = (static_power_w / amplifier_inefficiency).log()
@@ -211,10 +210,9 @@ class DrawEnvelope:
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Value, slope and second derivative at ``t``."""
-        drawn = self.amplifier_inefficiency * t.exp()
-        q = 1 / (drawn + self.static_power_w)
-        slope = -drawn * q**2
-        bend = slope + 2 * drawn**2 * q**3
+        q, slope, bend = link.inverse_draw(
+            t.exp(), self.static_power_w, self.amplifier_inefficiency
+        )
         # From the touching point on, that of the line: where the line is a chord, q falls faster.
         on_line = t >= self.touch
         return (

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
+from feduplink.link import EnergyEfficiency, Rate
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: Powers between the most efficient one and Pmax that mixtures are made of.
@@ -57,22 +59,23 @@ class Unreachable:
         )
 
 
-def unreachable(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
+def find_unreachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
     """Workers that no policy can let transmit on these channels, (N, L, L).
 
     Rate and efficiency at any power are largest in the channel with the largest direct gain, with
     everyone else silent. So a worker can transmit iff it can do so alone in that channel, at a
-    mixture of powers that meets both constraints in the mean.
+    mixture of powers that meets both constraints in the mean. Of other measures that is not known.
     """
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
     pmax = scenario.pmax_w.expand(scenario.workers).tolist()
     static = scenario.static_power.expand(scenario.workers).tolist()
+    rate, efficiency = (_lower_limit(problem, kind) for kind in (Rate, EnergyEfficiency))
     entries = (
         _unreachable_alone(
             i + 1,
             float(strongest[i]),
-            float(scenario.rate_thresholds[i]),
-            float(scenario.ee_thresholds[i]),
+            float(rate[i]),
+            float(efficiency[i]),
             _Radio(pmax[i], static[i], scenario.amplifier_inefficiency),
         )
         for i in range(scenario.workers)
@@ -80,12 +83,20 @@ def unreachable(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
     return [entry for entry in entries if entry]
 
 
-def shut_out(scenario: Scenario, csi: Tensor) -> list[Unreachable]:
-    """As :func:`unreachable`; an :class:`InputError` if that leaves nobody to transmit."""
-    entries = unreachable(scenario, csi)
+def check_reachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
+    """As :func:`find_unreachable`; an :class:`InputError` if that leaves nobody to transmit."""
+    entries = find_unreachable(problem, scenario, csi)
     if len(entries) == scenario.workers:
         raise InputError(f"thresholds: no worker can ever transmit; {entries[0]}.")
     return entries
+
+
+def _lower_limit(problem: Problem, kind: type[Rate] | type[EnergyEfficiency]) -> Tensor:
+    """The lower limit of a measure, (L,), 0 where there is none."""
+    for constraint in problem.constraints:
+        if isinstance(constraint.measure, kind) and not constraint.at_most:
+            return torch.where(constraint.active, constraint.limit, 0.0)
+    return torch.zeros_like(problem.utility.weights)
 
 
 @dataclass(frozen=True)
@@ -102,12 +113,16 @@ def _unreachable_alone(
 ) -> Unreachable | None:
     """The worker's entry if it cannot transmit alone with direct gain ``gain``."""
 
-    def efficiency(power: float) -> float:
-        drawn = radio.amplifier_inefficiency * power + radio.static_power_w
-        return math.log1p(gain * power) / drawn
+    def rates(power: Tensor) -> Tensor:
+        return link.rate(gain * power)
+
+    def efficiencies(power: Tensor) -> Tensor:
+        return link.energy_efficiency(
+            rates(power), power, radio.static_power_w, radio.amplifier_inefficiency
+        )
 
     pmax = radio.pmax_w
-    best_rate = math.log1p(gain * pmax)
+    best_rate = float(rates(torch.tensor(pmax, dtype=torch.float64)))
     if best_rate < r0:
         return Unreachable(worker, "rate", best_rate, r0)
     peak = link.most_efficient_power(
@@ -116,8 +131,9 @@ def _unreachable_alone(
         radio.amplifier_inefficiency,
     )
     efficient = min(float(peak), pmax)
-    if efficiency(efficient) < e0 * (1 - 1e-9):
-        return Unreachable(worker, "energy_efficiency", efficiency(efficient), e0)
+    best_efficiency = float(efficiencies(torch.tensor(efficient, dtype=torch.float64)))
+    if best_efficiency < e0 * (1 - 1e-9):
+        return Unreachable(worker, "energy_efficiency", best_efficiency, e0)
     if r0 == 0 or e0 == 0:
         return None
     # Both: no mixture does iff weights θ, 1 − θ exist at which every power falls short. Under the
@@ -126,9 +142,7 @@ def _unreachable_alone(
     powers = torch.logspace(
         math.log10(efficient), math.log10(pmax), _POWERS, dtype=torch.float64
     ).clamp_max(pmax)
-    rate = torch.log1p(gain * powers)
-    drawn = radio.amplifier_inefficiency * powers + radio.static_power_w
-    ratios = torch.stack((rate[1:] / r0, (rate / drawn)[:-1] / e0))
+    ratios = torch.stack((rates(powers)[1:] / r0, efficiencies(powers)[:-1] / e0))
     theta = torch.linspace(0, 1, _MIXTURES, dtype=torch.float64)
     share = float((torch.stack((theta, 1 - theta), dim=1) @ ratios).amax(1).min())
     return Unreachable(worker, "both together", share, 1.0) if share < 1 else None

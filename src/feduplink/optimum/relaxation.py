@@ -14,9 +14,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, Prices
+from feduplink import link
+from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.ascent import newton_ascent
-from feduplink.lagrangian.terms import Slopes, log_power_derivatives
+from feduplink.link import Slopes
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
@@ -81,13 +82,13 @@ class Bounds:
 
 
 class Relaxation:
-    """Upper bounds for the channels of a cell at given prices."""
+    """Upper bounds for the channels of a batch at given prices."""
 
-    def __init__(self, cell: Cell, prices: Prices) -> None:
-        self.cell = cell
+    def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
+        self.batch = batch
         self.prices = prices
-        self.log_direct = cell.direct.log()
-        worth = prices.success + prices.rate + prices.efficiency / cell.static_power_w
+        self.log_direct = batch.direct.log()
+        worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
         self.negligible = _NEGLIGIBLE * float(worth.sum() + 1)
         self.floor = self._floor()
 
@@ -99,12 +100,12 @@ class Relaxation:
         """
         best = WorkerValue(
             self.prices.success,
-            self.prices.rate + self.prices.efficiency / self.cell.static_power_w,
-            self.prices.fee,
-            self.cell.waterfall,
+            self.prices.rate + self.prices.efficiency / self.batch.static_power_w,
+            self.prices.activation_cost,
+            self.batch.waterfall,
         )
-        low = torch.full_like(self.prices.fee, -60.0)
-        high = torch.full_like(self.prices.fee, 60.0)
+        low = torch.full_like(self.prices.activation_cost, -60.0)
+        high = torch.full_like(self.prices.activation_cost, 60.0)
         for _ in range(80):
             middle = (low + high) / 2
             worthless = best.at(middle)[0] <= self.negligible
@@ -113,9 +114,9 @@ class Relaxation:
 
     def roots(self) -> Boxes:
         """One box a channel: everyone silent or at any power."""
-        shape = self.cell.direct.shape
+        shape = self.batch.direct.shape
         floor = self.floor.expand(shape)
-        top = self.cell.pmax_w.log().expand(shape)
+        top = self.batch.pmax_w.log().expand(shape)
         return Boxes(
             channel=torch.arange(shape[0], device=floor.device),
             t_low=floor - self.log_direct,
@@ -128,7 +129,7 @@ class Relaxation:
 
     def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
         """Propagate the limits of s and t into each other; also says which boxes are empty."""
-        cross = self.cell.cross[boxes.channel]
+        cross = self.batch.cross[boxes.channel]
         log_direct = self.log_direct[boxes.channel]
         t_low, t_high = boxes.t_low, boxes.t_high
         s_low, s_high = boxes.s_low, boxes.s_high
@@ -178,7 +179,7 @@ class _RelaxedBoxes:
 
     def __init__(self, relaxation: Relaxation, boxes: Boxes, guess: Tensor) -> None:
         self.boxes = boxes
-        self.cell = cell = relaxation.cell.take(boxes.channel)
+        self.batch = batch = relaxation.batch.take(boxes.channel)
         self.prices = prices = relaxation.prices
         self.slack = relaxation.negligible * boxes.silent.shape[-1]
         self.log_direct = relaxation.log_direct[boxes.channel]
@@ -186,45 +187,50 @@ class _RelaxedBoxes:
         self.lowest = boxes.t_low.exp()
         self.highest = torch.maximum(boxes.t_high.exp(), self.lowest)
         sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
-        least = 1 + _weigh(cell.cross, sure_power)
+        least = 1 + _weigh(batch.cross, sure_power)
         resting = torch.where(boxes.may_rest, self.lowest, 0.0)
-        self.raised_by = torch.log1p(cell.cross * resting[:, None, :] / least[..., None])
+        self.raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
         self.raised = self.raised_by.sum(-1)
 
         # EE = R q(t): under K q(t) + q0 R − K q0 on the box (McCormick), with (K, q0) one of
         # (R at s_low, q at t_low) and (R at s_high, q at t_high): the one closer at the guess.
-        rate_low = torch.nn.functional.softplus(boxes.s_low)
-        rate_high = torch.nn.functional.softplus(boxes.s_high)
+        rate_low = link.rate_from_log(boxes.s_low)
+        rate_high = link.rate_from_log(boxes.s_high)
         q_high, q_low = self._q(self.lowest), self._q(self.highest)
         at_guess = self.inside(guess)
-        rate = torch.nn.functional.softplus(self._log_sinr(at_guess))
+        rate = link.rate_from_log(self._log_sinr(at_guess))
         rate = torch.minimum(torch.maximum(rate, rate_low), rate_high)
         q = self._q(torch.where(self.heard, at_guess, self.highest))
         use_low = (q_high - q) * (rate - rate_low) <= (q - q_low) * (rate_high - rate)
         self.q_factor = prices.efficiency * torch.where(use_low, rate_low, rate_high)
         self.q_base = torch.where(use_low, q_high, q_low)
 
-        self.draw = DrawEnvelope.of(
-            cell.static_power_w, cell.amplifier_inefficiency, _log(self.lowest), _log(self.highest)
+        self.draw = DrawEnvelope.on_interval(
+            batch.static_power_w,
+            batch.amplifier_inefficiency,
+            _log(self.lowest),
+            _log(self.highest),
         )
         value = WorkerValue(
             prices.success.expand_as(self.q_base),
             prices.rate + prices.efficiency * self.q_base,
-            prices.fee.expand_as(self.q_base),
-            cell.waterfall,
+            prices.activation_cost.expand_as(self.q_base),
+            batch.waterfall,
         )
-        most = 1 + _weigh(cell.cross, torch.where(self.heard, self.highest, 0.0))
+        most = 1 + _weigh(batch.cross, torch.where(self.heard, self.highest, 0.0))
         at_rest = self.log_direct + boxes.t_low - most.log()
         low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
         floor = torch.where(boxes.may_rest, 0.0, -math.inf).to(low)
-        self.envelope = Envelope.of(value, low, boxes.s_high, floor)
+        self.envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
 
     def _q(self, power: Tensor) -> Tensor:
-        return 1 / (self.cell.amplifier_inefficiency * power + self.cell.static_power_w)
+        return link.inverse_draw(
+            power, self.batch.static_power_w, self.batch.amplifier_inefficiency
+        )[0]
 
     def _log_sinr(self, power: Tensor) -> Tensor:
         """ln SINR with the correction for workers that may rest, (M, L)."""
-        return self.log_direct + _log(power) - self.cell.interference(power).log() + self.raised
+        return self.log_direct + _log(power) - self.batch.interference(power).log() + self.raised
 
     def inside(self, power: Tensor) -> Tensor:
         """The powers moved into the boxes."""
@@ -250,7 +256,7 @@ class _RelaxedBoxes:
             st=torch.zeros_like(power),
             tt=factor * draw_bend,
         )
-        return log_power_derivatives(self.cell, power, slopes)
+        return log_power_derivatives(self.batch, power, slopes)
 
     def certified(self, power: Tensor) -> Bounds:
         """The sound bound from the linearisation at ``power``, and where to split the box."""
@@ -260,7 +266,7 @@ class _RelaxedBoxes:
         worker = line + self.q_factor * (draw - self.q_base)
         slope = torch.where(self.heard, slope, 0.0)
         draw_slope = torch.where(self.heard, self.q_factor * draw_slope, 0.0)
-        share = self.cell.cross * power[:, None, :] / self.cell.interference(power)[..., None]
+        share = self.batch.cross * power[:, None, :] / self.batch.interference(power)[..., None]
         gradient = slope - _weigh(share.mT, slope) + draw_slope
         t = _log(power)
         reach = torch.maximum(gradient * (self.boxes.t_high - t), gradient * (self.boxes.t_low - t))
@@ -278,7 +284,7 @@ class _RelaxedBoxes:
         """Add to the bound where it loses most: which worker, and which of its quantities."""
         boxes, prices = self.boxes, self.prices
         relaxed_value = self.envelope.value.at(s)[0]
-        rate = torch.nn.functional.softplus(s)
+        rate = link.rate_from_log(s)
         true = relaxed_value + prices.efficiency * rate * (self._q(power) - self.q_base)
         rests = boxes.may_rest & (true <= 0)
         # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the

@@ -13,6 +13,7 @@ from feduplink.scenario import first_problem
 
 #: A power below this is zero: the worker stays silent, W.
 SILENCE_W = 1e-10
+_PUBLISHED_SILENCE_W = 1e-20
 
 _PREFIX = "architecture."
 
@@ -34,6 +35,11 @@ class Architecture(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise InputError(first_problem(error, type(self))) from None
+
+    @classmethod
+    def as_published(cls) -> Self:
+        """As the paper and the authors' code have it."""
+        return cls(silence_w=_PUBLISHED_SILENCE_W)
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields as scalars named ``architecture.*``, to be saved beside the weights."""
@@ -59,6 +65,11 @@ class GraphArchitecture(Architecture):
         description="pdg gathers over Hᵀ, from those a worker disturbs, instead of over H",
     )
     bias: bool = Field(default=True, description="pdg's layers have a bias")
+
+    @classmethod
+    def as_published(cls) -> Self:
+        """As the paper and the authors' code have it."""
+        return cls(silence_w=_PUBLISHED_SILENCE_W, transposed_graph=False, bias=False)
 
 
 def _scalar(value: float | bool) -> Tensor:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.channels.csi import check_csi
+from feduplink.errors import InputError
 from feduplink.policies.architecture import SILENCE_W, Architecture
+from feduplink.policies.deployment import Deployment
 from feduplink.randomness import stream_seed
 from feduplink.scenario import Scenario
 
@@ -20,13 +22,35 @@ def silence(power: Tensor, below_w: float = SILENCE_W) -> Tensor:
 
 
 class Policy(ABC):
-    """A power policy p(H) for a scenario."""
+    """A power policy p(H) for a scenario.
+
+    One of your own is a subclass with a ``name`` and ``powers``. If it has settings to be found,
+    :meth:`for_deployment` finds them; if it has something to be stored besides the scenario,
+    :meth:`tensors` and :meth:`from_tensors` do. Everything else works by itself: tables, figures,
+    federations, saving and loading, the command line.
+
+    Attributes:
+        name: how tables, files and the command line call it.
+        by_default: whether it is compared where no policies are named.
+        is_tuned: whether :meth:`for_deployment` looks at the training channels.
+        colour, marker: how matplotlib draws it in all figures; None takes what is free.
+
+    """
 
     name: ClassVar[str]
+    by_default: ClassVar[bool] = False
+    is_tuned: ClassVar[bool] = False
+    colour: ClassVar[str | None] = None
+    marker: ClassVar[str | None] = None
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
         self.scenario = scenario
+
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> Self:
+        """The policy for a deployment, with what has to be found for it."""
+        return cls(deployment.scenario)
 
     @property
     def silence_w(self) -> float:
@@ -66,8 +90,18 @@ class Policy(ABC):
 class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> Self:  # noqa: ARG003
+        """Training takes long: it is a command of its own."""
+        raise InputError(
+            f"policies: {cls.name} has to be learned first; train it with 'feduplink train "
+            f"--policy {cls.name} --out DIR' and give DIR instead of {cls.name}."
+        )
+
     #: What the architecture of such a network says.
     architecture_type: ClassVar[type[Architecture]] = Architecture
+    #: Adam's step in primal-dual training, unless another one is asked for.
+    learning_rate: ClassVar[float] = 5e-4
 
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario)

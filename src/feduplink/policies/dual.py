@@ -5,25 +5,70 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian import Cell, Multipliers, maximise
-from feduplink.policies.base import Policy
+from feduplink.channels import draw_training_csi
+from feduplink.lagrangian import ChannelBatch, MultiStart, maximise
+from feduplink.optimum import refined, solve_dual, thresholds_with_margin
+from feduplink.policies.deployment import Deployment
+from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: Channels maximised at once; more would only need more memory.
 _CHUNK = 4096
+#: Channels that the multipliers are learned on, and by how many standard errors of a constraint's
+#: mean over them the policy aims above the thresholds.
+LEARNING_CHANNELS = 20_000
+MARGIN = 2.0
+#: The first of these channels, to get near.
+_FEW_CHANNELS = 1000
 
 
-class DualPolicy(Policy):
+class DualPolicy(LagrangianPolicy):
     """The near-optimal policy: at the optimal multipliers its powers solve the whole problem.
 
     One multiplier for each worker and constraint, so it takes the workers it was learned for.
     """
 
     name = "dual"
+    is_tuned = True
+    colour, marker = "#009E73", "X"
 
-    def __init__(self, scenario: Scenario, multipliers: Multipliers) -> None:
-        super().__init__(scenario)
-        self.multipliers = multipliers
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> DualPolicy:
+        """Learned on recorded channels, or on as many as it needs drawn from the scenario."""
+        if deployment.recorded:
+            return cls.learned(
+                deployment.scenario, deployment.training, deployment.problem, margin=0.0
+            )
+        csi = draw_training_csi(deployment.scenario, LEARNING_CHANNELS, seed=deployment.seed)
+        return cls.learned(deployment.scenario, csi, deployment.problem)
+
+    @classmethod
+    def learned(
+        cls,
+        scenario: Scenario,
+        csi: Tensor,
+        problem: Problem | None = None,
+        *,
+        margin: float = MARGIN,
+    ) -> DualPolicy:
+        """With multipliers from training channels, (N, L, L).
+
+        A solution on a part of the channels tells the standard errors with which all of them
+        estimate the constraints. From there the multipliers are refined on all channels, for
+        thresholds raised by ``margin`` of these, so that the constraints also hold on channels
+        the policy has not seen.
+        """
+        usual = problem or Problem.from_scenario(scenario)
+        near = solve_dual(scenario, csi[:_FEW_CHANNELS], usual).multipliers
+        point = DualPoint(near, usual.thresholds)
+        if not usual.constrained:
+            return cls(scenario, point, problem)
+        prices = point.prices(usual, scenario)
+        maximiser = MultiStart(ChannelBatch.from_scenario(scenario, csi), prices)
+        aim = thresholds_with_margin(usual, scenario, csi, maximiser.best(prices), margin)
+        multipliers = refined(usual.with_thresholds(aim), scenario, csi, near, maximiser)
+        return cls(scenario, DualPoint(multipliers, aim), problem)
 
     @property
     def fixed_workers(self) -> int | None:
@@ -32,18 +77,9 @@ class DualPolicy(Policy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Maximisers of the Lagrangian, (N, L, L) to (N, L), W."""
-        prices = self.multipliers.to(csi.device).prices(self.scenario)
+        prices = self.prices(csi)
         parts = [
-            maximise(Cell.of(self.scenario, csi[start : start + _CHUNK]), prices)
+            maximise(ChannelBatch.from_scenario(self.scenario, csi[start : start + _CHUNK]), prices)
             for start in range(0, len(csi), _CHUNK)
         ]
         return torch.cat(parts).to(csi.dtype)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The multipliers."""
-        return {"constraints": self.multipliers.constraints, "worth": self.multipliers.worth}
-
-    @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> DualPolicy:
-        """A policy with these multipliers."""
-        return cls(scenario, Multipliers(tensors["constraints"], tensors["worth"]))

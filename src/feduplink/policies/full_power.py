@@ -11,6 +11,8 @@ class FullPower(Policy):
     """p_i = Pmax for every worker."""
 
     name = "max"
+    by_default = True
+    colour, marker = "#8C510A", "s"
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax for all, (N, L, L) to (N, L), W."""

@@ -11,7 +11,8 @@ from feduplink import link
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.errors import InputError
 from feduplink.policies.base import Policy
-from feduplink.problem import Problem, relative_shortfall
+from feduplink.policies.deployment import Deployment
+from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -31,6 +32,9 @@ class OpenLoop(Policy):
     """
 
     name = "openloop"
+    by_default = True
+    is_tuned = True
+    colour, marker = "#56B4E9", "D"
 
     def __init__(self, scenario: Scenario, *, target: float, fraction: float) -> None:
         super().__init__(scenario)
@@ -61,7 +65,21 @@ class OpenLoop(Policy):
         return cls(scenario, target=target, fraction=fraction)
 
     @classmethod
-    def tuned(cls, scenario: Scenario, training_csi: Tensor, *, seed: int = 0) -> OpenLoop:
+    def for_deployment(cls, deployment: Deployment) -> OpenLoop:
+        """Tuned on the training channels."""
+        return cls.tuned(
+            deployment.scenario, deployment.training, deployment.problem, seed=deployment.seed
+        )
+
+    @classmethod
+    def tuned(
+        cls,
+        scenario: Scenario,
+        training_csi: Tensor,
+        problem: Problem | None = None,
+        *,
+        seed: int = 0,
+    ) -> OpenLoop:
         """The best P0 and a on the training channels, seen through the scenario's CSI noise.
 
         Best is the highest objective among the settings of a grid that meet every constraint by
@@ -69,7 +87,7 @@ class OpenLoop(Policy):
         violation where none does; the grid is then refined once around the best.
         """
         check_csi(training_csi, scenario.workers)
-        problem = Problem.of(scenario)
+        problem = problem or Problem.from_scenario(scenario)
         seen = noisy_csi(training_csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
         direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
@@ -103,11 +121,11 @@ def _rank(problem: Problem, csi: Tensor, power: Tensor) -> tuple[bool, float]:
     sinr = link.sinr(csi, power)
     violation = 0.0
     for constraint in problem.constraints:
-        values = constraint.measure(sinr, power)
+        values = constraint.value(sinr, power)
         cautious = values.mean(0)
         if len(values) > 1:
             cautious -= values.std(0) / len(values) ** 0.5
-        violation = max(violation, relative_shortfall(cautious, constraint.threshold))
+        violation = max(violation, float(constraint.shortfall(cautious).max()))
     if violation > 0:
         return (False, -violation)
-    return (True, float(problem.utility.value(problem.objective(sinr, power).mean(0))))
+    return (True, problem.objective_value(sinr, power))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from scipy.special import lambertw
@@ -9,34 +11,24 @@ from torch import Tensor
 
 from feduplink.policies.base import Policy
 from feduplink.policies.selection import select
-from feduplink.scenario import Scenario
 
 
 class Orthogonal(Policy):
-    """p_i = min(Pmax, P_E,i), then one-shot selection (unless ``selection`` is off).
+    """p_i = min(Pmax, P_E,i), then one-shot selection.
 
     P_E,i is the largest power with EE_i ≥ e0 when nobody else is on the air.
     """
 
     name = "orth"
-
-    def __init__(self, scenario: Scenario, *, selection: bool = True) -> None:
-        super().__init__(scenario)
-        self.selection = selection
+    by_default = True
+    colour, marker = "#E69F00", "^"
+    #: Whether workers that miss a threshold are silenced.
+    selects: ClassVar[bool] = True
 
     @property
     def fixed_workers(self) -> int | None:
         """Bound to the scenario's size only by constants or thresholds listed per worker."""
         return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Whether workers are selected."""
-        return {"selection": torch.tensor(self.selection)}
-
-    @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Orthogonal:
-        """A policy with or without selection."""
-        return cls(scenario, selection=bool(tensors["selection"]))
 
     def powers(self, csi: Tensor) -> Tensor:
         """Powers of the selected workers, (N, L, L) to (N, L), W."""
@@ -48,7 +40,15 @@ class Orthogonal(Policy):
             self.scenario.amplifier_inefficiency,
         )
         power = torch.minimum(limit, self.scenario.pmax_w.to(limit))
-        return select(power, csi, self.scenario) if self.selection else power
+        return select(power, csi, self.scenario) if self.selects else power
+
+
+class UnselectedOrthogonal(Orthogonal):
+    """``orth`` in the reading of the paper's code: nobody is silenced."""
+
+    name = "orth:unselected"
+    by_default = False
+    selects = False
 
 
 def largest_efficient_power(

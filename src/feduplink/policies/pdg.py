@@ -36,7 +36,7 @@ def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
 class _GraphConvolutions(torch.autograd.Function):
     """Z_k+1 = ELU(Y_k), Y_k = Ĥ Z_k Θ_k + b_k, for a stack of layers; the result is the last Y.
 
-    The gradient by hand: autograd would record five operations a layer and compute each
+    The gradient by hand: autograd would record five operations per layer and compute each
     exponential twice. With δ the gradient of Y_k and sums over channels and workers,
 
         db_k = Σ δ,  dΘ_k = (Ĥ Z_k)ᵀ δ,  dZ_k = Ĥᵀ δ Θ_kᵀ,  dĤ = Σ_k δ (Z_k Θ_k)ᵀ,
@@ -134,6 +134,7 @@ class GraphPolicy(NeuralPolicy):
     """
 
     name = "pdg"
+    colour, marker = "#0072B2", "o"
     architecture_type: ClassVar[type[Architecture]] = GraphArchitecture
     architecture: GraphArchitecture
 

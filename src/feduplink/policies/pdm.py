@@ -18,6 +18,8 @@ class PerceptronPolicy(NeuralPolicy):
     """Perceptron on log10 of the flattened H and Pmax (one or one per worker); L is fixed."""
 
     name = "pdm"
+    colour, marker = "#CC79A7", "P"
+    learning_rate = 1e-4
 
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario, architecture)

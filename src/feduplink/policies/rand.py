@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
 import torch
 from torch import Tensor
 
 from feduplink.policies.base import Policy
+from feduplink.policies.deployment import Deployment
 from feduplink.policies.selection import select
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 
 class RandomPower(Policy):
-    """p_i uniform in (0, Pmax), then one-shot selection (unless ``selection`` is off).
+    """p_i uniform in (0, Pmax), then one-shot selection.
 
     Every call draws anew; two policies with the same seed draw the same sequence.
     """
 
     name = "rand"
+    by_default = True
+    colour, marker = "#999999", "v"
+    #: Whether workers that miss a threshold are silenced.
+    selects: ClassVar[bool] = True
 
-    def __init__(self, scenario: Scenario, *, seed: int = 0, selection: bool = True) -> None:
+    def __init__(self, scenario: Scenario, *, seed: int = 0) -> None:
         super().__init__(scenario)
         self.seed = seed
-        self.selection = selection
         self._generator = torch_generator(seed, "policy")
+
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> Self:
+        """With the seed of the run."""
+        return cls(deployment.scenario, seed=deployment.seed)
 
     @property
     def fixed_workers(self) -> int | None:
@@ -31,17 +42,24 @@ class RandomPower(Policy):
         return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
 
     def tensors(self) -> dict[str, Tensor]:
-        """The seed, and whether workers are selected."""
-        return {"seed": torch.tensor(self.seed), "selection": torch.tensor(self.selection)}
+        """The seed."""
+        return {"seed": torch.tensor(self.seed)}
 
     @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> RandomPower:
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
         """A policy at the start of its sequence."""
-        selection = bool(tensors["selection"])
-        return cls(scenario, seed=int(tensors["seed"]), selection=selection)
+        return cls(scenario, seed=int(tensors["seed"]))
 
     def powers(self, csi: Tensor) -> Tensor:
         """Random powers of the selected workers, (N, L, L) to (N, L), W."""
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
         power = unit * self.scenario.pmax_w.to(csi)
-        return select(power, csi, self.scenario) if self.selection else power
+        return select(power, csi, self.scenario) if self.selects else power
+
+
+class UnselectedRandomPower(RandomPower):
+    """``rand`` in the reading of the paper's code: nobody is silenced."""
+
+    name = "rand:unselected"
+    by_default = False
+    selects = False

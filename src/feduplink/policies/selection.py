@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from feduplink import link
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: Relative error of rates in single precision.
@@ -13,19 +14,20 @@ _ROUNDING = 1e-6
 
 
 def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
-    """Silence the workers whose rate or energy efficiency misses its threshold.
+    """Silence the workers whose rate, energy efficiency or other measure misses its threshold.
 
-    Both are computed once, with all candidates on the air: a worker that is dropped does not
-    give the others a second chance. (N, L) and (N, L, L) to (N, L), W.
+    All are computed once, with all candidates on the air: a worker that is dropped does not
+    give the others a second chance. (N, L) and (N, L, L) to (N, L), W. For another number of
+    workers than the scenario's its thresholds must not be listed per worker.
 
     A power can be chosen to sit exactly on a threshold; rounding must not silence it.
     """
-    share = 1 - _ROUNDING
-    rate = link.rate(link.sinr(csi, power))
-    efficiency = link.energy_efficiency(
-        rate, power, scenario.static_power.to(power), scenario.amplifier_inefficiency
-    )
-    meets = (rate >= share * power.new_tensor(scenario.rate_min)) & (
-        efficiency >= share * power.new_tensor(scenario.ee_min)
-    )
+    if csi.shape[-1] != scenario.workers:
+        scenario = scenario.replace(workers=csi.shape[-1])
+    sinr = link.sinr(csi, power)
+    meets = torch.ones_like(power, dtype=torch.bool)
+    for constraint in Problem.from_scenario(scenario).constraints:
+        least = constraint.with_margin(-_ROUNDING).threshold.to(power)
+        met = constraint.value(sinr, power) >= least
+        meets &= met | ~constraint.active.to(power.device)
     return torch.where(meets, power, 0.0)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 
 from feduplink.errors import InputError
 from feduplink.policies.base import Policy
-from feduplink.policies.dual import DualPolicy
-from feduplink.policies.full_power import FullPower
-from feduplink.policies.openloop import OpenLoop
-from feduplink.policies.orth import Orthogonal
-from feduplink.policies.pdg import GraphPolicy
-from feduplink.policies.pdm import PerceptronPolicy
-from feduplink.policies.pdx import UnrolledPolicy
-from feduplink.policies.rand import RandomPower
+from feduplink.registry import MEASURES, POLICIES
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -24,25 +16,14 @@ POLICY_FILE = "policy.safetensors"
 
 _KIND = "policy"
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        FullPower,
-        RandomPower,
-        Orthogonal,
-        OpenLoop,
-        PerceptronPolicy,
-        GraphPolicy,
-        DualPolicy,
-        UnrolledPolicy,
-    )
-}
-
 
 def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
     """Write a policy with its scenario to ``path``, a file or a directory; returns the file."""
     file = _file_of(Path(path))
-    header = {"policy": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
+    header = {
+        "policy": POLICIES.name_of(type(policy)),
+        "scenario": policy.scenario.model_dump(mode="json"),
+    }
     write_tensors(file, _KIND, TensorFile(policy.tensors(), header))
     return file
 
@@ -50,28 +31,34 @@ def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
 def load_policy(path: str | os.PathLike[str]) -> Policy:
     """Read a policy from the file or directory it was saved to; nothing in it is executed.
 
-    ``"pdx"`` is the one that ships with the package, for the default scenario;
-    ``optimum.shipped_pdx`` is it for any scenario.
+    The class of a policy of your own has to be known: registered, declared by an installed
+    package, or in a module that is imported already.
     """
     file = _file_of(Path(path))
-    if str(path) == UnrolledPolicy.name and not Path(path).exists():
-        file = Path(str(resources.files("feduplink.policies") / "pdx.safetensors"))
     content = read_tensors(file, _KIND)
-    kind = POLICIES.get(content.header.get("policy", ""))
-    if kind is None:
-        raise InputError(
-            f"policy: {file} holds the unknown policy {content.header.get('policy')!r}; "
-            f"accepted: {', '.join(POLICIES)}."
-        )
+    kind = policy_class(POLICIES.find_in_file(str(content.header.get("policy")), file))
     fields = content.header.get("scenario")
     if not isinstance(fields, dict):
         raise InputError(f"policy: {file} holds no scenario.")
     scenario = Scenario(**fields)
+    for measure in scenario.measures:
+        MEASURES.find_in_file(measure, file)
     try:
         return kind.from_tensors(scenario, content.tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
+
+
+def policy_class(found: object) -> type[Policy]:
+    """What a registry or module gave, if it is the class of a policy."""
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise InputError(
+            f"policy: {found!r} is none; accepted: a subclass of feduplink.policies.Policy."
+        )
+    return found
 
 
 def _file_of(path: Path) -> Path:

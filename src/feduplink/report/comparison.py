@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
+from feduplink.judgement import Judgement, Reached
 from feduplink.optimum import Optimum
-from feduplink.problem import Judgement
 from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,
@@ -20,7 +18,6 @@ from feduplink.report.style import (
     looks_of,
     marker_style,
 )
-from feduplink.scenario import Scenario
 
 #: The axes of the constraints end here: what matters happens at 1.
 _RATIOS = (0.5, 1.5)
@@ -31,7 +28,6 @@ _MARGIN = 0.12
 def plot_comparison(
     path: Path,
     judgements: Mapping[str, Judgement],
-    scenario: Scenario,
     optimum: Optimum | None = None,
 ) -> None:
     """Objective, participation and worst constraints by policy, with the objectives' values.
@@ -43,23 +39,24 @@ def plot_comparison(
     names = list(judgements)
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"
-    with figure(path, 10.5, 1.5 + 0.32 * len(names), caption) as drawing:
-        panels = drawing.subplots(1, 4, sharey=True, width_ratios=(1.9, 1, 1, 1))
-        objective, participation, rate, efficiency = panels
+    width = 6.2 + 2.15 * len(rows[0].reached)
+    with figure(path, width, 1.5 + 0.32 * len(names), caption) as drawing:
+        constraints = [reached.constraint for reached in rows[0].reached.values()]
+        ratios = (1.9, 1, *[1] * len(constraints))
+        panels = drawing.subplots(1, len(ratios), sharey=True, width_ratios=ratios)
+        objective, participation, *others = panels
         objective.set_yticks(range(len(names)), names)
         objective.set_ylim(len(names) - 0.4, -0.6)
         _plot_objectives(objective, names, rows, optimum)
         _mark(participation, names, rows, [row.participation for row in rows])
         participation.set_xlabel("participation")
         participation.set_xlim(-0.05, 1.08)
-        rate_ratios = [_worst_ratio(row.worker_rate, scenario.rate_thresholds) for row in rows]
-        beyond = _mark_ratios(rate, names, rows, rate_ratios)
-        rate.set_xlabel("worst worker's\nrate / threshold")
-        efficiency_ratios = [
-            _worst_ratio(row.worker_energy_efficiency, scenario.ee_thresholds) for row in rows
-        ]
-        beyond |= _mark_ratios(efficiency, names, rows, efficiency_ratios)
-        efficiency.set_xlabel("worst worker's energy\nefficiency / threshold")
+        beyond = False
+        for axes, constraint in zip(others, constraints, strict=True):
+            shares = [_worst_ratio(row.reached[constraint.name]) for row in rows]
+            beyond |= _mark_ratios(axes, names, rows, shares)
+            limit = "limit" if constraint.at_most else "threshold"
+            axes.set_xlabel(f"worst worker's\n{constraint.measure.label} / {limit}")
         notes = []
         if optimum is not None:
             notes.append("grey: proved out of reach for policies that meet the constraints")
@@ -98,11 +95,16 @@ def _plot_objectives(
         )
 
 
-def _worst_ratio(expected: Tensor, thresholds: Tensor) -> float:
-    """Smallest E_i / threshold_i over the workers that transmit; NaN without any."""
-    ratios = expected / thresholds
+def _worst_ratio(reached: Reached) -> float:
+    """E_i / limit_i of the worker that is nearest to its limit or farthest beyond it.
+
+    NaN if no worker has a limit.
+    """
+    ratios = (reached.expected / reached.constraint.limit)[reached.constraint.active]
     ratios = ratios[~ratios.isnan()]
-    return float(ratios.min()) if len(ratios) else math.nan
+    if len(ratios) == 0:
+        return math.nan
+    return float(ratios.max() if reached.constraint.at_most else ratios.min())
 
 
 def _mark_ratios(axes: Any, names: list[str], rows: list[Judgement], ratios: list[float]) -> bool:

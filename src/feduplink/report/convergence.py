@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from feduplink.experiments.convergence import Convergence
 from feduplink.learning import Epoch, best_epoch
+from feduplink.problem import Constraint, Problem
 from feduplink.report.line_ends import LineEnd, label_line_ends
 from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import MUTED, Look, figure, looks_of, marker_style
@@ -41,8 +41,9 @@ def plot_convergences(path: Path, result: Convergence, scenario: Scenario, capti
     """Constraints of the first seed of ``pdg`` by worker, and the objective of all seeds."""
     looks = looks_of([*result.histories, *result.others])
     with figure(path, 12, 4.0, caption) as drawing:
-        rate, efficiency, objective = drawing.subplots(1, 3)
-        _plot_constraints(rate, efficiency, result.histories["pdg"][0], scenario)
+        problem = Problem.from_scenario(scenario)
+        *others, objective = drawing.subplots(1, 1 + len(problem.constraints))
+        _plot_constraints(others, result.histories["pdg"][0], problem)
         ends = []
         for name, seeds in result.histories.items():
             for epochs in seeds:
@@ -61,12 +62,13 @@ def plot_convergences(path: Path, result: Convergence, scenario: Scenario, capti
         label_line_ends(objective, ends)
 
 
-def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
-    """Three panels: rate and energy efficiency by worker with thresholds, objective."""
+def plot_convergence(path: Path, history: list[Epoch], problem: Problem, policy: str) -> None:
+    """A panel for every constraint, by worker and with its limits, and one for the objective."""
+    panels = 1 + len(problem.constraints)
     caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
-    with figure(path, 12, 3.8, caption) as drawing:
-        rate, efficiency, objective = drawing.subplots(1, 3)
-        _plot_constraints(rate, efficiency, history, scenario)
+    with figure(path, 4 * panels, 3.8, caption) as drawing:
+        *others, objective = drawing.subplots(1, panels)
+        _plot_constraints(others, history, problem)
         look = looks_of([policy])[policy]
         _plot_objective(objective, history, look)
         best = best_epoch(history)
@@ -77,17 +79,17 @@ def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, polic
         objective.legend(loc="best")
 
 
-def _plot_constraints(rate: Any, efficiency: Any, history: list[Epoch], scenario: Scenario) -> None:
+def _plot_constraints(panels: Sequence[Any], history: list[Epoch], problem: Problem) -> None:
     epochs = [epoch.number + 1 for epoch in history]
-    rates = [epoch.worker_rate for epoch in history]
-    efficiencies = [epoch.worker_energy_efficiency for epoch in history]
     window = _window(len(epochs))
-    _plot_constraint(rate, epochs, rates, scenario.rate_thresholds, window)
-    rate.set_ylabel("mean rate on the air (nats/s/Hz)")
-    _plot_constraint(efficiency, epochs, efficiencies, scenario.ee_thresholds, window)
-    efficiency.set_ylabel("mean EE on the air (nats/s/Hz/W)")
     smoothing = f" (running median of {window})" if window > 1 else ""
-    for axes in (rate, efficiency):
+    for axes, constraint in zip(panels, problem.constraints, strict=True):
+        values = [epoch.constraints[constraint.name] for epoch in history]
+        _plot_constraint(axes, epochs, values, constraint, window)
+        measure = constraint.measure
+        where = " on the air" if measure.on_air_only else ""
+        unit = f" ({measure.unit})" if measure.unit else ""
+        axes.set_ylabel(f"mean {measure.label}{where}{unit}")
         axes.set_xlabel(f"epoch{smoothing}")
 
 
@@ -95,9 +97,10 @@ def _plot_constraint(
     axes: Any,
     epochs: Sequence[int],
     by_worker: Sequence[Sequence[float]],
-    thresholds: Tensor,
+    constraint: Constraint,
     window: int,
 ) -> None:
+    thresholds = constraint.limit
     values = np.asarray(by_worker, dtype=float)
     workers = values.shape[1]
     common = bool((thresholds == thresholds[0]).all())
@@ -120,7 +123,11 @@ def _plot_constraint(
     if common:
         threshold = float(thresholds[0])
         right = axes.get_xlim()[1]
-        ends.append(LineEnd(right, threshold, f"≥ {threshold:g}", "black"))
+        ends.append(
+            LineEnd(
+                right, threshold, f"{'≤' if constraint.at_most else '≥'} {threshold:g}", "black"
+            )
+        )
     axes.set_title("; ".join(notes), fontsize=8, color=MUTED, loc="right")
     label_line_ends(axes, ends)
 

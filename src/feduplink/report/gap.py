@@ -9,11 +9,11 @@ import numpy as np
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.experiments.settings import OPTIMUM
 from feduplink.report.style import (
-    LOOKS,
     MUTED,
     feasibility_note,
     figure,
     legend_columns,
+    look_of,
     looks_of,
     marker_style,
 )
@@ -38,7 +38,7 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
                 place,
                 -open_gap,
                 height=0.8,
-                color=LOOKS[OPTIMUM].colour,
+                color=look_of(OPTIMUM).colour,
                 alpha=0.25,
                 linewidth=0,
                 label=None if place else "left open by the certificate",

@@ -12,10 +12,10 @@ from torch import Tensor
 from feduplink import link
 from feduplink.comparison import Outcome
 from feduplink.files import replaced_atomically, write_text
+from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
-from feduplink.problem import Judgement, Problem
 from feduplink.report.duality import plot_duality
 from feduplink.report.tables import comparison_markdown
 
@@ -81,7 +81,8 @@ def write_allocations(path: Path, optimum: Optimum) -> None:
         power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
         objective = file.create_dataset("objective", data=channel_objective(optimum).cpu().numpy())
         objective.attrs["description"] = (
-            f"sum over workers of weight times {scenario.objective} at these powers, (N,)"
+            f"sum over workers of weight times {optimum.problem.objective.name} at these powers, "
+            "(N,)"
         )
         upper = file.create_dataset("upper_bound", data=optimum.certificate.upper.cpu().numpy())
         upper.attrs["description"] = (
@@ -92,12 +93,12 @@ def write_allocations(path: Path, optimum: Optimum) -> None:
             "bound of metrics.json, unless nobody could reach that much even without "
             "interference); in a single channel a policy may exceed it and pay in another."
         )
-        upper.attrs["offset"] = optimum.solution.conjugate
+        upper.attrs["offset"] = optimum.solution.constant
         file.attrs["scenario"] = scenario.to_yaml()
 
 
 def channel_objective(optimum: Optimum) -> Tensor:
     """Σ_i ω_i f_i of the best powers in every channel, (N,)."""
     power, csi = optimum.power, optimum.csi.to(optimum.power)
-    values = Problem.of(optimum.scenario).objective(link.sinr(csi, power), power)
-    return (optimum.scenario.worker_weights.to(values) * values).sum(-1)
+    values = optimum.problem.objective.value(link.sinr(csi, power), power)
+    return (optimum.problem.utility.weights.to(values) * values).sum(-1)

@@ -34,7 +34,7 @@ def write_comparison(
     powers = {name: outcome.power for name, outcome in outcomes.items()}
     table = comparison_markdown(judgements, scenario, optimum, notes)
     write_text(directory / "comparison.md", table)
-    plot_comparison(directory / "comparison.png", judgements, scenario, optimum)
+    plot_comparison(directory / "comparison.png", judgements, optimum)
     plot_power_histogram(directory / "power-histogram.png", powers, scenario)
     write_metrics(
         directory,

@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from feduplink.files import replaced_atomically
+from feduplink.registry import POLICIES
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,13 @@ class Look:
         return "////" if self.variant else ""
 
 
-#: The colours of Okabe and Ito, and two of Tol's, which stay apart with colour-blind eyes.
-LOOKS = {
-    "rand": Look("#999999", "v"),
-    "orth": Look("#E69F00", "^"),
+#: Of what is no policy. All colours, those of the policies' own classes too, are those of Okabe and
+#: Ito and some of Tol's, which stay apart with colour-blind eyes.
+_OTHERS = {
+    "optimum": Look("#6A3D9A", "p", "--"),
+    "ideal": Look("#000000", "h"),
     "tdma": Look("#882255", "<"),
     "ofdma": Look("#999933", ">"),
-    "max": Look("#8C510A", "s"),
-    "openloop": Look("#56B4E9", "D"),
-    "pdm": Look("#CC79A7", "P"),
-    "pdg": Look("#0072B2", "o"),
-    "pdx": Look("#D55E00", "*"),
-    "dual": Look("#009E73", "X"),
-    "ideal": Look("#000000", "h"),
-    "optimum": Look("#6A3D9A", "p", "--"),
 }
 
 #: For policies of the user's own: colours far from those above and from each other, for normal,
@@ -117,12 +111,13 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     """
     names = list(dict.fromkeys(names))
     families = list(dict.fromkeys(name.partition(":")[0] for name in names))
-    further = _further_looks([family for family in families if family not in LOOKS])
+    own = {family: _own_look(family) for family in families}
+    further = _further_looks([family for family, look in own.items() if look is None])
     counts: Counter[str] = Counter()
     looks = {}
     for name in names:
         family, _, variant = name.partition(":")
-        look = LOOKS.get(family) or further[family]
+        look = own[family] or further[family]
         if variant:
             line = _VARIANT_LINES[counts[family] % len(_VARIANT_LINES)]
             counts[family] += 1
@@ -134,6 +129,14 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 def look_of(name: str) -> Look:
     """The look of a policy that is alone in its figure."""
     return looks_of([name])[name]
+
+
+def _own_look(family: str) -> Look | None:
+    """What a policy says of itself; None if it says nothing."""
+    if family in _OTHERS or family not in POLICIES.names():
+        return _OTHERS.get(family)
+    policy = POLICIES.find(family)
+    return Look(policy.colour, policy.marker) if policy.colour and policy.marker else None
 
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:

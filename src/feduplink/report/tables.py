@@ -9,11 +9,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from feduplink.judgement import Judgement, Reached
 from feduplink.optimum import Optimum
-from feduplink.problem import Judgement
 from feduplink.scenario import Scenario
 
-_UNITS = "rate (nats/s/Hz) and EE (nats/s/Hz/W): the worst worker's mean while it transmits"
 _VERDICTS = (
     "constraints: largest shortfall with the error of so many channels, all errors together 95 %; "
     "met or missed beyond 1 % of the threshold, open if the error leaves both possible"
@@ -43,13 +42,13 @@ def comparison_table(
         title=_title(scenario),
         title_justify="left",
         title_style="bold",
-        caption=Text("\n".join([*_remarks(optimum), *notes]), style="table.caption"),
+        caption=Text("\n".join([*_remarks(judgements, optimum), *notes]), style="table.caption"),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=0,  # 80 columns hold it, with the optimum too
     )
-    policy, *figures = _columns(scenario, optimum)
+    policy, *figures = _columns(judgements, optimum)
     table.add_column(policy, overflow="fold")
     for column in figures:
         table.add_column(column, justify="right", no_wrap=True)
@@ -68,13 +67,13 @@ def comparison_markdown(
 ) -> str:
     """The same table in Markdown."""
     columns = [
-        column.replace("-\n", "").replace("\n", " ") for column in _columns(scenario, optimum)
+        column.replace("-\n", "").replace("\n", " ") for column in _columns(judgements, optimum)
     ]
     lines = [_title(scenario), "", _markdown_row(columns)]
     lines.append(_markdown_row(["---", *["---:"] * (len(columns) - 1)]))
     rows = _rows(judgements, optimum)
     lines += [_markdown_row(_row(name, row, optimum)) for name, row in rows.items()]
-    remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(optimum)]
+    remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(judgements, optimum)]
     # Notes begin with the name of a policy as it is written in the table, and stand apart.
     return "\n".join([*lines, "", *remarks, *(f"\n{note}." for note in notes)]) + "\n"
 
@@ -83,22 +82,42 @@ def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mappi
     return {**judgements, _OPTIMUM: optimum.solution.judgement} if optimum else judgements
 
 
-def _remarks(optimum: Optimum | None) -> list[str]:
+def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
     """What the reader has to know, a sentence each without its capital and full stop."""
+    remarks = [*_units(judgements), _VERDICTS]
     if optimum is None:
-        return [_UNITS, _VERDICTS]
+        return remarks
     above = (
         f"{optimum.gap:.4f} above the best one found"
         if math.isfinite(optimum.gap)
         else "but none was found that lets every worker be heard"
     )
     return [
-        _UNITS,
-        _VERDICTS,
+        *remarks,
         _DISTANCES,
         f"no policy that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
         f"{above}",
     ]
+
+
+def _units(judgements: Mapping[str, Judgement]) -> list[str]:
+    """What the columns of the constraints show, a sentence for each kind of mean."""
+    over = {True: "mean while it transmits", False: "mean over all rounds"}
+    constraints = [reached.constraint for reached in _first(judgements)]
+    sentences = []
+    for on_air, mean in over.items():
+        shown = [c.measure for c in constraints if c.measure.on_air_only is on_air]
+        if shown:
+            named = [f"{m.label} ({m.unit})" if m.unit else m.label for m in shown]
+            *more, last = named
+            listed = f"{', '.join(more)} and {last}" if more else last
+            sentences.append(f"{listed}: the worst worker's {mean}")
+    return sentences
+
+
+def _first(judgements: Mapping[str, Judgement]) -> list[Reached]:
+    """What the first of them came to in every constraint; all have the same constraints."""
+    return list(next(iter(judgements.values())).reached.values()) if judgements else []
 
 
 def _title(scenario: Scenario) -> str:
@@ -115,15 +134,14 @@ def _title(scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
-def _columns(scenario: Scenario, optimum: Optimum | None) -> list[str]:
+def _columns(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
     return [
         "policy",
         "objec-\ntive",
         *(["below\noptimum"] if optimum else []),
         "weigh-\nted PER",
         "partici-\npation",
-        f"rate\n>= {_threshold(scenario.rate_min)}",
-        f"EE\n>= {_threshold(scenario.ee_min)}",
+        *(_constraint_column(reached) for reached in _first(judgements)),
         "constraints,\nshortfall in %",
     ]
 
@@ -136,11 +154,25 @@ def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
         *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
         _percent(judgement.participation, 1),
-        _number(judgement.rate_min, ".3f"),
-        _number(judgement.energy_efficiency_min, ".1f"),
+        *(_number(reached.worst, _form(reached)) for reached in judgement.reached.values()),
         # The optimum is of these channels, and meets the constraints on them.
         "met here" if name == _OPTIMUM else _verdict(judgement),
     ]
+
+
+def _constraint_column(reached: Reached) -> str:
+    constraint = reached.constraint
+    limits = constraint.limit.tolist()
+    shown = limits[0] if len(set(limits)) == 1 else limits
+    return f"{constraint.measure.label}\n{'<=' if constraint.at_most else '>='} {_threshold(shown)}"
+
+
+def _form(reached: Reached) -> str:
+    """Three significant digits of the largest limit, so that rows compare."""
+    largest = float(reached.constraint.limit.abs().max())
+    if largest == 0:
+        return ".3g"
+    return f".{min(9, max(0, 2 - math.floor(math.log10(largest))))}f"
 
 
 def _verdict(judgement: Judgement) -> str:

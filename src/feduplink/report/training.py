@@ -20,11 +20,11 @@ def write_training(
 ) -> Outcome:
     """Write policy, plots, table and ``metrics.json`` of a run; returns the test outcome."""
     policy = training.policy
-    scenario = policy.scenario
-    validation = compare({policy.name: policy}, splits.validation, scenario, seed=seed)
-    test = compare({policy.name: policy}, splits.test, scenario, seed=seed)[policy.name]
+    scenario, problem = policy.scenario, training.problem
+    validation = compare({policy.name: policy}, splits.validation, scenario, problem, seed=seed)
+    test = compare({policy.name: policy}, splits.test, scenario, problem, seed=seed)[policy.name]
     save_policy(policy, directory)
-    plot_convergence(directory / "convergence.png", training.history, scenario, policy.name)
+    plot_convergence(directory / "convergence.png", training.history, problem, policy.name)
     plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
     table = comparison_markdown({policy.name: test.judgement}, scenario)
     write_text(directory / "comparison.md", table)

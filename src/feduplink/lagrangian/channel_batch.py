@@ -1,10 +1,11 @@
-"""The Lagrangian of a channel as a function of log-power, with exact derivatives.
+"""A batch of channels and their Lagrangians as functions of log-power, with exact derivatives.
 
 With t = ln p and s = ln SINR, worker i contributes
 
     φ_i(s_i, t_i) = a PSR(s_i) + b R(s_i) + c R(s_i) q(t_i) − d,   q(t) = 1 / (μ_a e^t + P_c),
 
-and s_i = ln α_i + t_i − ln(1 + Σ_j β_ij e^(t_j)) is concave in t.
+and what other measures are worth; and s_i = ln α_i + t_i − ln(1 + Σ_j β_ij e^(t_j)) is concave
+in t.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.lagrangian.prices import Prices
+from feduplink.link import Slopes
 from feduplink.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class Cell:
+class ChannelBatch:
     """A batch of channels with the radio's constants, ready for the Lagrangian.
 
     Attributes:
@@ -28,6 +30,7 @@ class Cell:
         cross: β with a zero diagonal, (N, L, L).
         pmax_w, static_power_w: of every worker, (L,), W.
         waterfall, amplifier_inefficiency: as in the scenario.
+
     """
 
     direct: Tensor
@@ -38,8 +41,8 @@ class Cell:
     amplifier_inefficiency: float
 
     @classmethod
-    def of(cls, scenario: Scenario, csi: Tensor) -> Cell:
-        """The cell of a scenario for channels (N, L, L), in float64."""
+    def from_scenario(cls, scenario: Scenario, csi: Tensor) -> ChannelBatch:
+        """Channels (N, L, L) with the constants of a scenario, in float64."""
         csi = csi.to(torch.float64)
         own = torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device)
         return cls(
@@ -51,8 +54,8 @@ class Cell:
             amplifier_inefficiency=scenario.amplifier_inefficiency,
         )
 
-    def to(self, dtype: torch.dtype) -> Cell:
-        """The same cell in another precision."""
+    def to(self, dtype: torch.dtype) -> ChannelBatch:
+        """The same channels in another precision."""
         return replace(
             self,
             direct=self.direct.to(dtype),
@@ -61,7 +64,7 @@ class Cell:
             static_power_w=self.static_power_w.to(dtype),
         )
 
-    def take(self, index: Tensor) -> Cell:
+    def take(self, index: Tensor) -> ChannelBatch:
         """Some of the channels, by index or mask."""
         return replace(self, direct=self.direct[index], cross=self.cross[index])
 
@@ -75,38 +78,31 @@ class Cell:
 
     def worker_values(self, sinr: Tensor, power: Tensor, prices: Prices) -> Tensor:
         """φ_i of every worker, 0 for a silent one; any shape (..., L)."""
-        rate = torch.log1p(sinr)
+        rate = link.rate(sinr)
         efficiency = link.energy_efficiency(
             rate, power, self.static_power_w, self.amplifier_inefficiency
         )
-        value = prices.rate * rate + prices.efficiency * efficiency - prices.fee
-        success = link.packet_success_rate(sinr, self.waterfall)
-        return torch.where(power > 0, prices.success * success + value, 0.0)
+        value = prices.rate * rate + prices.efficiency * efficiency - prices.activation_cost
+        value = prices.success * link.packet_success_rate(sinr, self.waterfall) + value
+        for measure, price in prices.others:
+            value = value + price * measure.value(sinr, power)
+        return torch.where(power > 0, value, 0.0)
 
     def value(self, power: Tensor, prices: Prices) -> Tensor:
         """The Lagrangian of each channel, (N,)."""
         return self.worker_values(self.sinr(power), power, prices).sum(-1)
 
 
-@dataclass(frozen=True)
-class Slopes:
-    """Partial derivatives of the workers' φ(s, t), (N, L) each; zero for silent workers."""
-
-    s: Tensor
-    ss: Tensor
-    t: Tensor
-    st: Tensor
-    tt: Tensor
-
-
-def log_power_derivatives(cell: Cell, power: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:
+def log_power_derivatives(
+    batch: ChannelBatch, power: Tensor, slopes: Slopes
+) -> tuple[Tensor, Tensor]:
     """Gradient and Hessian of Σ φ_i(s_i(t), t_i) in t = ln p, (N, L) and (N, L, L).
 
     With w_ij = β_ij p_j / (1 + Σ β p) and J = I − W, the gradient is Jᵀ φ_s + φ_t and the
     Hessian Jᵀ diag(φ_ss) J − Σ_i φ_s,i (diag(w_i) − w_i w_iᵀ) + diag(φ_st) J + Jᵀ diag(φ_st)
     + diag(φ_tt). A silent worker has no log-power: zero rows and columns.
     """
-    share = cell.cross * power[..., None, :] / cell.interference(power)[..., None]
+    share = batch.cross * power[..., None, :] / batch.interference(power)[..., None]
     jacobian = torch.diag_embed(torch.ones_like(power)) - share
     pulled = (share.mT @ slopes.s[..., None])[..., 0]
     gradient = slopes.s - pulled + slopes.t
@@ -118,26 +114,25 @@ def log_power_derivatives(cell: Cell, power: Tensor, slopes: Slopes) -> tuple[Te
     return gradient * on_air, hessian * on_air[..., :, None] * on_air[..., None, :]
 
 
-def gradient_and_hessian(cell: Cell, power: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
+def gradient_and_hessian(
+    batch: ChannelBatch, power: Tensor, prices: Prices
+) -> tuple[Tensor, Tensor]:
     """Derivatives of the Lagrangian in t = ln p, (N, L) and (N, L, L)."""
-    sinr = cell.sinr(power)
     on_air = power > 0
-    u = torch.where(on_air, sinr, 1.0)
-    loss = cell.waterfall / u
-    success = torch.exp(-loss)
-    rate, rate_s = torch.log1p(u), u / (1 + u)
-    drawn = cell.amplifier_inefficiency * power
-    q = 1 / (drawn + cell.static_power_w)
-    q_t = -drawn * q**2
-    q_tt = q_t + 2 * drawn**2 * q**3
-
-    slope = prices.rate + prices.efficiency * q
-    mask = on_air.to(power)
+    # A silent worker has no log-power; anywhere else will do, the mask takes it out.
+    sinr = torch.where(on_air, batch.sinr(power), 1.0)
+    rate = link.rate(sinr)
+    q, q_t, q_tt = link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)
+    success_s, success_ss = link.success_slopes(sinr, batch.waterfall, prices.success)
+    rate_s, rate_ss = link.rate_slopes(sinr, prices.rate + prices.efficiency * q)
+    by_rate = link.rate_slopes(sinr, torch.ones_like(sinr))[0]
     slopes = Slopes(
-        s=mask * (prices.success * success * loss + slope * rate_s),
-        ss=mask * (prices.success * success * loss * (loss - 1) + slope * rate_s / (1 + u)),
-        t=mask * prices.efficiency * rate * q_t,
-        st=mask * prices.efficiency * rate_s * q_t,
-        tt=mask * prices.efficiency * rate * q_tt,
+        s=success_s + rate_s,
+        ss=success_ss + rate_ss,
+        t=prices.efficiency * rate * q_t,
+        st=prices.efficiency * by_rate * q_t,
+        tt=prices.efficiency * rate * q_tt,
     )
-    return log_power_derivatives(cell, power, slopes)
+    for measure, price in prices.others:
+        slopes = slopes + price * measure.slopes(sinr, torch.where(on_air, power, 1.0))
+    return log_power_derivatives(batch, power, on_air.to(power) * slopes)

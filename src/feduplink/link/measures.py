@@ -1,0 +1,203 @@
+"""Measures: what of a worker's link may be an objective or a constraint.
+
+A measure is a function of a worker's SINR and power. One of your own is a subclass with a ``name``
+and a ``value``; its slopes come from automatic differentiation unless it gives them. As an
+objective or a constraint of a scenario it goes by its registered name or by
+``package.module:Class``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from feduplink.link import quality
+
+if TYPE_CHECKING:
+    from feduplink.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Partial derivatives of a function of s = ln SINR and t = ln p, (..., L) each."""
+
+    s: Tensor
+    ss: Tensor
+    t: Tensor
+    st: Tensor
+    tt: Tensor
+
+    def __add__(self, other: Slopes) -> Slopes:
+        return Slopes(
+            self.s + other.s,
+            self.ss + other.ss,
+            self.t + other.t,
+            self.st + other.st,
+            self.tt + other.tt,
+        )
+
+    def __rmul__(self, factor: Tensor) -> Slopes:
+        return Slopes(
+            factor * self.s,
+            factor * self.ss,
+            factor * self.t,
+            factor * self.st,
+            factor * self.tt,
+        )
+
+
+class Measure(ABC):
+    """A quantity of every worker's link, (SINR, power in W) to a value, all (..., L).
+
+    Attributes:
+        name: how files and errors call it.
+        symbol: how columns of tables and axes call it; the name if there is none.
+        unit: of its values; empty for a pure number.
+        on_air_only: whether its mean is over the rounds in which the worker transmits, as for a
+            rate, or over all rounds, as for an average power; there a silent worker counts with
+            its value at power 0.
+
+    """
+
+    name: ClassVar[str]
+    symbol: ClassVar[str] = ""
+    unit: ClassVar[str] = ""
+    on_air_only: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """The symbol, or the name."""
+        return self.symbol or self.name
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario) -> Self:  # noqa: ARG003
+        """The measure with the constants of a scenario's radio."""
+        return cls()
+
+    @abstractmethod
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """The measure of every worker; differentiable."""
+
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
+        """Its derivatives in s = ln SINR and t = ln p, at SINRs and powers above 0."""
+        with torch.enable_grad():
+            s = sinr.detach().log().requires_grad_()
+            t = power.detach().log().requires_grad_()
+            value = self.value(s.exp(), t.exp())
+            # Workers do not interact, so the gradient of the sum holds that of each.
+            by_s, by_t = _gradients(value, (s, t))
+            by_ss, by_st = _gradients(by_s, (s, t))
+            by_tt = _gradients(by_t, (t,))[0]
+        return Slopes(*(part.detach() for part in (by_s, by_ss, by_t, by_st, by_tt)))
+
+    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor | None:  # noqa: ARG002
+        """What nobody exceeds with direct gain α and powers up to Pmax, (..., L).
+
+        None if that is not known; the bound on all policies does without it then.
+        """
+        return None
+
+
+def _gradients(value: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Of the sum of ``value``; zero in what it does not depend on."""
+    if not value.requires_grad:
+        return tuple(torch.zeros_like(part) for part in inputs)
+    return torch.autograd.grad(
+        value.sum(), inputs, create_graph=True, allow_unused=True, materialize_grads=True
+    )
+
+
+@dataclass(frozen=True)
+class PacketSuccess(Measure):
+    """PSR = exp(−m / SINR), the share of uploads that arrive."""
+
+    name: ClassVar[str] = "psr"
+    symbol: ClassVar[str] = "PSR"
+
+    waterfall: float
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario) -> PacketSuccess:
+        """With the scenario's waterfall threshold m."""
+        return cls(scenario.waterfall)
+
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:  # noqa: ARG002
+        """PSR."""
+        return quality.packet_success_rate(sinr, self.waterfall)
+
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:  # noqa: ARG002
+        """In closed form."""
+        slope, bend = quality.success_slopes(sinr, self.waterfall, torch.ones_like(sinr))
+        nothing = torch.zeros_like(sinr)
+        return Slopes(slope, bend, nothing, nothing, nothing)
+
+    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
+        """That of full power."""
+        power = pmax_w.to(gain).expand_as(gain)
+        return self.value(gain * power, power)
+
+
+@dataclass(frozen=True)
+class Rate(Measure):
+    """R = ln(1 + SINR), the spectral efficiency."""
+
+    name: ClassVar[str] = "rate"
+    unit: ClassVar[str] = "nats/s/Hz"
+
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:  # noqa: ARG002
+        """R."""
+        return quality.rate(sinr)
+
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:  # noqa: ARG002
+        """In closed form."""
+        slope, bend = quality.rate_slopes(sinr, torch.ones_like(sinr))
+        nothing = torch.zeros_like(sinr)
+        return Slopes(slope, bend, nothing, nothing, nothing)
+
+    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
+        """That of full power."""
+        return self.value(gain * pmax_w.to(gain).expand_as(gain), pmax_w)
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyEfficiency(Measure):
+    """EE = R / (μ p + P_c), what a worker sends for its energy."""
+
+    name: ClassVar[str] = "energy_efficiency"
+    symbol: ClassVar[str] = "EE"
+    unit: ClassVar[str] = "nats/s/Hz/W"
+
+    static_power_w: Tensor
+    amplifier_inefficiency: float
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario) -> EnergyEfficiency:
+        """With the scenario's P_c, () or (L,), and μ."""
+        return cls(scenario.static_power, scenario.amplifier_inefficiency)
+
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """EE."""
+        return quality.energy_efficiency(
+            quality.rate(sinr), power, self.static_power_w.to(power), self.amplifier_inefficiency
+        )
+
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
+        """In closed form."""
+        q, q_t, q_tt = quality.inverse_draw(
+            power, self.static_power_w.to(power), self.amplifier_inefficiency
+        )
+        slope, bend = quality.rate_slopes(sinr, torch.ones_like(sinr))
+        rate = quality.rate(sinr)
+        return Slopes(q * slope, q * bend, rate * q_t, slope * q_t, rate * q_tt)
+
+    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
+        """That of the most efficient power up to Pmax."""
+        best = quality.most_efficient_power(
+            gain, self.static_power_w.to(gain), self.amplifier_inefficiency
+        )
+        power = torch.minimum(pmax_w.to(gain).expand_as(gain), best)
+        return self.value(gain * power, power)

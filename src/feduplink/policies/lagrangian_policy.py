@@ -1,0 +1,115 @@
+"""What policies that maximise a Lagrangian have in common: multipliers and thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.lagrangian import Multipliers, Prices
+from feduplink.policies.base import Policy
+from feduplink.problem import Problem
+from feduplink.scenario import Scenario
+from feduplink.utility import WeightedSum
+
+
+@dataclass(frozen=True)
+class DualPoint:
+    """Multipliers, and the thresholds that they were found for.
+
+    Attributes:
+        multipliers: of K constraints and L workers.
+        thresholds: what the constraints aim at, (K, L): those of the problem, or a little
+            stricter, so that unseen channels meet the problem's too.
+
+    """
+
+    multipliers: Multipliers
+    thresholds: Tensor
+
+    def for_workers(self, workers: int) -> DualPoint:
+        """For so many average workers."""
+
+        def average(values: Tensor) -> Tensor:
+            mean = values.mean(-1, keepdim=True)
+            return mean.expand(*values.shape[:-1], workers)
+
+        return DualPoint(
+            Multipliers(
+                average(self.multipliers.constraints), average(self.multipliers.objective_weight)
+            ),
+            average(self.thresholds),
+        )
+
+    def prices(self, problem: Problem, scenario: Scenario) -> Prices:
+        """Of every quantity in the Lagrangian of one channel."""
+        aim = problem.with_thresholds(self.thresholds)
+        return Prices.from_problem(aim, scenario, self.multipliers)
+
+
+class LagrangianPolicy(Policy):
+    """A policy that maximises the Lagrangian of its problem, channel by channel.
+
+    The problem is that of the scenario unless another one is given; a policy for such a problem
+    cannot be saved.
+    """
+
+    def __init__(
+        self, scenario: Scenario, point: DualPoint, problem: Problem | None = None
+    ) -> None:
+        super().__init__(scenario)
+        self.point = point
+        self._given = problem
+        self.problem = problem or Problem.from_scenario(scenario)
+
+    def prices(self, csi: Tensor) -> Prices:
+        """On the device of the channels (N, L, L), for as many workers as they have."""
+        workers = csi.shape[-1]
+        problem, point = self.problem, self.point
+        if workers != self.scenario.workers:
+            problem, point = _for_workers(problem, workers), point.for_workers(workers)
+        multipliers = point.multipliers.to(csi.device)
+        return replace(point, multipliers=multipliers).prices(problem, self.scenario)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The multipliers and the thresholds."""
+        if self._given is not None:
+            raise InputError(
+                f"policy: this {self.name} is for a problem that its scenario does not describe, "
+                "and cannot be saved; accepted: a scenario that names its measures."
+            )
+        return {
+            "constraints": self.point.multipliers.constraints,
+            "objective_weight": self.point.multipliers.objective_weight,
+            "thresholds": self.point.thresholds,
+        }
+
+    @classmethod
+    def point_from(cls, tensors: dict[str, Tensor]) -> DualPoint:
+        """Inverse of :meth:`tensors`."""
+        multipliers = Multipliers(tensors["constraints"], tensors["objective_weight"])
+        return DualPoint(multipliers, tensors["thresholds"])
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy with these multipliers and thresholds."""
+        return cls(scenario, cls.point_from(tensors))
+
+
+def _for_workers(problem: Problem, workers: int) -> Problem:
+    """The problem for so many workers, each with the mean limit."""
+    return Problem(
+        problem.objective,
+        WeightedSum(torch.ones(workers, dtype=torch.float64)),
+        tuple(
+            replace(
+                constraint,
+                limit=constraint.limit.mean(-1, keepdim=True).expand(workers),
+                active=constraint.active.any(-1, keepdim=True).expand(workers),
+            )
+            for constraint in problem.constraints
+        ),
+    )
