@@ -28,8 +28,8 @@ Made by `feduplink reproduce` and `python docs/results/collect.py`. What follows
 which machines they were run: [reproduction](../reproduction.md). The numbers of every figure are in
 the CSV file beside it; `python docs/check_numbers.py` computes the claims from these again.
 """
-EARLIER = """*Of an earlier version, not yet made anew; [reproduction](../reproduction.md) says in what it
-differs. Hence no verdicts here.*
+EARLIER = """*Of an earlier version, not yet made anew; [reproduction](../reproduction.md) says in
+what it differs. Hence no verdicts here.*
 """
 
 _COLLECTED = re.compile(
