@@ -4,12 +4,14 @@
 
 Copies the figures and their CSV files and writes ``README.md``: every figure with its claims, what
 was measured, and the verdict, as they follow from the CSV files. A figure that is in none of the
-runs keeps its picture and its numbers and is said to be of an earlier version, without verdicts.
+runs but was collected before keeps its picture, its caption and its numbers, and is judged on these
+again. One that never was is said to be of an earlier version, without verdicts.
 ``docs/check_numbers.py`` checks the page.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -26,9 +28,13 @@ Made by `feduplink reproduce` and `python docs/results/collect.py`. What follows
 which machines they were run: [reproduction](../reproduction.md). The numbers of every figure are in
 the CSV file beside it; `python docs/check_numbers.py` computes the claims from these again.
 """
-EARLIER = """*Of an earlier version, not yet made anew: no intervals over the seeds, the baselines
-in one reading only, constraints judged without their error. Hence no verdicts here.*
+EARLIER = """*Of an earlier version, not yet made anew; [reproduction](../reproduction.md) says in
+what it differs. Hence no verdicts here.*
 """
+
+_COLLECTED = re.compile(
+    r"\((?P<figure>\S+)\.png\)\n\n(?P<caption>.+)\n\n.+\n<!-- checked: (?P=figure)\.csv -->"
+)
 
 
 def collect(directories: Sequence[Path], results: Path) -> None:
@@ -38,16 +44,25 @@ def collect(directories: Sequence[Path], results: Path) -> None:
         for directory in directories
         for name in FinishedRun.read(directory).metrics.figures
     }
-    page = [HEADER]
+    page = results / "README.md"
+    captions = _captions(page.read_text("utf-8")) if page.is_file() else {}
+    captions |= {name: _copied(name, directory, results) for name, directory in found.items()}
+    text = [HEADER]
     for name in EXPERIMENTS:
-        if name in found:
-            page += _collected(name, found[name], results)
+        if name in captions:
+            text += _judged(name, captions[name], results)
         elif (results / f"{name}.csv").is_file():
-            page += _earlier(name)
-    (results / "README.md").write_text("\n".join(page), encoding="utf-8")
+            text += _earlier(name)
+    page.write_text("\n".join(text), encoding="utf-8")
 
 
-def _collected(name: str, directory: Path, results: Path) -> list[str]:
+def _captions(page: str) -> dict[str, str]:
+    """By figure, of those collected before: a caption belongs to the picture as it was drawn."""
+    return {match["figure"]: match["caption"] for match in _COLLECTED.finditer(page)}
+
+
+def _copied(name: str, directory: Path, results: Path) -> str:
+    """Copy the picture and the numbers of a figure; returns its caption."""
     run = FinishedRun.read(directory)
     if run.metrics.substitution or run.metrics.settings.get("scale") != "full":
         raise InputError(
@@ -59,12 +74,17 @@ def _collected(name: str, directory: Path, results: Path) -> list[str]:
     result = EXPERIMENTS[name].RESULT
     table = result.from_csv((directory / f"{name}.csv").read_text("utf-8")).to_csv()
     (results / f"{name}.csv").write_text(table, encoding="utf-8")
+    return run.metrics.caption or EXPERIMENTS[name].CAPTION
+
+
+def _judged(name: str, caption: str, results: Path) -> list[str]:
+    title = EXPERIMENTS[name].TITLE
     page = [
-        f"## {run.title}\n\n![{run.title}]({name}.png)\n\n{run.metrics.caption}\n",
+        f"## {title}\n\n![{title}]({name}.png)\n\n{caption}\n",
         f"`feduplink reproduce {name}`, numbers: [{name}.csv]({name}.csv)",
         f"<!-- checked: {name}.csv -->\n",
     ]
-    claims = claims_from_csv(EXPERIMENTS[name], table)
+    claims = claims_from_csv(EXPERIMENTS[name], (results / f"{name}.csv").read_text("utf-8"))
     if claims:
         page.append("| verdict | claim | measured |\n| --- | --- | --- |")
         page += [f"| {c.verdict} | {c.claim} | {c.measured} |" for c in claims]

@@ -69,3 +69,34 @@ def test_a_figure_that_was_not_made_anew_says_so_and_claims_nothing(tmp_path: Pa
     assert check_numbers.check(tmp_path).problems == []
     (results / "README.md").write_text(text.replace("<!-- earlier: pmax.csv -->", ""))
     assert "nothing on pmax.csv" in check_numbers.check(tmp_path).problems[0]
+
+
+def test_a_figure_collected_before_keeps_its_picture_and_caption_and_is_judged_again(
+    tmp_path: Path,
+):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    (results / "pmax.csv").write_text("of long ago\n")
+    collect([finished(tmp_path / "run")], results)
+    page = results / "README.md"
+    before = page.read_text()
+    stale = before.replace("0.94 ± 0.27", "0.01 ± 0.00")
+    assert stale != before
+    page.write_text(stale)
+    collect([], results)
+    assert page.read_text() == before
+    assert "What arrives." in before
+    assert (results / "arrivals.png").read_bytes() == b"picture"
+
+
+def test_what_is_collected_again_replaces_what_was_there(tmp_path: Path):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    collect([finished(tmp_path / "run")], results)
+    page = results / "README.md"
+    page.write_text(page.read_text().replace("What arrives.", "What arrived."))
+    (results / "arrivals.png").write_bytes(b"old picture")
+    collect([tmp_path / "run"], results)
+    assert "What arrives." in page.read_text()
+    assert "What arrived." not in page.read_text()
+    assert (results / "arrivals.png").read_bytes() == b"picture"
