@@ -20,9 +20,12 @@ prints that sentence and returns 2.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 import torch
@@ -97,6 +100,15 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_arguments(subparser)
+        subparser.add_argument(
+            "--import",
+            dest="imported",
+            action="append",
+            default=[],
+            metavar="MODULE",
+            help="a module of your own to import first: for what it registers, and for saved "
+            "policies of its classes; may be repeated",
+        )
         subparser.set_defaults(run=command.run)
     return parser
 
@@ -111,7 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             args = build_parser().parse_args(words)
-            args.run(args)
+            with _modules_of_the_user():
+                for name in args.imported:
+                    _import(name)
+                args.run(args)
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)
             return REFUSED
@@ -122,6 +137,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"feduplink: interrupted. {interrupt}".rstrip(), file=sys.stderr)
             return INTERRUPTED
     return ACCEPTED
+
+
+@contextlib.contextmanager
+def _modules_of_the_user() -> Iterator[None]:
+    """Find modules in the current directory, as ``python -m`` does."""
+    before = list(sys.path)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except (ImportError, ValueError) as error:
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise InputError(
+            f"import: {name} cannot be imported: {reason}; accepted: a module of the current "
+            "directory or an installed one."
+        ) from error
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:

@@ -60,6 +60,11 @@ class Measure(ABC):
         on_air_only: whether its mean is over the rounds in which the worker transmits, as for a
             rate, or over all rounds, as for an average power; there a silent worker counts with
             its value at power 0.
+        convex_in_log_power: whether it depends on the power alone, does not fall with it, and is
+            convex in ln p, as p itself is; the certificate then proves bounds with an upper limit
+            on it.
+
+    A silent worker must have the value 0, or the search for the optimum refuses the measure.
 
     """
 
@@ -67,6 +72,7 @@ class Measure(ABC):
     symbol: ClassVar[str] = ""
     unit: ClassVar[str] = ""
     on_air_only: ClassVar[bool] = True
+    convex_in_log_power: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb
-from feduplink.optimum.relaxation import Bounds, Boxes, Relaxation, split
+from feduplink.optimum.boxes import Bounds, Boxes, split
+from feduplink.optimum.relaxation import Relaxation
 
 #: Boxes bounded at a time.
 _BATCH = 2048
@@ -64,7 +65,6 @@ def certify(
 
 class _Search:
     def __init__(self, batch: ChannelBatch, prices: Prices, target_gap: float) -> None:
-        prices.check_usual("certificate")
         self.started = time.monotonic()
         self.batch = batch
         self.prices = prices

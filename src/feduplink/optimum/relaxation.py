@@ -9,15 +9,17 @@ therefore sound whatever point the linearisation is taken at, and tight at the m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from feduplink import link
+from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.ascent import newton_ascent
 from feduplink.link import Slopes
+from feduplink.optimum.boxes import POWER, REST, SINR, Bounds, Boxes
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
@@ -28,63 +30,32 @@ _NARROW = 1e-3
 #: Limits that cross by less are equal.
 _ROUNDING = 1e-9
 
-#: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
-SINR, POWER, REST = 0, 1, 2
 
+def check_provable(prices: Prices) -> None:
+    """Refuse prices for which the relaxation is no bound.
 
-@dataclass(frozen=True)
-class Boxes:
-    """Regions of the search: M boxes, each of one channel.
-
-    Attributes:
-        channel: index of the channel, (M,).
-        t_low, t_high: limits of ln p for a worker on the air, (M, L).
-        s_low, s_high: limits of ln SINR for a worker on the air, (M, L).
-        may_rest: the worker may also be silent, (M, L) bool.
-        silent: the worker is silent, (M, L) bool.
+    It is one for lower limits on rate and energy efficiency, and upper ones on measures that are
+    convex functions of ln p alone.
     """
-
-    channel: Tensor
-    t_low: Tensor
-    t_high: Tensor
-    s_low: Tensor
-    s_high: Tensor
-    may_rest: Tensor
-    silent: Tensor
-
-    def take(self, index: Tensor) -> Boxes:
-        """Some of the boxes, by index or mask."""
-        return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    @staticmethod
-    def concat(parts: list[Boxes]) -> Boxes:
-        """All boxes of several batches."""
-        return Boxes(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Boxes)))
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What the relaxation says of each box.
-
-    Attributes:
-        upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
-        power: where the relaxation is largest, (M, L) W; 0 for a worker better off silent.
-        worker: which worker's relaxation is loosest there, (M,).
-        how: what of it to split: :data:`SINR`, :data:`POWER`, or :data:`REST`, (M,).
-        split_at: where, (M,).
-    """
-
-    upper: Tensor
-    power: Tensor
-    worker: Tensor
-    how: Tensor
-    split_at: Tensor
+    usual = (prices.success, prices.rate, prices.efficiency)
+    if any(bool((price < 0).any()) for price in usual):
+        raise InputError(
+            "certificate: has no bound with an upper limit on rate, energy efficiency or packet "
+            "success; accepted: lower ones."
+        )
+    for measure, price in prices.others:
+        if not measure.convex_in_log_power or bool((price > 0).any()):
+            raise InputError(
+                f"certificate: has no bound with {measure.name}; accepted: packet success, rate, "
+                "energy efficiency, and upper limits on measures that are convex_in_log_power."
+            )
 
 
 class Relaxation:
     """Upper bounds for the channels of a batch at given prices."""
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
+        check_provable(prices)
         self.batch = batch
         self.prices = prices
         self.log_direct = batch.direct.log()
@@ -211,6 +182,9 @@ class _RelaxedBoxes:
             _log(self.lowest),
             _log(self.highest),
         )
+        # What power costs is charged to workers that are sure to send; those that may rest pay
+        # nothing when they do.
+        self.charged = self.heard & ~boxes.may_rest
         value = WorkerValue(
             prices.success.expand_as(self.q_base),
             prices.rate + prices.efficiency * self.q_base,
@@ -237,10 +211,28 @@ class _RelaxedBoxes:
         moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
         return torch.where(self.heard, moved, 0.0)
 
+    def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What other measures cost at ``power``, convex in ln p, and its two slopes, (M, L)."""
+        on_air = power > 0
+        sent, sinr = torch.where(on_air, power, 1.0), torch.ones_like(power)
+        cost = slope = bend = torch.zeros_like(power)
+        for measure, price in self.prices.others:
+            slopes = measure.slopes(sinr, sent)
+            cost = cost - torch.where(on_air, price * measure.value(sinr, sent), 0.0)
+            slope = slope - torch.where(on_air, price * slopes.t, 0.0)
+            bend = bend - torch.where(on_air, price * slopes.tt, 0.0)
+        return cost, slope, bend
+
+    def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The cost where it is charged, else 0."""
+        return self._cost(torch.where(self.charged, power, 0.0))
+
     def value(self, power: Tensor) -> Tensor:
         """The relaxed Lagrangian, (M,)."""
         draw = self.draw.at(_log(power))[0]
         relaxed = self.envelope.at(self._log_sinr(power))[0] + self.q_factor * (draw - self.q_base)
+        if self.prices.others:
+            relaxed = relaxed - self._charge(power)[0]
         return torch.where(self.heard, relaxed, 0.0).sum(-1)
 
     def derivatives(self, power: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,6 +248,9 @@ class _RelaxedBoxes:
             st=torch.zeros_like(power),
             tt=factor * draw_bend,
         )
+        if self.prices.others:
+            _, cost_slope, cost_bend = self._charge(power)
+            slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
         return log_power_derivatives(self.batch, power, slopes)
 
     def certified(self, power: Tensor) -> Bounds:
@@ -266,6 +261,9 @@ class _RelaxedBoxes:
         worker = line + self.q_factor * (draw - self.q_base)
         slope = torch.where(self.heard, slope, 0.0)
         draw_slope = torch.where(self.heard, self.q_factor * draw_slope, 0.0)
+        if self.prices.others:
+            cost, cost_slope, _ = self._charge(power)
+            worker, draw_slope = worker - cost, draw_slope - cost_slope
         share = self.batch.cross * power[:, None, :] / self.batch.interference(power)[..., None]
         gradient = slope - _weigh(share.mT, slope) + draw_slope
         t = _log(power)
@@ -274,6 +272,8 @@ class _RelaxedBoxes:
         # The constants at the upper ends are a bound as well, and the better one far from the
         # maximum, where the linearisation overshoots.
         ends = self.envelope.end() + self.q_factor * (self._q(self.lowest) - self.q_base)
+        if self.prices.others:
+            ends = ends - self._charge(self.lowest)[0]
         constant = torch.where(self.heard, ends, 0.0).sum(-1)
         upper = torch.minimum(linear, constant) + self.slack
         return self._with_split(upper, power, s, line, worker, slope)
@@ -286,6 +286,8 @@ class _RelaxedBoxes:
         relaxed_value = self.envelope.value.at(s)[0]
         rate = link.rate_from_log(s)
         true = relaxed_value + prices.efficiency * rate * (self._q(power) - self.q_base)
+        if prices.others:
+            true = true - self._cost(power)[0]
         rests = boxes.may_rest & (true <= 0)
         # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the
         # others while this worker may rest.
@@ -310,40 +312,6 @@ class _RelaxedBoxes:
         point = torch.minimum(torch.maximum(point, low + margin), high - margin)
         how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
         return Bounds(upper, torch.where(rests, 0.0, power), chosen[:, 0], how, point)
-
-
-def split(boxes: Boxes, bounds: Bounds) -> Boxes:
-    """The two halves of every box, one after the other, (2 M,)."""
-    rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
-    where = (rows, bounds.worker)
-
-    def changed(values: Tensor, new: Tensor, apply: Tensor) -> Tensor:
-        values = values.clone()
-        values[where] = torch.where(apply, new, values[where])
-        return values
-
-    by_power, by_sinr, by_rest = (bounds.how == way for way in (POWER, SINR, REST))
-    never, always = torch.zeros_like(by_rest), torch.ones_like(by_rest)
-    lower = Boxes(
-        boxes.channel,
-        boxes.t_low,
-        changed(boxes.t_high, bounds.split_at, by_power),
-        boxes.s_low,
-        changed(boxes.s_high, bounds.split_at, by_sinr),
-        changed(boxes.may_rest, never, by_rest),
-        changed(boxes.silent, always, by_rest),
-    )
-    upper = Boxes(
-        boxes.channel,
-        changed(boxes.t_low, bounds.split_at, by_power),
-        boxes.t_high,
-        changed(boxes.s_low, bounds.split_at, by_sinr),
-        boxes.s_high,
-        # Silence is in the lower half already.
-        changed(boxes.may_rest, never, always),
-        boxes.silent,
-    )
-    return Boxes.concat([lower, upper])
 
 
 def _log(power: Tensor) -> Tensor:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.judgement import Judgement, judge
-from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual import SEARCH, DualSolution, DualStep, solve_dual
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
+from feduplink.optimum.relaxation import check_provable
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -164,6 +166,8 @@ def find_optimum(
     check_csi(csi, scenario.workers)
     problem = problem or Problem.from_scenario(scenario)
     out_of_reach = check_reachable(problem, scenario, csi)
+    some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
+    check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
     solution = solve_dual(scenario, csi, problem, progress=on_dual_step)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, csi),

@@ -178,7 +178,7 @@ def _form(reached: Reached) -> str:
 def _verdict(judgement: Judgement) -> str:
     """``met``, ``missed`` or ``open``, and the largest shortfall with its error."""
     word, error = _WORDS[judgement.feasible], judgement.shortfall_error
-    if error == 0:
+    if error == 0 and judgement.shortfall == 0:
         return word  # nothing is constrained
     within = f"{100 * error:.1f}" if math.isfinite(error) else "∞"
     return f"{word} {100 * judgement.shortfall:+.1f}±{within}"

@@ -1,0 +1,94 @@
+"""Regions of the branch and bound: boxes of log-powers and log-SINRs, and how they are split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+#: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
+SINR, POWER, REST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Regions of the search: M boxes, each of one channel.
+
+    Attributes:
+        channel: index of the channel, (M,).
+        t_low, t_high: limits of ln p for a worker on the air, (M, L).
+        s_low, s_high: limits of ln SINR for a worker on the air, (M, L).
+        may_rest: the worker may also be silent, (M, L) bool.
+        silent: the worker is silent, (M, L) bool.
+    """
+
+    channel: Tensor
+    t_low: Tensor
+    t_high: Tensor
+    s_low: Tensor
+    s_high: Tensor
+    may_rest: Tensor
+    silent: Tensor
+
+    def take(self, index: Tensor) -> Boxes:
+        """Some of the boxes, by index or mask."""
+        return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def concat(parts: list[Boxes]) -> Boxes:
+        """All boxes of several batches."""
+        return Boxes(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Boxes)))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the relaxation says of each box.
+
+    Attributes:
+        upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
+        power: where the relaxation is largest, (M, L) W; 0 for a worker better off silent.
+        worker: which worker's relaxation is loosest there, (M,).
+        how: what of it to split: :data:`SINR`, :data:`POWER`, or :data:`REST`, (M,).
+        split_at: where, (M,).
+    """
+
+    upper: Tensor
+    power: Tensor
+    worker: Tensor
+    how: Tensor
+    split_at: Tensor
+
+
+def split(boxes: Boxes, bounds: Bounds) -> Boxes:
+    """The two halves of every box, one after the other, (2 M,)."""
+    rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
+    where = (rows, bounds.worker)
+
+    def changed(values: Tensor, new: Tensor, apply: Tensor) -> Tensor:
+        values = values.clone()
+        values[where] = torch.where(apply, new, values[where])
+        return values
+
+    by_power, by_sinr, by_rest = (bounds.how == way for way in (POWER, SINR, REST))
+    never, always = torch.zeros_like(by_rest), torch.ones_like(by_rest)
+    lower = Boxes(
+        boxes.channel,
+        boxes.t_low,
+        changed(boxes.t_high, bounds.split_at, by_power),
+        boxes.s_low,
+        changed(boxes.s_high, bounds.split_at, by_sinr),
+        changed(boxes.may_rest, never, by_rest),
+        changed(boxes.silent, always, by_rest),
+    )
+    upper = Boxes(
+        boxes.channel,
+        changed(boxes.t_low, bounds.split_at, by_power),
+        boxes.t_high,
+        changed(boxes.s_low, bounds.split_at, by_sinr),
+        boxes.s_high,
+        # Silence is in the lower half already.
+        changed(boxes.may_rest, never, always),
+        boxes.silent,
+    )
+    return Boxes.concat([lower, upper])
