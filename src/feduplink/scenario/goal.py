@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ _Weight = Annotated[float, Field(gt=0, le=1e9)]
 class Goal(ScenarioPart):
     """The problem to solve; :class:`feduplink.Problem` is what computes with it."""
 
-    per_worker = ("rate_min", "ee_min", "weights")
+    per_worker: ClassVar[tuple[str, ...]] = ("rate_min", "ee_min", "weights")
 
     objective: str = Field(
         "psr", description="measure in the objective; a name or package.module:Class"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -27,7 +27,12 @@ class Radio(ScenarioPart):
     linear ratios, which everything else uses.
     """
 
-    per_worker = ("pmax_dbw", "static_power_w", "compute_energy_j_per_bit", "bits_per_weight")
+    per_worker: ClassVar[tuple[str, ...]] = (
+        "pmax_dbw",
+        "static_power_w",
+        "compute_energy_j_per_bit",
+        "bits_per_weight",
+    )
 
     pmax_dbw: _PowerDbw | tuple[_PowerDbw, ...] = Field(
         -20.0, description="largest transmit power, dBW; one value or one per worker"
