@@ -1,0 +1,1 @@
+"""Somebody else's policies, measures, channels, tasks and averages."""

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from feduplink.policies import Deployment, NeuralPolicy, Policy
+
+
+class HalfPower(Policy):
+    """A share of Pmax for everyone, tuned on the training channels."""
+
+    name = "halfpower"
+    is_tuned = True
+    colour, marker = "#123456", "d"
+
+    def __init__(self, scenario, share: float = 0.5) -> None:
+        super().__init__(scenario)
+        self.share = share
+
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> HalfPower:
+        median = deployment.training.diagonal(dim1=-2, dim2=-1).median()
+        return cls(deployment.scenario, float(median / (median + median)))
+
+    def powers(self, csi: Tensor) -> Tensor:
+        return (self.share * self.scenario.pmax_w).to(csi).expand(csi.shape[:-1])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"share": torch.tensor(self.share, dtype=torch.float64)}
+
+    @classmethod
+    def from_tensors(cls, scenario, tensors: dict[str, Tensor]) -> HalfPower:
+        return cls(scenario, float(tensors["share"]))
+
+
+class TinyNetwork(NeuralPolicy):
+    """A network of two numbers on the logarithm of the own gain."""
+
+    name = "tinynet"
+    learning_rate = 1e-2
+
+    def __init__(self, scenario, architecture=None) -> None:
+        super().__init__(scenario, architecture)
+        self.layer = nn.Linear(1, 1)
+
+    def powers(self, csi: Tensor) -> Tensor:
+        gain = csi.diagonal(dim1=-2, dim2=-1).log()[..., None].to(self.dtype)
+        return self.scenario.pmax_w.to(gain) * torch.sigmoid(self.layer(gain / 10))[..., 0]
