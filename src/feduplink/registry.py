@@ -1,4 +1,4 @@
-"""Where policies, measures, channel models, tasks and aggregations are found by name.
+"""Where policies, measures, channel models, tasks, aggregations and the like are found by name.
 
 A name is one that ships, one that was registered, one that an installed package declares as an
 entry point, or ``package.module:Object``. Shipped ones come through the same door: they are named
@@ -21,13 +21,16 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from feduplink.errors import InputError
 
 if TYPE_CHECKING:
+    from feduplink.federated.access import AccessScheme
+    from feduplink.federated.server_step import Aggregation
+    from feduplink.federated.task import Task
     from feduplink.policies.base import Policy
 
 _T = TypeVar("_T")
@@ -154,5 +157,40 @@ POLICIES: Registry[type[Policy]] = Registry(
         "pdg": "feduplink.policies.pdg:GraphPolicy",
         "dual": "feduplink.policies.dual:DualPolicy",
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
+    },
+)
+
+#: Federated tasks, or functions that make one: see :func:`feduplink.federated.load_task`.
+TASKS: Registry[Task | Callable[..., Task]] = Registry(
+    "task",
+    "feduplink.tasks",
+    {
+        "digits": "feduplink.federated.tasks.digits_task:digits",
+        "mnist": "feduplink.federated.tasks.mnist_task:mnist",
+        "airquality": "feduplink.federated.tasks.airquality_task:airquality",
+        "imdb": "feduplink.federated.tasks.imdb_task:imdb",
+    },
+)
+
+#: Classes or functions without arguments that make a :class:`feduplink.federated.Aggregation`.
+AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
+    "aggregation",
+    "feduplink.aggregations",
+    {
+        "exact": "feduplink.federated.averages:ExactAverage",
+        "unbiased": "feduplink.federated.averages:UnbiasedAverage",
+        "published": "feduplink.federated.averages:PublishedAverage",
+    },
+)
+
+#: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments
+#: or with the keyword ``seconds_per_joule``.
+ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
+    "access scheme",
+    "feduplink.access_schemes",
+    {
+        "ideal": "feduplink.federated.access:Ideal",
+        "tdma": "feduplink.federated.access:TDMA",
+        "ofdma": "feduplink.federated.access:OFDMA",
     },
 )

@@ -10,7 +10,7 @@ import pytest
 from feduplink import FullPower, cli, save_policy
 from feduplink.cli import federate
 from feduplink.federated import load_task
-from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.federated_history import FederatedHistory, RunHistory
 from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
 
@@ -190,7 +190,12 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--task", "cifar"), "--task"),
+        (("--task", "cifar"), "task: 'cifar' is unknown"),
+        (("--task", "os:getcwd"), "task: os:getcwd cannot be called with workers=N"),
+        (("--data", "here"), "accepted with the task digits: no directory"),
+        (("--partition", "odd"), "partition: 'odd' is unknown; accepted: iid, gaussian, dirichlet"),
+        (("--aggregation", "median"), "aggregation: 'median' is unknown"),
+        (("--aggregation", "os:getcwd"), "aggregation: os:getcwd is a str; accepted: an Agg"),
         (("--task", "mnist"), "feduplink data --fetch mnist"),
         (("--policies", "nobody"), "'nobody'"),
         (("--deadline", "-1"), "--deadline: '-1' is not accepted"),

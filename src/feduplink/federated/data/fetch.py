@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import (
+from feduplink.federated.data.data_sets import (
     DataSet,
     Download,
     FileState,
