@@ -15,7 +15,6 @@ POLICIES = (
     "scenario",
     "scenarios",
     "randomness",
-    "registry",
     "channels",
     "link",
     "feasibility",

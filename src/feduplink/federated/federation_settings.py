@@ -62,6 +62,6 @@ class FederationSettings:
         if self.present.dtype != torch.bool or self.present.shape != (rounds, workers):
             raise InputError(
                 f"present: {self.present.dtype} of shape {tuple(self.present.shape)}; accepted: "
-                f"bool of shape {(rounds, workers)}, a row per round."
+                f"bool of shape {(rounds, workers)}, one row per round."
             )
         return self.present
