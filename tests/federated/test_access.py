@@ -10,7 +10,6 @@ from feduplink import FullPower, GraphPolicy, InputError, PerceptronPolicy, Scen
 from feduplink.federated import AccessScheme, Ideal, find_access_scheme, presence
 from feduplink.federated.access import allocate_present, transmit
 from feduplink.federated.uplink import Rounds, UplinkRules, Uploads
-from feduplink.registry import ACCESS_SCHEMES
 
 SCENARIO = Scenario(workers=2, pmax_dbw=-20, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-9)
 #: α = 200 and 100, β = 50 and 25: at 0.01 W the SINR are 2/1.5 and 1/1.25.
@@ -210,10 +209,8 @@ class OnlyTheFirst(AccessScheme):
         return Uploads.from_link(upload, rounds.present, rules)
 
 
-def test_a_scheme_of_the_users_own_by_name(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ACCESS_SCHEMES, "_registered", {})
-    ACCESS_SCHEMES.register("first", OnlyTheFirst)
-    scheme = find_access_scheme("first", seconds_per_joule=3.0)
+def test_a_scheme_of_the_users_own_by_name():
+    scheme = find_access_scheme(f"{__name__}:OnlyTheFirst", seconds_per_joule=3.0)
     record = transmit(scheme, rounds(), RULES)
     assert record.arrived.tolist() == [[True, False]]
     assert record.airtime_s.item() == pytest.approx(1000 / (1e5 * math.log2(3)))

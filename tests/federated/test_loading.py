@@ -16,7 +16,6 @@ from feduplink.federated import (
     load_task,
     task_options,
 )
-from feduplink.registry import TASKS
 
 from .conftest import blob_task
 
@@ -59,13 +58,6 @@ def test_a_task_itself_must_fit_the_scenario():
     assert task is BLOBS
     with pytest.raises(InputError, match="the task has data for 3 workers, the scenario has 4"):
         federate(task, {"ideal": Ideal()}, Scenario(workers=4), FederationSettings(rounds=1))
-
-
-def test_a_registered_task_goes_by_its_name(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(TASKS, "_registered", {})
-    TASKS.register("blobs", plain)
-    assert load_task("blobs", workers=3) is BLOBS
-    assert "blobs" in TASKS.names()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from feduplink.federated import (
     federate,
 )
 from feduplink.federated.server_step import find_aggregation
-from feduplink.registry import AGGREGATIONS
 
 from .conftest import mean_loss
 
@@ -129,14 +128,11 @@ def make_momentum() -> FedAvgM:
     return FedAvgM(beta=0.7)
 
 
-def test_classes_functions_and_objects_are_found(monkeypatch: pytest.MonkeyPatch):
+def test_classes_functions_and_objects_are_found():
     assert find_aggregation(f"{__name__}:FedAvgM") == FedAvgM()
     assert find_aggregation(f"{__name__}:make_momentum") == FedAvgM(0.7)
     own = FedAvgM(0.3)
     assert find_aggregation(own) is own
-    monkeypatch.setattr(AGGREGATIONS, "_registered", {})
-    AGGREGATIONS.register("momentum", FedAvgM)
-    assert find_aggregation("momentum") == FedAvgM()
 
 
 def test_what_is_no_aggregation_is_refused_by_name():
