@@ -43,7 +43,7 @@ def best_seconds(action: Callable[[], object], repeats: int) -> float:
 
 
 def loader_round(plain: PlainFederation) -> None:
-    """The plain loop with a shuffling ``DataLoader`` a worker, as most would write it."""
+    """The plain loop with a shuffling ``DataLoader`` per worker, as most would write it."""
     data, work = plain.data, plain.task.work
     for share, worker, optimizer in zip(data.shares, plain.workers, plain.optimizers, strict=True):
         worker.load_state_dict(plain.model.state_dict())
@@ -59,14 +59,14 @@ def loader_round(plain: PlainFederation) -> None:
 
 
 class Race:
-    """The engine and the round by hand, for some runs; times are a round and run."""
+    """The engine and the round by hand, for some runs; times are per round and run."""
 
     def __init__(self, task: Task, workers: int, runs: int, rounds: int) -> None:
         settings = FederationSettings(runs=runs, rounds=rounds)
         self.engine = Federation(task, {"ideal": Ideal()}, Scenario(workers=workers), settings)
-        self.at_once = self.engine.capacity().lanes
+        self.at_once = self.engine.capacity().simulations
         self.hand = HandwrittenFederation(
-            task.work, self.engine._data, self.engine._weights, self.at_once
+            task.work, self.engine.data, self.engine.state.weights, self.at_once
         )
         self.runs = runs
         self.parts: list[dict[str, float]] = []
@@ -77,12 +77,14 @@ class Race:
         self.engine_s, self.hand_s = min(engine_s) / runs, min(hand_s) / runs
 
     def by_hand(self, number: int) -> None:
-        drawn = [self.engine._draw_batches(run, number) for run in range(self.runs)]
+        drawn = [self.engine.round_batches(run, number) for run in range(self.runs)]
         self.parts.append(self.hand.round(drawn)[1])
 
     def check(self) -> None:
         """Both have trained the same models."""
-        for found, expected in zip(self.hand.models, self.engine._weights.values(), strict=True):
+        for found, expected in zip(
+            self.hand.models, self.engine.state.weights.values(), strict=True
+        ):
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
     def describe(self) -> str:
@@ -91,12 +93,12 @@ class Race:
             part: min(spent[part] for spent in self.parts) / self.runs for part in self.parts[0]
         }
         listed = ", ".join(f"{part} {1e3 * spell:.2f}" for part, spell in best.items())
-        _, workers, units, size = self.engine._adam.mean["hidden.weight"].shape
+        _, workers, units, size = self.engine.state.adam.mean["hidden.weight"].shape
         work = self.engine.task.work
         steps = work.batches
         flops = 4 * steps * workers * work.batch_size * units * size
         # Adam reads weight, gradient and two moments and writes three of them.
-        moved = 7 * 4 * steps * workers * self.engine._stack.weights_per_model
+        moved = 7 * 4 * steps * workers * self.engine.stack.weights_per_model
         return (
             f"  by hand, ms: {listed}\n"
             f"  products at {flops / best['products'] / 1e9:.0f} GFLOP/s, a large square product "
@@ -132,7 +134,7 @@ def main() -> None:
 
     plain_s = best_seconds(plain_round, args.repeats)
     loader_s = best_seconds(lambda: loader_round(plain), max(3, args.repeats // 5))
-    print(f"{args.task}, {args.workers} workers, {args.threads} threads; ms a round and run")
+    print(f"{args.task}, {args.workers} workers, {args.threads} threads; ms per round and run")
     print(f"plain loop, DataLoader {1e3 * loader_s:8.2f}")
     print(f"plain loop, indexing   {1e3 * plain_s:8.2f}")
 

@@ -16,7 +16,7 @@ from feduplink.federated.task import FederatedData, Task
 
 
 class PlainFederation:
-    """One run with every upload arriving: a module and a ``torch.optim.Adam`` a worker."""
+    """One run with every upload arriving: a module and a ``torch.optim.Adam`` per worker."""
 
     def __init__(self, task: Task, data: FederatedData, module: nn.Module) -> None:
         self.task, self.data, self.model = task, data, module

@@ -1,4 +1,4 @@
-"""Where policies, measures, channel models, tasks and aggregations are found by name.
+"""Where policies, measures, channel models, tasks, aggregations and the like are found by name.
 
 A name is one that ships, one that was registered, one that an installed package declares as an
 entry point, or ``package.module:Object``. Shipped ones come through the same door: they are named
@@ -22,13 +22,16 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from feduplink.errors import InputError
 
 if TYPE_CHECKING:
+    from feduplink.federated.access import AccessScheme
+    from feduplink.federated.server_step import Aggregation
+    from feduplink.federated.task import Task
     from feduplink.link.measures import Measure
     from feduplink.policies.base import Policy
 
@@ -62,6 +65,11 @@ class Registry(Generic[_T]):
     def names(self) -> tuple[str, ...]:
         """All names: shipped, registered, then those of installed packages."""
         return tuple({**self._paths, **self._registered, **self._declared})
+
+    @property
+    def shipped(self) -> tuple[str, ...]:
+        """Names of what comes with this package."""
+        return tuple(self._paths)
 
     def check(self, name: str) -> str:
         """Refuse a name that is none; ``package.module:Object`` is not yet imported."""
@@ -176,5 +184,40 @@ MEASURES: Registry[type[Measure]] = Registry(
         "psr": "feduplink.link.measures:PacketSuccess",
         "rate": "feduplink.link.measures:Rate",
         "energy_efficiency": "feduplink.link.measures:EnergyEfficiency",
+    },
+)
+
+#: Federated tasks, or functions that make one: see :func:`feduplink.federated.load_task`.
+TASKS: Registry[Task | Callable[..., Task]] = Registry(
+    "task",
+    "feduplink.tasks",
+    {
+        "digits": "feduplink.federated.tasks.digits_task:digits",
+        "mnist": "feduplink.federated.tasks.mnist_task:mnist",
+        "airquality": "feduplink.federated.tasks.airquality_task:airquality",
+        "imdb": "feduplink.federated.tasks.imdb_task:imdb",
+    },
+)
+
+#: Classes or functions without arguments that make a :class:`feduplink.federated.Aggregation`.
+AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
+    "aggregation",
+    "feduplink.aggregations",
+    {
+        "exact": "feduplink.federated.averages:ExactAverage",
+        "unbiased": "feduplink.federated.averages:UnbiasedAverage",
+        "published": "feduplink.federated.averages:PublishedAverage",
+    },
+)
+
+#: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments
+#: or with the keyword ``seconds_per_joule``.
+ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
+    "access scheme",
+    "feduplink.access_schemes",
+    {
+        "ideal": "feduplink.federated.access:Ideal",
+        "tdma": "feduplink.federated.access:TDMA",
+        "ofdma": "feduplink.federated.access:OFDMA",
     },
 )

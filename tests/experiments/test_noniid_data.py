@@ -9,7 +9,7 @@ import torch
 from feduplink.experiments import Bench, noniid_data
 from feduplink.experiments.federations import image_task
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.tasks.mnist import grey_levels
+from feduplink.federated.tasks.mnist_task import grey_levels
 from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario
 

@@ -13,7 +13,7 @@ from feduplink.experiments import (
     pmax,
 )
 from feduplink.federated import LocalWork
-from feduplink.federated.tasks.imdb import Size
+from feduplink.federated.tasks.imdb_task import Size
 
 TINY = Scale(
     name="tiny",

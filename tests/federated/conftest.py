@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +9,6 @@ from torch import nn
 
 from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.randomness import numpy_generator
-
-# What the engine is compared with lives with the benchmarks.
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 SIZES = (12, 31, 20)
 
@@ -35,7 +30,7 @@ def blob_task(work: LocalWork, model: Callable[[], nn.Module] | None = None) -> 
     return Task(
         name="blobs",
         model=model or network,
-        data=lambda rng: FederatedData.of([blobs(rng, k) for k in SIZES], blobs(rng, 50)),
+        data=lambda rng: FederatedData.from_workers([blobs(rng, k) for k in SIZES], blobs(rng, 50)),
         loss=nn.CrossEntropyLoss(reduction="none"),
         metric=error_rate,
         work=work,

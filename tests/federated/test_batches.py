@@ -15,7 +15,7 @@ SIZES = (5, 12, 3)
 
 def data() -> FederatedData:
     workers = [Examples(torch.zeros(k, 1), torch.zeros(k)) for k in SIZES]
-    return FederatedData.of(workers, workers[0])
+    return FederatedData.from_workers(workers, workers[0])
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
@@ -84,7 +84,7 @@ def sequences(*lengths: list[int]) -> FederatedData:
         Examples(torch.zeros(len(own), longest), torch.zeros(len(own)), torch.tensor(own))
         for own in lengths
     ]
-    return FederatedData.of(workers, workers[0])
+    return FederatedData.from_workers(workers, workers[0])
 
 
 def draw_sequences(data: FederatedData, work: LocalWork, present=None, seed=0):

@@ -10,7 +10,7 @@ import pytest
 from feduplink import FullPower, cli, save_policy
 from feduplink.cli import federate
 from feduplink.federated import load_task
-from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.federated_history import FederatedHistory, RunHistory
 from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
 
@@ -187,10 +187,67 @@ def test_noisy_data_weighs_by_quality(run: Run, tmp_path: Path):
     assert metrics["scenario"]["weights"] == "data"
 
 
+OUTSIDE = """
+import torch
+from torch import nn
+from feduplink.federated import Examples, FederatedData, LocalWork, Task
+from feduplink.federated import ExactAverage
+
+def signs(*, workers):
+    def draw(rng):
+        def some(count):
+            x = torch.tensor(rng.normal(size=(count, 2))).float()
+            return Examples(x, (x[:, 0] > 0).long())
+        return FederatedData.from_workers([some(20) for _ in range(workers)], some(100))
+    return Task(
+        name="signs", model=lambda: nn.Linear(2, 2), data=draw,
+        loss=nn.CrossEntropyLoss(reduction="none"),
+        metric=lambda out, y: (out.argmax(-1) != y).float().mean(),
+        work=LocalWork(batch_size=5, learning_rate=0.05), rounds=9,
+    )
+
+class Halfway(ExactAverage):
+    def initial_state(self, model):
+        return {"rounds": torch.zeros(())}
+
+    def aggregate(self, model, local, arrivals, state):
+        state["rounds"] = state["rounds"] + 1
+        average = super().aggregate(model, local, arrivals, {})
+        return {name: (weight + average[name]) / 2 for name, weight in model.items()}
+"""
+
+
+def test_a_task_and_an_average_from_outside(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "outside_of_it.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("federate", "--task", "outside_of_it:signs", "--workers", 3, "--policies", "ideal")
+    own = (*words, "--aggregation", "outside_of_it:Halfway")
+    assert run(*words, "--out", "exact")[0] == 0
+    assert run(*own, "--out", "own")[0] == 0
+    exact, halfway = (_first_run(tmp_path / name, "ideal")["error"] for name in ("exact", "own"))
+    assert len(exact) == len(halfway) == 9
+    assert exact != halfway
+    metrics = _results(tmp_path / "own")
+    assert metrics["task"] == "signs"
+    assert metrics["aggregation"] == "outside_of_it:Halfway"
+    assert metrics["partition"] is None
+    assert run(*own, "--out", "own", "--resume")[0] == 0
+    assert _results(tmp_path / "own") == metrics
+    refusal = run(*words, "--out", "own", "--resume")[2]
+    assert "made with another aggregation (class, state)" in refusal
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--task", "cifar"), "--task"),
+        (("--task", "cifar"), "task: 'cifar' is unknown"),
+        (("--task", "os:getcwd"), "task: os:getcwd cannot be called with workers=N"),
+        (("--data", "here"), "accepted with the task digits: no directory"),
+        (("--partition", "odd"), "partition: 'odd' is unknown; accepted: iid, gaussian, dirichlet"),
+        (("--aggregation", "median"), "aggregation: 'median' is unknown"),
+        (("--aggregation", "os:getcwd"), "aggregation: os:getcwd is a str; accepted: an Agg"),
         (("--task", "mnist"), "feduplink data --fetch mnist"),
         (("--policies", "nobody"), "'nobody'"),
         (("--deadline", "-1"), "--deadline: '-1' is not accepted"),

@@ -18,7 +18,7 @@ import pytest
 
 from feduplink import InputError
 from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, fetch
-from feduplink.federated.data.registry import (
+from feduplink.federated.data.data_sets import (
     DataFile,
     DataSet,
     Download,

@@ -16,7 +16,6 @@ from feduplink import (
     Scenario,
 )
 from feduplink.federated import (
-    Aggregation,
     Examples,
     FederatedData,
     Federation,
@@ -27,7 +26,8 @@ from feduplink.federated import (
     federate,
     presence,
 )
-from feduplink.federated.uplink import Rounds, everyone, transmit
+from feduplink.federated.access import transmit
+from feduplink.federated.uplink import Rounds, UplinkRules, everyone
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 
@@ -51,7 +51,9 @@ def test_one_round_by_hand():
     task = Task(
         name="one weight",
         model=start_at_one,
-        data=lambda _rng: FederatedData.of(workers, Examples(torch.ones(1, 1), torch.zeros(1, 1))),
+        data=lambda _rng: FederatedData.from_workers(
+            workers, Examples(torch.ones(1, 1), torch.zeros(1, 1))
+        ),
         loss=lambda out, y: (out - y).square()[:, 0],
         metric=lambda out, y: (out - y).abs().mean(),
         work=LocalWork(batch_size=8, learning_rate=0.1),
@@ -76,14 +78,14 @@ def test_the_server_averages_what_the_policy_brings(small_task: Task):
     torch.manual_seed(stream_seed(0, "model"))
     plain = PlainFederation(small_task, data_of(small_task), small_task.model())
     channels = Rounds.draw(SCENARIO, everyone(8, 3), seed=0, run=0)
-    bits = SCENARIO.model_bits(small_task.weights)
-    arrived = transmit(FullPower(SCENARIO), channels, SCENARIO, bits).arrived
+    rules = UplinkRules(SCENARIO, SCENARIO.model_bits(small_task.weights))
+    arrived = transmit(FullPower(SCENARIO), channels, rules).arrived
     assert 0 < arrived.sum() < arrived.numel()
     for number in range(8):
-        plain.train(federation._draw_batches(0, number), arrived[number].tolist())
+        plain.train(federation.round_batches(0, number), arrived[number].tolist())
         federation.run_round(number, at_once=1)
     for name, expected in plain.weights().items():
-        torch.testing.assert_close(federation._weights[name][0], expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(federation.state.weights[name][0], expected, rtol=0, atol=1e-6)
 
 
 def test_same_seed_same_history_and_other_seed_another(small_task: Task):
@@ -134,7 +136,7 @@ class Silent(Policy):
 
 
 def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Task):
-    def errors(aggregation: Aggregation) -> tuple[float, ...]:
+    def errors(aggregation: str) -> tuple[float, ...]:
         settings = FederationSettings(rounds=3, aggregation=aggregation)
         task = replace(small_task, metric=mean_loss)
         (run,) = federate(task, {"silent": Silent(SCENARIO)}, SCENARIO, settings).policies["silent"]
@@ -175,6 +177,7 @@ def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
         ({"deadline_s": -1.0}, "deadline: -1.0 s"),
         ({"checkpoint_every": 0}, "checkpoint_every: 0"),
         ({"aggregation": "median"}, "aggregation: 'median' is unknown"),
+        ({"packet_success": "always"}, "packet_success: 'always' is unknown"),
     ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict, sentence: str):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from feduplink import Scenario
 from feduplink.federated import (
@@ -46,13 +47,13 @@ def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
         plain.append(PlainFederation(task, data_of(task, run), task.model()))
     for number in range(ROUNDS):
         for run in range(2):
-            plain[run].train(federation._draw_batches(run, number))
+            plain[run].train(federation.round_batches(run, number))
         federation.run_round(number, at_once=2)
         errors = last_errors(federation)
         assert errors == pytest.approx([loop.error() for loop in plain], abs=tolerance)
     for run in range(2):
         for name, expected in plain[run].weights().items():
-            assert (federation._weights[name][run] - expected).abs().max() < tolerance
+            assert (federation.state.weights[name][run] - expected).abs().max() < tolerance
 
 
 def test_digits_equal_the_plain_loop_after_twenty_rounds():
@@ -71,14 +72,14 @@ def test_digits_equal_the_round_written_by_hand():
     hand = HandwrittenFederation(
         federation.task.work,
         [data_of(federation.task, run) for run in range(runs)],
-        federation._weights,
+        federation.state.weights,
         at_once=2,
     )
     for number in range(federation.rounds):
-        errors, _ = hand.round([federation._draw_batches(run, number) for run in range(runs)])
+        errors, _ = hand.round([federation.round_batches(run, number) for run in range(runs)])
         federation.run_round(number, at_once=2)
         assert errors.tolist() == pytest.approx(last_errors(federation), abs=1e-9)
-    for found, expected in zip(hand.models, federation._weights.values(), strict=True):
+    for found, expected in zip(hand.models, federation.state.weights.values(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
@@ -114,11 +115,11 @@ def test_workers_keep_their_own_adam_between_rounds():
     )
     for number in range(3):
         federation.run_round(number, at_once=1)
-    steps_a_round = [-(-size // 8) for size in SIZES]
-    assert federation._adam.steps[0].tolist() == [3 * steps for steps in steps_a_round]
+    steps_per_round = [-(-size // 8) for size in SIZES]
+    assert federation.state.adam.steps[0].tolist() == [3 * steps for steps in steps_per_round]
 
 
-def test_how_many_lanes_train_together_changes_nothing():
+def test_how_many_simulations_train_together_changes_nothing():
     results = []
     for at_once in (1, 2, 100):
         task = replace(blob_task(LocalWork(batch_size=8)), metric=mean_loss)
@@ -154,23 +155,25 @@ def test_frozen_weights_are_neither_trained_nor_sent():
     federation = Federation(
         task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
     )
-    frozen = federation._stack.module[0].weight.clone()
+    frozen = federation.stack.module[0].weight.clone()
     errors = federation.run().policies["ideal"][0]
-    assert federation._stack.module[0].weight.equal(frozen)
-    assert set(federation._weights) == {"2.weight", "2.bias"}
+    assert federation.stack.module[0].weight.equal(frozen)
+    assert set(federation.state.weights) == {"2.weight", "2.bias"}
     assert errors.sent_bytes[0] == 3 * (32 * 21 + 32) / 8
 
 
 def test_dropout_is_repeatable_and_off_when_measuring():
-    task = blob_task(LocalWork(batch_size=8), Unsteady)
+    task = replace(blob_task(LocalWork(batch_size=8), Unsteady), metric=mean_loss)
+    test = data_of(task).test
     runs = []
     for _ in range(2):
         federation = Federation(
             task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
         )
         runs.append(federation.run())
-        once, again = (federation._evaluate(range(1), slice(0, 1)) for _ in range(2))
-        assert once.equal(again)
+        outputs = functional_call(Unsteady().eval(), federation.state.model(0), test.inputs)
+        expected = mean_loss(outputs, test.targets).item()
+        assert last_errors(federation) == pytest.approx([expected], rel=1e-6)
     assert runs[0] == runs[1]
 
 
@@ -184,7 +187,7 @@ def review_task() -> Task:
         tokens[torch.arange(40) >= lengths[:, None]] = 1
         return Examples(tokens, (tokens[:, 0] > 10).float(), lengths)
 
-    data = FederatedData.of([reviews(9), reviews(6)], reviews(10))
+    data = FederatedData.from_workers([reviews(9), reviews(6)], reviews(10))
     torch.manual_seed(0)
     module = ReviewClassifier(torch.randn(20, 4), hidden=3, dropout=0.0)
     return Task(
@@ -205,8 +208,8 @@ def test_reviews_train_side_by_side_as_one_by_one(room: float):
     )
     plain = PlainFederation(task, data_of(task), task.model())
     for number in range(5):
-        plain.train(federation._draw_batches(0, number))
+        plain.train(federation.round_batches(0, number))
         federation.run_round(number, at_once=1, room=room)
         assert last_errors(federation) == pytest.approx([plain.error()])
     for name, expected in plain.weights().items():
-        torch.testing.assert_close(federation._weights[name][0], expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(federation.state.weights[name][0], expected, rtol=0, atol=1e-5)

@@ -17,7 +17,7 @@ def sequences(lengths: list[int]) -> Examples:
 
 
 def gathered(workers: list[list[int]], batch_size: int) -> Minibatches:
-    data = FederatedData.of([sequences(own) for own in workers], sequences([1]))
+    data = FederatedData.from_workers([sequences(own) for own in workers], sequences([1]))
     present = np.ones(len(workers), bool)
     work = LocalWork(batch_size=batch_size)
     drawn = draw_batches(data, work, present, np.random.default_rng(0), np.random.default_rng(1))
@@ -61,7 +61,7 @@ def test_repeated_models_have_the_same_sequences():
 
 def test_examples_of_one_size_are_never_cut():
     workers = [Examples(torch.rand(4, 3), torch.zeros(4)) for _ in range(2)]
-    data = FederatedData.of(workers, workers[0])
+    data = FederatedData.from_workers(workers, workers[0])
     drawn = draw_batches(
         data, LocalWork(2), np.ones(2, bool), np.random.default_rng(0), np.random.default_rng(1)
     )

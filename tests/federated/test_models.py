@@ -15,7 +15,7 @@ from feduplink.federated.models import (
     nguyen_widrow_,
     recurrence,
 )
-from feduplink.federated.models.stacked import _vectorised, stacked
+from feduplink.federated.models.stacked import stacked, vectorised
 
 
 def perturbed(stack: ModelStack, copies: int) -> Weights:
@@ -31,7 +31,7 @@ def test_the_perceptron_computes_its_copies_as_vmap_does():
     stack = ModelStack(Perceptron(4, 5, 3))
     weights = perturbed(stack, 6)
     inputs = torch.randn(6, 7, 4)
-    expected = _vectorised(stack.module)(weights, inputs)
+    expected = vectorised(stack.module)(weights, inputs)
     torch.testing.assert_close(stack(weights, inputs), expected)
 
 

@@ -24,7 +24,7 @@ def test_a_stretch_holds_the_sequences_that_run_and_their_steps():
     pairs = torch.stack((packing.sequence, packing.time), dim=-1)
     seen = []
     for stretch in packing.stretches:
-        part = stretch.of(pairs)
+        part = stretch.view_of(pairs)
         assert part.shape == (stretch.running, stretch.duration, 2)
         assert part[:, :, 0].eq(torch.arange(stretch.running)[:, None]).all()
         assert part[:, :, 1].eq(stretch.start + torch.arange(stretch.duration)).all()

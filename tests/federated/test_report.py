@@ -11,7 +11,7 @@ from feduplink.federated import FederatedHistory
 from feduplink.report.federated import federated_markdown, write_federated
 from feduplink.report.federated_plots import _curves, _plot_curves
 
-from .test_history import FAST, HISTORY, IDEAL, SLOW, run
+from .test_federated_history import FAST, HISTORY, IDEAL, SLOW, run
 
 
 def test_a_run_that_has_ended_keeps_its_last_error():

@@ -21,9 +21,10 @@ from feduplink.cli.options import (
 )
 from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (
+    OFDMA,
+    TDMA,
     FederationSettings,
     Ideal,
-    OrthogonalAccess,
     Task,
     federate,
     load_task,
@@ -163,12 +164,7 @@ def _federate(
     with RoundsProgress(f"digits, {_RUNS} runs", _ROUNDS) as progress:
         history = federate(
             task,
-            {
-                "ideal": Ideal(),
-                "tdma": OrthogonalAccess("tdma"),
-                "ofdma": OrthogonalAccess("ofdma"),
-                **policies,
-            },
+            {"ideal": Ideal(), "tdma": TDMA(), "ofdma": OFDMA(), **policies},
             scenario,
             FederationSettings(runs=_RUNS, rounds=_ROUNDS),
             seed=seed,

@@ -28,24 +28,22 @@ from feduplink.comparison import default_policies, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
-    TASKS,
-    Aggregation,
     FederatedHistory,
     FederationSettings,
-    Ideal,
-    OrthogonalAccess,
     Partition,
     Sender,
     Task,
     federate,
+    find_access_scheme,
     load_task,
     presence,
+    task_options,
 )
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.uplink import OrthogonalName, PacketSuccess
+from feduplink.federated.uplink import PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Deployment, Policy
-from feduplink.registry import POLICIES
+from feduplink.registry import ACCESS_SCHEMES, AGGREGATIONS, POLICIES, TASKS
 from feduplink.report.federated import federated_table, write_federated
 from feduplink.scenario import Scenario
 
@@ -55,17 +53,21 @@ EXAMPLE = "feduplink federate --task digits --policies ideal,max,openloop --runs
 
 CHECKPOINT_FILE = "federated.safetensors"
 
-_ORTHOGONAL: tuple[OrthogonalName, ...] = get_args(OrthogonalName)
-
 #: The target of the costs, if none is given: the best final error and this much of it.
 _TARGET_SLACK = 1.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="(default: %(default)s)")
-    default = ("ideal", *_ORTHOGONAL, *default_policies())
-    names = ("ideal", *_ORTHOGONAL, *POLICIES.names())
+    parser.add_argument(
+        "--task",
+        default="digits",
+        metavar="NAME",
+        help=f"any of {', '.join(TASKS.names())}, or package.module:function "
+        "(default: %(default)s)",
+    )
+    default = (*ACCESS_SCHEMES.shipped, *default_policies())
+    names = (*ACCESS_SCHEMES.names(), *POLICIES.names())
     parser.add_argument(
         "--policies",
         default=",".join(default),
@@ -94,16 +96,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--partition",
-        choices=get_args(Partition),
-        default="iid",
-        help="how images are spread: alike, with pixel noise, or with skewed labels (default: iid)",
+        metavar="NAME",
+        help=f"how a task spreads its data; images: any of {', '.join(get_args(Partition))}, that "
+        "is alike, with pixel noise, or with skewed labels (default: iid)",
     )
     parser.add_argument(
         "--aggregation",
-        choices=get_args(Aggregation),
         default="exact",
-        help="the server's average; 'published' has the slips of the paper's code and only serves "
-        "to show them (default: exact)",
+        metavar="NAME",
+        help=f"the server's average: any of {', '.join(AGGREGATIONS.names())}, or "
+        "package.module:Class; 'unbiased' weighs by 1/PSR, 'published' has the slips of the "
+        "paper's code and only serves to show them (default: %(default)s)",
     )
     parser.add_argument(
         "--deadline",
@@ -186,7 +189,7 @@ def run(args: argparse.Namespace) -> None:
         target,
         scenario=scenario.model_dump(mode="json"),
         seed=args.seed,
-        partition=args.partition,
+        partition=args.partition or task_options(args.task).get("partition"),
         aggregation=args.aggregation,
         kappa_s_per_j=args.kappa,
         deadline_s=args.deadline,
@@ -221,11 +224,9 @@ def _names(args: argparse.Namespace) -> list[str]:
 def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]:
     names = _names(args)
     policies: dict[str, Sender] = {}
-    if "ideal" in names:
-        policies["ideal"] = Ideal()
-    for access in _ORTHOGONAL:
+    for access in ACCESS_SCHEMES.names():
         if access in names:
-            policies[access] = OrthogonalAccess(access, args.kappa)
+            policies[access] = find_access_scheme(access, seconds_per_joule=args.kappa)
     if real := [name for name in names if name not in policies]:
         anywhere = _anywhere(scenario)
         tuning = draw_splits(anywhere, seed=args.seed).training

@@ -13,7 +13,8 @@ from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.policies import READINGS, policies_for
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import Ideal, Sender
-from feduplink.federated.uplink import Rounds, everyone, transmit
+from feduplink.federated.access import transmit
+from feduplink.federated.uplink import Rounds, UplinkRules, everyone
 from feduplink.scenario import Scenario
 
 TITLE = "Arrivals"
@@ -88,13 +89,14 @@ def run(bench: Bench) -> Arrivals:
 def _simulated(bench: Bench, seed: int) -> dict[str, list[int]]:
     scenario = Scenario()
     policies: dict[str, Sender] = {"ideal": Ideal(), **policies_for(bench, scenario, seed)}
+    rules = UplinkRules(scenario, _BITS)
     present = everyone(_ROUNDS, scenario.workers)
     rounds = [Rounds.draw(scenario, present, seed=seed, run=n) for n in range(bench.scale.runs)]
     return {
         name: [
             count
             for channels in rounds
-            for count in transmit(policy, channels, scenario, _BITS).arrived.sum(-1).tolist()
+            for count in transmit(policy, channels, rules).arrived.sum(-1).tolist()
         ]
         for name, policy in policies.items()
     }

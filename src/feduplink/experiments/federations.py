@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, cast, get_args
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
@@ -14,23 +14,22 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.policies import COMPARED, policy_for
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
-    Aggregation,
     FederatedHistory,
     FederationSettings,
-    Ideal,
-    OrthogonalAccess,
     Partition,
     RunHistory,
     Sender,
     Task,
     federate,
+    find_access_scheme,
     load_task,
+    task_options,
 )
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.tasks import imdb
-from feduplink.federated.uplink import OrthogonalName
+from feduplink.federated.tasks.imdb_task import imdb
 from feduplink.files import write_text
+from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scenario import Scenario
 
 Kind = Literal["images", "airquality", "reviews"]
@@ -70,7 +69,7 @@ class Comparison:
     runs: int
     policies: tuple[str, ...] = ALL
     partition: Partition = "iid"
-    aggregation: Aggregation = "exact"
+    aggregation: str = "exact"
 
 
 class Federations(BaseModel):
@@ -199,8 +198,9 @@ def substitution(bench: Bench, data: str | None) -> str | None:
 
 def image_task(bench: Bench, partition: Partition) -> Task:
     """Images of the set that is at hand."""
-    workers = Scenario().workers
-    return load_task(image_set(bench), workers=workers, partition=partition, directory=bench.data)
+    name = image_set(bench)
+    directory = bench.data if "directory" in task_options(name) else None
+    return load_task(name, workers=Scenario().workers, partition=partition, directory=directory)
 
 
 def _task(bench: Bench, comparison: Comparison) -> Task:
@@ -208,15 +208,14 @@ def _task(bench: Bench, comparison: Comparison) -> Task:
     if comparison.kind == "images":
         return image_task(bench, comparison.partition)
     if comparison.kind == "reviews":
-        return imdb.task(workers, bench.data, bench.scale.text_size, bench.scale.text_work)
+        size, work = bench.scale.text_size, bench.scale.text_work
+        return imdb(workers=workers, directory=bench.data, size=size, work=work)
     return load_task("airquality", workers=workers, directory=bench.data)
 
 
 def _policy(bench: Bench, name: str, scenario: Scenario) -> Sender:
-    if name == "ideal":
-        return Ideal()
-    if name in get_args(OrthogonalName):
-        return OrthogonalAccess(cast(OrthogonalName, name))
+    if name in ACCESS_SCHEMES.names():
+        return find_access_scheme(name)
     return policy_for(bench, name, scenario, bench.seed)
 
 

@@ -11,7 +11,7 @@ from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import image_task
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
-from feduplink.federated.tasks.mnist import grey_levels
+from feduplink.federated.tasks.mnist_task import grey_levels
 from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario, data_sizes
 

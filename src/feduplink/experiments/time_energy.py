@@ -8,7 +8,7 @@ from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.federations import Comparison, Federations, federation
 from feduplink.federated import FederatedHistory
-from feduplink.federated.history import Cost
+from feduplink.federated.federated_history import Cost
 
 TITLE = "Time and energy"
 DATA = "mnist"

@@ -1,32 +1,52 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
-from feduplink.federated.aggregation import Aggregation
+from feduplink.federated.access import (
+    OFDMA,
+    TDMA,
+    AccessScheme,
+    Ideal,
+    Sender,
+    find_access_scheme,
+)
+from feduplink.federated.averages import ExactAverage, PublishedAverage, UnbiasedAverage
+from feduplink.federated.federated_history import FederatedHistory, RunHistory
 from feduplink.federated.federation import Federation, Observer, federate
-from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.partition import Partition
-from feduplink.federated.settings import FederationSettings
+from feduplink.federated.server_step import Aggregation, Arrivals, LinearAverage
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
-from feduplink.federated.tasks import TASKS, load_task
-from feduplink.federated.uplink import Ideal, OrthogonalAccess, Sender, presence
+from feduplink.federated.tasks import load_task, task_options
+from feduplink.federated.uplink import Rounds, UplinkRules, Uploads, presence
 
 __all__ = [
-    "TASKS",
+    "OFDMA",
+    "TDMA",
+    "AccessScheme",
     "Aggregation",
+    "Arrivals",
+    "ExactAverage",
     "Examples",
     "FederatedData",
     "FederatedHistory",
     "Federation",
     "FederationSettings",
     "Ideal",
+    "LinearAverage",
     "LocalWork",
     "Observer",
-    "OrthogonalAccess",
     "Partition",
+    "PublishedAverage",
+    "Rounds",
     "RunHistory",
     "Sender",
     "Task",
+    "UnbiasedAverage",
+    "UplinkRules",
+    "Uploads",
     "error_rate",
     "federate",
+    "find_access_scheme",
     "load_task",
     "presence",
+    "task_options",
 ]

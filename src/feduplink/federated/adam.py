@@ -17,12 +17,12 @@ _BETA1, _BETA2 = 0.9, 0.999
 
 @dataclass(frozen=True)
 class AdamState:
-    """Adam's memory of every worker of some lanes. Updated in place; kept between rounds.
+    """Adam's memory of every worker of some simulations. Updated in place; kept between rounds.
 
     Attributes:
-        mean: of the gradients, (lanes, L, *shape) by parameter.
+        mean: of the gradients, (simulations, L, *shape) per parameter.
         square: mean of their squares, likewise.
-        steps: so far, (lanes, L).
+        steps: so far, (simulations, L).
 
     """
 
@@ -32,7 +32,7 @@ class AdamState:
 
     @classmethod
     def fresh(cls, models: Weights, workers: int) -> AdamState:
-        """All zero, for so many workers of every lane of ``models`` (lanes, *shape)."""
+        """All zero, for so many workers of every simulation of ``models`` (simulations, *shape)."""
 
         def zeros() -> Weights:
             return {
@@ -43,12 +43,12 @@ class AdamState:
         first = next(iter(models.values()))
         return cls(zeros(), zeros(), first.new_zeros(len(first), workers))
 
-    def lanes(self, lanes: slice) -> AdamState:
-        """A view of some lanes."""
+    def simulations(self, simulations: slice) -> AdamState:
+        """A view of some simulations."""
         return AdamState(
-            {name: moment[lanes] for name, moment in self.mean.items()},
-            {name: moment[lanes] for name, moment in self.square.items()},
-            self.steps[lanes],
+            {name: moment[simulations] for name, moment in self.mean.items()},
+            {name: moment[simulations] for name, moment in self.square.items()},
+            self.steps[simulations],
         )
 
     def clone(self) -> AdamState:
@@ -69,21 +69,21 @@ class Optimiser(Protocol):
         Gradients are (R, *shape), in the order of the parameters, and may be overwritten.
         """
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         """Write back what the state does not share."""
 
 
 def optimiser(
     weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
 ) -> Optimiser:
-    """For R = lanes · L models (R, *shape), of which model r takes ``minibatches[r]`` steps."""
+    """For R = simulations · L models (R, *shape); model r takes ``minibatches[r]`` steps."""
     together = len(set(minibatches)) == 1 and bool((state.steps == state.steps[0, 0]).all())
     if together:
-        return _InStep(weights, state, work)
-    return _OutOfStep(weights, state, minibatches, work)
+        return _EqualSteps(weights, state, work)
+    return _UnequalSteps(weights, state, minibatches, work)
 
 
-class _InStep:
+class _EqualSteps:
     """All models have taken the same number of steps, which is the usual case.
 
     Each parameter of all models is one to PyTorch's fused Adam: one pass over the memory.
@@ -116,12 +116,12 @@ class _InStep:
             maximize=False,
         )
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         self._state.steps.copy_(self._steps[0].expand_as(self._state.steps))
 
 
-class _OutOfStep:
-    """Models with different numbers of steps, by arithmetic with a coefficient a model.
+class _UnequalSteps:
+    """Models with different numbers of steps, by arithmetic with one coefficient per model.
 
     A model that has no minibatch left keeps its moments (decay 1) and its weights (rate 0); its
     gradient is zero because its examples count for nothing.
@@ -151,17 +151,17 @@ class _OutOfStep:
             self._weights, gradients, self._means, self._squares, strict=True
         ):
             if self._work.weight_decay:
-                gradient.add_(weights * _a_model(decay, weights))
-            mean.mul_(_a_model(keep_mean, mean)).add_(gradient, alpha=1 - _BETA1)
-            square.mul_(_a_model(keep_square, square))
+                gradient.add_(weights * _per_model(decay, weights))
+            mean.mul_(_per_model(keep_mean, mean)).add_(gradient, alpha=1 - _BETA1)
+            square.mul_(_per_model(keep_square, square))
             square.addcmul_(gradient, gradient, value=1 - _BETA2)
-            root = square.sqrt().mul_(_a_model(spread, square)).add_(self._work.epsilon)
-            weights.addcdiv_(mean * _a_model(rate, mean), root, value=-1)
+            root = square.sqrt().mul_(_per_model(spread, square)).add_(self._work.epsilon)
+            weights.addcdiv_(mean * _per_model(rate, mean), root, value=-1)
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         pass
 
 
-def _a_model(coefficients: Tensor, weights: Tensor) -> Tensor:
+def _per_model(coefficients: Tensor, weights: Tensor) -> Tensor:
     """(R,) as a factor of (R, *shape)."""
     return coefficients.to(weights.dtype).view(-1, *[1] * (weights.ndim - 1))

@@ -15,21 +15,28 @@ from torch import Tensor
 
 from feduplink.device import usable_device
 from feduplink.errors import InputError
+from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
 from feduplink.federated.adam import AdamState
-from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
-from feduplink.federated.checkpoint import Checkpoint, data_fingerprint, policy_fingerprint
-from feduplink.federated.evaluation import evaluate
-from feduplink.federated.history import FederatedHistory, RunHistory
-from feduplink.federated.lanes import Capacity, Rehearsal, measured_capacity, side_by_side
+from feduplink.federated.federated_history import FederatedHistory, RunHistory
+from feduplink.federated.federation_data import data_fingerprint, draw_runs
+from feduplink.federated.federation_settings import FederationSettings
+from feduplink.federated.federation_state import FederationState
+from feduplink.federated.global_evaluation import evaluate
 from feduplink.federated.local import train_locally
 from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
-from feduplink.federated.settings import FederationSettings
-from feduplink.federated.task import Examples, FederatedData, Task
+from feduplink.federated.server_step import (
+    Arrivals,
+    aggregation_identity,
+    find_aggregation,
+    server_step_,
+)
+from feduplink.federated.simulations import Capacity, TrialRound, measured_capacity, side_by_side
+from feduplink.federated.task import Task
+from feduplink.federated.task_checks import check_task
 from feduplink.federated.task_fingerprint import task_fingerprint
-from feduplink.federated.uplink import Outcome, Rounds, Sender, transmit
-from feduplink.policies.base import Policy
+from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
 
@@ -73,9 +80,15 @@ def federate(
 
 
 class Federation:
-    """All lanes of a comparison, and where they stand.
+    """All simulations of a comparison, and where they stand.
 
-    Lane p · runs + r is policy p in run r.
+    A simulation is one policy in one run; simulation p · runs + r is policy p in run r.
+
+    Attributes:
+        data: of every run.
+        stack: the model that is trained.
+        state: global models and all else that the next round depends on.
+
     """
 
     def __init__(
@@ -95,22 +108,18 @@ class Federation:
         self.rounds = settings.rounds or task.rounds
         self.device = usable_device(device)
         self.present = settings.presence(self.rounds, scenario.workers)
-        for name, policy in policies.items():
-            if isinstance(policy, Policy) and policy.fixed_workers and not self.present.all():
-                raise InputError(
-                    f"present: {name} takes exactly {policy.fixed_workers} workers; accepted while "
-                    "workers come and go: policies for any number of them."
-                )
-        self._policies = {name: policy_fingerprint(policy) for name, policy in policies.items()}
-        self._data = self._draw_data()
-        self._sizes = torch.stack([data.sizes for data in self._data])  # k_i, (runs, L)
-        self._stack, self._weights = self._initial_models()
-        self._task = task_fingerprint(
-            task, self._stack, self._models(slice(0, 1)), self._data[0].test
+        self._aggregation = find_aggregation(settings.aggregation)
+        schemes = {name: access_scheme(policy) for name, policy in policies.items()}
+        self._policies = {name: scheme.identity() for name, scheme in schemes.items()}
+        self.data = draw_runs(task, settings.runs, scenario.workers, seed, self.device)
+        self._sizes = torch.stack([data.sizes for data in self.data])  # k_i, (runs, L)
+        self.stack, weights = self._initial_models()
+        check_task(task, self.stack, self.data[0].pool)
+        self.state = FederationState.begin(
+            weights, scenario.workers, self._transmit(schemes), self._aggregation
         )
-        self._adam = AdamState.fresh(self._weights, scenario.workers)
-        self._outcomes = self._transmit(list(policies.values()))
-        self._errors: list[Tensor] = []  # a round's errors, (policies, runs)
+        first = self.state.models(slice(0, 1))
+        self._task = task_fingerprint(task, self.stack, first, self.data[0].test)
 
     def run(
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
@@ -118,10 +127,10 @@ class Federation:
         """Go through the rounds that are left."""
         with _own_arithmetic(self.device):
             fits = self.capacity()
-            while len(self._errors) < self.rounds:
-                self.run_round(len(self._errors), fits.lanes, fits.room)
+            while len(self.state.errors) < self.rounds:
+                self.run_round(len(self.state.errors), fits.simulations, fits.room)
                 self._report(observers)
-                if checkpoint and len(self._errors) % self.settings.checkpoint_every == 0:
+                if checkpoint and len(self.state.errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
         if checkpoint:
             self.save(checkpoint)
@@ -129,28 +138,26 @@ class Federation:
 
     def history(self) -> FederatedHistory:
         """The rounds so far."""
-        errors = torch.stack(self._errors, dim=-1).flatten(0, 1).tolist()  # a list per lane
+        # One list per simulation.
+        errors = torch.stack(self.state.errors, dim=-1).flatten(0, 1).tolist()
         runs = self.settings.runs
-        lanes = [
-            RunHistory.of(lane, outcome)
-            for lane, outcome in zip(errors, self._outcomes, strict=True)
+        found = [
+            RunHistory.from_uplink(errors_so_far, record)
+            for errors_so_far, record in zip(errors, self.state.uplink, strict=True)
         ]
         return FederatedHistory(
             self.task.name,
             self.task.metric_name,
-            {name: tuple(lanes[p * runs : (p + 1) * runs]) for p, name in enumerate(self.names)},
+            {name: tuple(found[p * runs : (p + 1) * runs]) for p, name in enumerate(self.names)},
         )
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
-        state = Checkpoint(self._weights, self._adam, self._errors, self._outcomes)
-        state.write(path, self._identity)
+        self.state.write(path, self._identity)
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same comparison."""
-        state = Checkpoint.read(path, self._identity, tuple(self._weights), self.device)
-        self._weights, self._adam = state.weights, state.adam
-        self._errors, self._outcomes = state.errors, state.outcomes
+        self.state = FederationState.read(path, self._identity, self.state)
 
     @functools.cached_property
     def _identity(self) -> dict[str, Any]:
@@ -161,43 +168,24 @@ class Federation:
             "scenario": self.scenario.model_dump(mode="json"),
             "runs": self.settings.runs,
             "rounds": self.rounds,
-            "aggregation": self.settings.aggregation,
+            "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
             "deadline": self.settings.deadline_s,
             "packet success": self.settings.packet_success,
             "presence": self.present.int().tolist(),
             "local work": asdict(self.task.work),
             "choice of policies": list(self.names),
             **{f"policy {name}": made for name, made in self._policies.items()},
-            "data set": data_fingerprint(self._data),
+            "data set": data_fingerprint(self.data),
             **self._task,
         }
 
     def _report(self, observers: Sequence[Observer]) -> None:
-        errors = dict(zip(self.names, self._errors[-1].mean(1).tolist(), strict=True))
+        errors = dict(zip(self.names, self.state.errors[-1].mean(1).tolist(), strict=True))
         for observer in observers:
-            observer.on_round(len(self._errors), self.rounds, errors)
-
-    def _draw_data(self) -> list[FederatedData]:
-        moved: dict[int, tuple[Examples, Examples]] = {}  # as given, and here; once if runs share
-
-        def here(given: Examples) -> Examples:
-            if id(given) not in moved:
-                moved[id(given)] = given, given.to(self.device)
-            return moved[id(given)][1]
-
-        runs = []
-        for run in range(self.settings.runs):
-            data = self.task.data(numpy_generator(self.seed, "data", run))
-            if len(data.shares) != self.scenario.workers:
-                raise InputError(
-                    f"workers: the task has data for {len(data.shares)} workers, the scenario "
-                    f"has {self.scenario.workers}; accepted: the same number."
-                )
-            runs.append(FederatedData(here(data.pool), data.shares, here(data.test)))
-        return runs
+            observer.on_round(len(self.state.errors), self.rounds, errors)
 
     def _initial_models(self) -> tuple[ModelStack, Weights]:
-        """The model, and every lane's first weights: a run's are alike for all policies."""
+        """The model, and every simulation's first weights: a run's are alike for all policies."""
         starts = []
         for run in range(self.settings.runs):
             with torch.random.fork_rng(devices=[]):
@@ -205,111 +193,122 @@ class Federation:
                 stack = ModelStack(self.task.model())
             starts.append(stack.initial())
         stack.module.to(self.device)
-        lanes = stacked(starts * len(self.names))
-        return stack, {name: weights.to(self.device) for name, weights in lanes.items()}
+        weights = stacked(starts * len(self.names))
+        return stack, {name: weight.to(self.device) for name, weight in weights.items()}
 
-    def _transmit(self, policies: list[Sender]) -> list[Outcome]:
-        bits = self.scenario.model_bits(self._stack.weights_per_model)
+    def _transmit(self, schemes: Mapping[str, AccessScheme]) -> list[UplinkRecord]:
+        rules = UplinkRules(
+            self.scenario,
+            self.scenario.model_bits(self.stack.weights_per_model),
+            self.settings.deadline_s,
+            self.settings.packet_success,
+        )
         rounds = [
             Rounds.draw(self.scenario, self.present, seed=self.seed, run=run)
             for run in range(self.settings.runs)
         ]
         return [
-            transmit(
-                policy,
-                channels,
-                self.scenario,
-                bits,
-                self.settings.deadline_s,
-                self.settings.packet_success,
-            )
-            for policy in policies
-            for channels in rounds
+            transmit(scheme, channels, rules) for scheme in schemes.values() for channels in rounds
         ]
 
     def run_round(self, number: int, at_once: int, room: float = math.inf) -> None:
-        """Train, average and measure every lane; ``at_once`` lanes train side by side.
+        """Train, average and measure every simulation; ``at_once`` simulations train side by side.
 
         Sequences of more than ``room`` steps in time are trained on in parts. Seeds torch's global
         generator; :meth:`run` restores it.
         """
         someone = bool(self.present[number].any())
-        batches = [self._draw_batches(run, number) for run in range(self.settings.runs)]
-        average = self._coefficients(number)
-        errors = torch.empty(len(self._outcomes), dtype=torch.float64)
+        batches = [self.round_batches(run, number) for run in range(self.settings.runs)]
+        errors = torch.empty(len(self.state.uplink), dtype=torch.float64)
         for runs, groups in side_by_side(len(self.names), self.settings.runs, at_once):
             examples = self._gather(runs, batches)
-            for lanes in groups:
+            for simulations in groups:
                 if someone:
-                    local = self._train(number, lanes, examples, self._adam.lanes(lanes), room)
-                    combine_(self._models(lanes), average[lanes], local)
-                errors[lanes] = self._evaluate(runs, lanes)
-        self._errors.append(errors.view(len(self.names), -1))
+                    adam = self.state.adam.simulations(simulations)
+                    local = self._train(number, simulations, examples, adam, room)
+                    self._aggregate(number, simulations, local)
+                errors[simulations] = self._evaluate(runs, simulations)
+        self.state.errors.append(errors.view(len(self.names), -1))
 
-    def _draw_batches(self, run: int, number: int) -> RoundBatches:
+    def round_batches(self, run: int, number: int) -> RoundBatches:
+        """The minibatches of all workers of a run in round ``number``."""
         stream = numpy_generator(self.seed, "local-training", run * _ROUNDS_BOUND + number)
         # Alike in all runs: their long sequences then come together.
         order = numpy_generator(self.seed, "minibatch-order", number)
         present = self.present[number].numpy()
-        return draw_batches(self._data[run], self.task.work, present, stream, order)
+        return draw_batches(self.data[run], self.task.work, present, stream, order)
 
     def _gather(self, runs: range, batches: list[RoundBatches]) -> Minibatches:
-        return Minibatches.gather([(self._data[run].pool, batches[run]) for run in runs])
-
-    def _models(self, lanes: slice) -> Weights:
-        """A view of the global models of some lanes, (lanes, *shape) by parameter."""
-        return {name: weights[lanes] for name, weights in self._weights.items()}
+        return Minibatches.gather([(self.data[run].pool, batches[run]) for run in runs])
 
     def _train(
         self,
         number: int,
-        lanes: slice,
+        simulations: slice,
         examples: Minibatches,
         state: AdamState,
         room: float = math.inf,
     ) -> Weights:
-        """The workers' models of some lanes after the round's local work, (lanes, L, *shape)."""
+        """The workers' models after the round's local work, (simulations, L, *shape)."""
         repeats = state.steps.numel() // len(examples.steps)
-        self._stack.module.train()
+        self.stack.module.train()
         # For dropout and the like; nothing else in a round draws from the global generator.
-        seed = stream_seed(self.seed, "local-training", lanes.start * _ROUNDS_BOUND + number)
+        seed = stream_seed(self.seed, "local-training", simulations.start * _ROUNDS_BOUND + number)
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(seed)
         return train_locally(
-            self._stack, self.task, self._models(lanes), state, examples.repeated(repeats), room
+            self.stack,
+            self.task,
+            self.state.models(simulations),
+            state,
+            examples.repeated(repeats),
+            room,
         )
 
-    def _coefficients(self, number: int) -> Tensor:
-        """Of every worker's model in the server's average, (all lanes, L)."""
-        arrived = torch.stack([outcome.arrived[number] for outcome in self._outcomes])
-        if self.settings.aggregation == "published" and number == 0:
-            arrived = self.present[0].expand_as(arrived)
-        sizes = self._sizes.repeat(len(self.names), 1)
-        return coefficients(sizes, arrived, self.settings.aggregation)
+    def _aggregate(self, number: int, simulations: slice, local: Weights) -> None:
+        """The server's step of some simulations; ``local`` (simulations, L, *shape)."""
+        for place, simulation in enumerate(range(simulations.start, simulations.stop)):
+            record = self.state.uplink[simulation]
+            server_step_(
+                self._aggregation,
+                self.state.model(simulation),
+                {name: models[place] for name, models in local.items()},
+                Arrivals(
+                    round=number,
+                    sizes=self._sizes[simulation % self.settings.runs],
+                    present=self.present[number],
+                    arrived=record.arrived[number],
+                    success=record.success[number],
+                ),
+                self.state.server[simulation],
+            )
 
-    def _evaluate(self, runs: range, lanes: slice) -> Tensor:
-        """Errors of the global models of some lanes, each on its run's test set, (lanes,)."""
-        self._stack.module.eval()
-        tests = [self._data[run].test for run in runs]
-        outputs = evaluate(self._stack, self._models(lanes), tests, self.task.evaluation_batch)
+    def _evaluate(self, runs: range, simulations: slice) -> Tensor:
+        """Errors of some global models, each on its run's test set, (simulations,)."""
+        self.stack.module.eval()
+        tests = [self.data[run].test for run in runs]
+        outputs = evaluate(
+            self.stack, self.state.models(simulations), tests, self.task.evaluation_batch
+        )
         errors = [
-            float(self.task.metric(output, tests[lane % len(tests)].targets))
-            for lane, output in enumerate(outputs)
+            float(self.task.metric(output, tests[simulation % len(tests)].targets))
+            for simulation, output in enumerate(outputs)
         ]
         return torch.tensor(errors, dtype=torch.float64)
 
     def capacity(self) -> Capacity:
-        """How much trains side by side here, by a lane in the largest round; nothing changes."""
-        number, run, lane = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
-        examples = self._gather(run, [self._draw_batches(0, number)])
-        rehearsal = Rehearsal(
-            train=lambda: self._train(number, lane, examples, self._adam.lanes(lane).clone()),
-            measure=lambda: self._evaluate(run, lane),
+        """How much trains side by side here, tried with the largest round; nothing changes."""
+        number, run, simulation = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
+        examples = self._gather(run, [self.round_batches(0, number)])
+        adam = self.state.adam.simulations(simulation)
+        trial = TrialRound(
+            train=lambda: self._train(number, simulation, examples, adam.clone()),
+            measure=lambda: self._evaluate(run, simulation),
             load=examples.largest_load,
         )
         return measured_capacity(
-            self.device, self.scenario.workers * self._stack.weights_per_model, rehearsal
+            self.device, self.scenario.workers * self.stack.weights_per_model, trial
         )
 
 

@@ -1,8 +1,8 @@
 """Local training of many workers as one computation.
 
-A *lane* is one federation: one policy in one run. The workers of a lane, and as many lanes as
-serve the hardware, train side by side as R copies of one model. The result is that of a loop over
-the workers with ``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
+A *simulation* is one federation: one policy in one run. The workers of a simulation, and as many
+simulations as serve the hardware, train side by side as R copies of one model. The result is that
+of a loop over the workers with ``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def train_locally(
     batches: Minibatches,
     room: float = math.inf,
 ) -> Weights:
-    """Train every worker of some lanes from its lane's global model.
+    """Train every worker of some simulations from its simulation's global model.
 
     Args:
         stack: the model.
         task: gives the loss and the local work.
-        start: global models, (lanes, *shape) by parameter.
+        start: global models, (simulations, *shape) per parameter.
         state: the workers' Adam, updated in place.
-        batches: what the R = lanes · L models see.
+        batches: what the R = simulations · L models see.
         room: of sequences, steps in time that the memory has room for; a step of the R models
             that takes more is done in parts.
 
     Returns:
-        The workers' models, (lanes, L, *shape) by parameter.
+        The workers' models, (simulations, L, *shape) per parameter.
 
     """
-    lanes, workers = state.steps.shape
+    simulations, workers = state.steps.shape
     weights = {
         name: model.repeat_interleave(workers, dim=0).requires_grad_()
         for name, model in start.items()
@@ -50,9 +50,9 @@ def train_locally(
     for step in range(max(batches.steps)):
         # Not kept here: the next step's gradients then take the same memory, still in the cache.
         adam.update(_clipped_gradients(stack, task, weights, batches, step, room), step)
-    adam.settle()
+    adam.write_back()
     return {
-        name: model.detach().view(lanes, workers, *model.shape[1:])
+        name: model.detach().view(simulations, workers, *model.shape[1:])
         for name, model in weights.items()
     }
 
@@ -95,7 +95,7 @@ def _gradients(
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:
     """Scale the gradient of every model down to the largest norm, as ``clip_grad_norm_`` does.
 
-    ``gradients``: (R, *shape), one of each parameter.
+    ``gradients``: (R, *shape), one per parameter.
     """
     parts = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)

@@ -15,7 +15,7 @@ from feduplink.federated.task import Examples
 
 @dataclass(frozen=True)
 class Minibatches:
-    """One round's examples for R models (lane by lane, worker by worker).
+    """One round's examples for R models (simulation by simulation, worker by worker).
 
     Attributes:
         inputs: (R, steps, B, ...); sequences (R, steps, B, T, ...), T the longest of the round.
@@ -52,7 +52,7 @@ class Minibatches:
         )
 
     def repeated(self, times: int) -> Minibatches:
-        """The same examples for several lanes of one run: R models become times · R."""
+        """The same examples for several simulations of one run: R models become times · R."""
         if times == 1:
             return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,14 @@ TOTAL_NOISE_STD = 500.0
 LEAST_EXAMPLES = 10
 
 _Sizes = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def check_partition(partition: str) -> None:
+    """Refuse a name that is none of the partitions."""
+    if partition not in get_args(Partition):
+        raise InputError(
+            f"partition: {partition!r} is unknown; accepted: {', '.join(get_args(Partition))}."
+        )
 
 
 def fitted_sizes(sizes: _Sizes, available: int) -> _Sizes:

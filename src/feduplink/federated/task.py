@@ -85,7 +85,7 @@ class FederatedData:
     test: Examples
 
     @classmethod
-    def of(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
+    def from_workers(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
         """From the examples of each worker: all of them sequences, or none."""
         lengths = [worker.lengths for worker in workers if worker.lengths is not None]
         pool = Examples(
@@ -140,7 +140,7 @@ class Task:
         model: makes a model with fresh weights (random numbers from torch's global generator,
             which is seeded for the call). Any ``nn.Module`` without buffers that change.
         data: draws the data of one run from a NumPy generator.
-        loss: outputs (B, ...) and targets (B, ...) to one loss an example, (B,).
+        loss: outputs (B, ...) and targets (B, ...) to one loss per example, (B,).
         metric: outputs (N, ...) and targets (N, ...) of the test set to the error, a scalar;
             lower is better.
         work: the local work of a round.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from feduplink.federated.models.stacked import ModelStack, Weights
+from feduplink.federated.object_identity import qualified_name
 from feduplink.federated.task import Examples, Task
 from feduplink.tensorfile import checksum
 
@@ -29,7 +30,7 @@ def task_fingerprint(
     Args:
         task: gives loss and metric.
         stack: the model.
-        first: the first weights of the first run, (1, *shape) by parameter.
+        first: the first weights of the first run, (1, *shape) per parameter.
         test: examples for the model to take.
     """
     inputs, targets = test.inputs[:_PROBED], test.targets[:_PROBED]
@@ -49,8 +50,10 @@ def task_fingerprint(
 def _model(stack: ModelStack, first: Weights) -> dict[str, Any]:
     one = {name: weights[0] for name, weights in first.items()}
     return {
-        "class": _name(type(stack.module)),
-        "layers": {name: _name(type(layer)) for name, layer in stack.module.named_modules()},
+        "class": qualified_name(type(stack.module)),
+        "layers": {
+            name: qualified_name(type(layer)) for name, layer in stack.module.named_modules()
+        },
         "shapes": {name: list(weights.shape) for name, weights in one.items()},
         "first weights": checksum({**stack.module.state_dict(), **one}, {}),
     }
@@ -60,11 +63,5 @@ def _function(
     function: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor
 ) -> dict[str, Any]:
     some = zip(torch.split(outputs, _AT_ONCE), torch.split(targets, _AT_ONCE), strict=True)
-    values = torch.cat([function(*pair).flatten() for pair in some]).tolist()
-    return {"function": _name(function), "values": [f"{value:.4g}" for value in values]}
-
-
-def _name(thing: object) -> str:
-    """The qualified name of a class or function; of other callables that of their class."""
-    named = thing if hasattr(thing, "__qualname__") else type(thing)
-    return f"{named.__module__}.{named.__qualname__}"
+    values = torch.cat([torch.as_tensor(function(*pair)).flatten() for pair in some]).tolist()
+    return {"function": qualified_name(function), "values": [f"{value:.4g}" for value in values]}

@@ -1,12 +1,11 @@
 """What the radio does to a federation: who is heard in which round, and what it costs.
 
-Nothing here depends on the models, so all rounds of a run are settled before training starts.
+Nothing here depends on the models, so all rounds of a run are computed before training starts.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -15,8 +14,6 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.channels import draw_csi, noisy_csi
-from feduplink.errors import InputError
-from feduplink.policies.base import Policy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -25,54 +22,21 @@ from feduplink.scenario import Scenario
 PacketSuccess = Literal["worst-phase", "every-phase"]
 
 
-class Ideal:
-    """Stands for a policy where every upload arrives; time and energy are not defined."""
-
-    name = "ideal"
-
-
-#: One worker after the other, or an equal part of the band for everyone at once.
-OrthogonalName = Literal["tdma", "ofdma"]
-
-
-@dataclass(frozen=True)
-class OrthogonalAccess:
-    """Stands for a policy where nobody disturbs anybody (:mod:`feduplink.link.orthogonal`).
-
-    Attributes:
-        name: ``tdma``, one worker after the other, or ``ofdma``, an equal part of the band each.
-        seconds_per_joule: κ, how many seconds one joule is worth; 0 sends at Pmax.
-    """
-
-    name: OrthogonalName
-    seconds_per_joule: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.seconds_per_joule < math.inf:
-            raise InputError(
-                f"kappa: {self.seconds_per_joule} s/J is not accepted; accepted: 0 or more, finite."
-            )
-
-
-#: What decides who sends at which power.
-Sender = Policy | OrthogonalAccess | Ideal
-
-
 @dataclass(frozen=True)
 class Rounds:
     """The channels of one run's N rounds, the same for every policy that is compared.
 
     Attributes:
         csi: H of all workers, (N, L, L).
-        seen: H as the policy sees it, with the scenario's noise, (N, L, L).
-        luck: uniform in [0, 1), (N, L); an upload arrives if it is under the PSR.
+        observed: H as the policy sees it, with the scenario's noise, (N, L, L).
+        uniform: random in [0, 1), (N, L); an upload arrives if it is under its success rate.
         present: workers in the federation, (N, L) bool.
 
     """
 
     csi: Tensor
-    seen: Tensor
-    luck: Tensor
+    observed: Tensor
+    uniform: Tensor
     present: Tensor
 
     @classmethod
@@ -89,11 +53,31 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What happened on the air, round by round.
+class UplinkRules:
+    """What the uploads of all policies have in common.
 
     Attributes:
-        arrived: uploads received without error and in time, (N, L) bool.
+        scenario: the radio.
+        bits: Z of a model, () or (L,) float64.
+        deadline_s: end of a round, s, where everybody stops: unfinished uploads are lost, their
+            energy until then is spent. None is no deadline.
+        packet_success: which SINR decides whether an upload arrives.
+
+    """
+
+    scenario: Scenario
+    bits: Tensor
+    deadline_s: float | None = None
+    packet_success: PacketSuccess = "worst-phase"
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """What the workers put on the air in N rounds, and how likely it arrives.
+
+    Attributes:
+        success: q, the probability that an upload arrives, (N, L) float64: the packet success
+            rate, and 0 for a worker that is silent or does not finish in time.
         transmitting: workers with p > 0, (N, L) bool.
         airtime_s: from the first bit of the round to its last one, at most the deadline, (N,); 0
             if nobody transmits, NaN where time is not defined (``ideal``).
@@ -102,86 +86,53 @@ class Outcome:
 
     """
 
-    arrived: Tensor
+    success: Tensor
     transmitting: Tensor
     airtime_s: Tensor
     energy_j: Tensor
     sent_bytes: Tensor
+
+    @classmethod
+    def from_link(cls, upload: link.Upload, present: Tensor, rules: UplinkRules) -> Uploads:
+        """From SINRs and airtimes of all rounds; who is not ``present`` (N, L) spends nothing."""
+        worst = rules.packet_success == "worst-phase"
+        sinr = upload.sinr if worst else 1 / upload.mean_inverse_sinr
+        scenario = rules.scenario
+        energy = link.energy(
+            upload.power,
+            upload.airtime_s,
+            rules.bits,
+            scenario.static_power,
+            scenario.compute_energy,
+        )
+        return cls(
+            success=link.packet_success_rate(sinr, scenario.waterfall) * upload.finished,
+            transmitting=upload.power > 0,
+            airtime_s=upload.duration_s,
+            energy_j=torch.where(present, energy, 0.0).sum(-1),
+            sent_bytes=upload.sent_bits.sum(-1) / 8,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, for a checkpoint."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def transmit(
-    policy: Sender,
-    rounds: Rounds,
-    scenario: Scenario,
-    bits: Tensor,
-    deadline_s: float | None = None,
-    packet_success: PacketSuccess = "worst-phase",
-) -> Outcome:
-    """Let ``policy`` set the powers of all rounds and see what arrives.
+@dataclass(frozen=True)
+class UplinkRecord(Uploads):
+    """What happened on the air in N rounds.
 
-    All senders of a round start together, and each leaves the air with its last bit. At
-    ``deadline_s`` everybody stops: unfinished uploads are lost, their energy until then is spent.
-    ``bits`` is Z, () or (L,).
+    Attributes:
+        arrived: uploads received without error and in time, (N, L) bool.
+
     """
-    if isinstance(policy, Ideal):
-        return _lossless(rounds.present, bits)
-    upload = _upload(policy, rounds, scenario, bits, deadline_s)
-    sinr = upload.sinr if packet_success == "worst-phase" else 1 / upload.mean_inverse_sinr
-    arrived = rounds.luck < link.packet_success_rate(sinr, scenario.waterfall)
-    energy = link.energy(
-        upload.power, upload.airtime_s, bits, scenario.static_power, scenario.compute_energy
-    )
-    return Outcome(
-        arrived=arrived & upload.finished,
-        transmitting=upload.power > 0,
-        airtime_s=upload.duration_s,
-        energy_j=torch.where(rounds.present, energy, 0.0).sum(-1),
-        sent_bytes=upload.sent_bits.sum(-1) / 8,
-    )
 
+    arrived: Tensor
 
-def _upload(
-    policy: Policy | OrthogonalAccess,
-    rounds: Rounds,
-    scenario: Scenario,
-    bits: Tensor,
-    deadline_s: float | None,
-) -> link.Upload:
-    csi, bandwidth = rounds.csi.double(), scenario.bandwidth_hz
-    if isinstance(policy, OrthogonalAccess):
-        access = {"tdma": link.tdma, "ofdma": link.ofdma}[policy.name]
-        return access(
-            csi,
-            rounds.present,
-            bits,
-            bandwidth,
-            scenario.pmax_w,
-            scenario.static_power,
-            seconds_per_joule=policy.seconds_per_joule,
-            deadline_s=deadline_s,
-        )
-    allocated = allocate_present(policy, rounds.seen, rounds.present)
-    # A policy made for another scenario may know another Pmax; this one counts. An absent worker
-    # has power 0, so it neither sends nor disturbs.
-    power = torch.minimum(allocated, scenario.pmax_w.to(allocated)).double()
-    return link.simultaneous_upload(csi, power, bits, bandwidth, deadline_s)
-
-
-def allocate_present(policy: Policy, csi: Tensor, present: Tensor) -> Tensor:
-    """Powers in W, (N, L): the policy sees the workers that are there, as another, smaller L."""
-    power = torch.zeros(present.shape, dtype=csi.dtype)
-    for workers in torch.tensor(sorted(set(map(tuple, present.tolist())))):
-        if not bool(workers.any()):
-            continue
-        rounds = (present == workers).all(-1).nonzero()[:, 0]
-        columns = workers.nonzero()[:, 0]
-        smaller = csi[rounds][:, columns][:, :, columns]
-        power[rounds[:, None], columns] = policy.allocate(smaller).to(csi.dtype)
-    return power
+    @classmethod
+    def draw(cls, uploads: Uploads, uniform: Tensor) -> UplinkRecord:
+        """An upload arrives if its number in ``uniform`` (N, L) is under its success rate."""
+        return cls(**uploads.tensors(), arrived=uniform < uploads.success)
 
 
 def everyone(rounds: int, workers: int) -> Tensor:
@@ -200,9 +151,3 @@ def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
         schedule[start:end] = False
         schedule[start:end, sorted(changes[start])] = True
     return schedule
-
-
-def _lossless(present: Tensor, bits: Tensor) -> Outcome:
-    undefined = torch.full((len(present),), torch.nan, dtype=torch.float64)
-    sent = (present * bits).sum(-1) / 8
-    return Outcome(present.clone(), present.clone(), undefined, undefined.clone(), sent)

@@ -10,7 +10,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from feduplink.federated.history import FINAL_ROUNDS, FederatedHistory
+from feduplink.federated.federated_history import FINAL_ROUNDS, FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_costs

@@ -15,7 +15,7 @@ from matplotlib.ticker import (
     SymmetricalLogLocator,
 )
 
-from feduplink.federated.history import Cost, FederatedHistory, RunHistory
+from feduplink.federated.federated_history import Cost, FederatedHistory, RunHistory
 from feduplink.report.final_errors import plot_final_errors
 from feduplink.report.style import MUTED, figure, legend_columns, looks_of, marker_style
 

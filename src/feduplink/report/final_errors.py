@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
-from feduplink.federated.history import FINAL_ROUNDS, FederatedHistory
+from feduplink.federated.federated_history import FINAL_ROUNDS, FederatedHistory
 from feduplink.report.style import MUTED, Look, looks_of, marker_style
 
 #: What others are compared with where it is among them; else the first policy.

@@ -9,7 +9,7 @@ import numpy as np
 
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.noniid_data import NoniidData
-from feduplink.federated.history import FederatedHistory
+from feduplink.federated.federated_history import FederatedHistory
 from feduplink.report.style import MUTED, figure, looks_of
 
 _BAR = "#56B4E9"

@@ -13,8 +13,9 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from feduplink.experiments.settings import OPTIMUM
 from feduplink.files import replaced_atomically
-from feduplink.registry import POLICIES
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,9 @@ class Look:
         return "////" if self.variant else ""
 
 
-#: Of what is no policy. All colours, those of the policies' own classes too, are those of Okabe and
-#: Ito and some of Tol's, which stay apart with colour-blind eyes.
-_OTHERS = {
-    "optimum": Look("#6A3D9A", "p", "--"),
-    "ideal": Look("#000000", "h"),
-    "tdma": Look("#882255", "<"),
-    "ofdma": Look("#999933", ">"),
-}
+#: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
+#: and some of Tol's, which stay apart with colour-blind eyes.
+_OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
 
 #: For policies of the user's own: colours far from those above and from each other, for normal,
 #: protanopic and deuteranopic eyes, with marks that no other policy has.
@@ -132,11 +128,15 @@ def look_of(name: str) -> Look:
 
 
 def _own_look(family: str) -> Look | None:
-    """What a policy says of itself; None if it says nothing."""
-    if family in _OTHERS or family not in POLICIES.names():
-        return _OTHERS.get(family)
-    policy = POLICIES.find(family)
-    return Look(policy.colour, policy.marker) if policy.colour and policy.marker else None
+    """What a policy or an access scheme says of itself; None if it says nothing."""
+    if family == OPTIMUM:
+        return _OPTIMUM_LOOK
+    for registry in (POLICIES, ACCESS_SCHEMES):
+        if family in registry.names():
+            found = registry.find(family)
+            colour, marker = (getattr(found, of, None) for of in ("colour", "marker"))
+            return Look(colour, marker) if colour and marker else None
+    return None
 
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:

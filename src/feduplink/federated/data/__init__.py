@@ -1,7 +1,6 @@
 """Real data sets: what they are, where they come from, and whether they are here."""
 
-from feduplink.federated.data.fetch import fetch
-from feduplink.federated.data.registry import (
+from feduplink.federated.data.data_sets import (
     DATA_SETS,
     DataFile,
     DataSet,
@@ -11,6 +10,7 @@ from feduplink.federated.data.registry import (
     file_state,
     require,
 )
+from feduplink.federated.data.fetch import fetch
 
 __all__ = [
     "DATA_SETS",

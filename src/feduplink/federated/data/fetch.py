@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import (
+from feduplink.federated.data.data_sets import (
     DataSet,
     Download,
     FileState,
@@ -112,7 +112,7 @@ def _build_airquality(originals: list[Path], built: Path, _directory: Path) -> N
 
 
 def _build_imdb(originals: list[Path], built: Path, _directory: Path) -> None:
-    """One row a review, ordered by split (train, test), label and id."""
+    """One row per review, ordered by split (train, test), label and id."""
     labels = {"neg": 0, "pos": 1}
     rows = []
     with tarfile.open(originals[0]) as archive:

@@ -63,7 +63,7 @@ def encode(
 
     Words outside the vocabulary become :data:`UNKNOWN`, what follows a review shorter than the
     longest :data:`PADDING`. A review without any token is one unknown word. With ``length`` only
-    so many tokens of a text count. 16 bits a token: 25,000 whole reviews are 140 MB.
+    so many tokens of a text count. 16 bits per token: 25,000 whole reviews are 140 MB.
     """
     rows = [
         np.array([vocabulary.get(t, UNKNOWN) for t in islice(tokens(text), length)] or [UNKNOWN])

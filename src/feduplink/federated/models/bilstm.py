@@ -1,8 +1,8 @@
 """The sentiment network: word vectors, a bidirectional LSTM, one score per review.
 
 An LSTM is bound by latency: hundreds of small products in a row, whatever their number. So the
-copies of all workers and lanes, and both directions, share one recurrence: a batched product per
-token. Copies whose reviews are short leave it early.
+copies of all workers and simulations, and both directions, share one recurrence: one batched
+product per token. Copies whose reviews are short leave it early.
 """
 
 from __future__ import annotations

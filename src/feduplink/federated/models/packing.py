@@ -31,7 +31,7 @@ class Stretch:
     running: int
     place: int
 
-    def of(self, packed: Tensor) -> Tensor:
+    def view_of(self, packed: Tensor) -> Tensor:
         """A view of this part of ``packed`` (N, ...): (running, duration, ...)."""
         part = packed[self.place : self.place + self.running * self.duration]
         return part.view(self.running, self.duration, *packed.shape[1:])

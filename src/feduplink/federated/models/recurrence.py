@@ -64,7 +64,7 @@ class _Layer(torch.autograd.Function):
         for stretch in stretches:
             n = stretch.running
             projected = torch.baddbmm(
-                bias[:n, None], stretch.of(inputs).flatten(1, 2), from_input[:n]
+                bias[:n, None], stretch.view_of(inputs).flatten(1, 2), from_input[:n]
             ).view(n, stretch.duration, batch, 4 * size)
             recurrent, states = from_state[:n], []
             state, cell = state[:n], cell[:n]
@@ -76,7 +76,7 @@ class _Layer(torch.autograd.Function):
                 if remember:
                     cells.append(cell)
                     squashed.append(activation)
-            torch.stack(states, dim=1, out=stretch.of(hidden))
+            torch.stack(states, dim=1, out=stretch.view_of(hidden))
         ctx.stretches = stretches
         ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *squashed)
         return hidden
@@ -102,7 +102,9 @@ class _Layer(torch.autograd.Function):
             # No gradient comes back from after a sequence's end.
             grad_cell = functional.pad(grad_cell, (0, 0, 0, 0, 0, n - len(grad_cell)))
             grad_states = (
-                stretch.of(grad_hidden).transpose(0, 1).clone(memory_format=torch.contiguous_format)
+                stretch.view_of(grad_hidden)
+                .transpose(0, 1)
+                .clone(memory_format=torch.contiguous_format)
             )
             grads = []
             for t in reversed(range(stretch.duration)):
@@ -117,13 +119,13 @@ class _Layer(torch.autograd.Function):
                 grads.append(grad_gates)
             grad_projected = torch.stack(grads[::-1], dim=1)  # (n, duration, B, 4H)
             rows = grad_projected.flatten(1, 2)
-            states = stretch.of(hidden)
-            torch.bmm(rows, from_input[:n].mT, out=stretch.of(grad_inputs).flatten(1, 2))
-            grad_from_input[:n].baddbmm_(stretch.of(inputs).flatten(1, 2).mT, rows)
+            states = stretch.view_of(hidden)
+            torch.bmm(rows, from_input[:n].mT, out=stretch.view_of(grad_inputs).flatten(1, 2))
+            grad_from_input[:n].baddbmm_(stretch.view_of(inputs).flatten(1, 2).mT, rows)
             grad_bias[:n] += rows.sum(1)
             grad_from_state[:n].baddbmm_(states[:, :-1].flatten(1, 2).mT, rows[:, batch:])
             if number:
-                last = stretches[number - 1].of(hidden)[:n, -1]
+                last = stretches[number - 1].view_of(hidden)[:n, -1]
                 grad_from_state[:n].baddbmm_(last.mT, grad_projected[:, 0])
         return grad_inputs, grad_from_input, grad_from_state, grad_bias, None
 

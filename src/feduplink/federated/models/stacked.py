@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-#: A model's parameters by name, (*shape) each; of R copies, (R, *shape). One tensor a parameter,
-#: not one a model: backpropagation then leaves gradients where the optimiser reads them.
+#: A model's parameters by name, (*shape) each; of R copies, (R, *shape). One tensor per parameter,
+#: not one per model: backpropagation then leaves gradients where the optimiser reads them.
 Weights = dict[str, Tensor]
 
 
@@ -41,6 +41,11 @@ class ModelStack:
         """n, the number of weights of one model that are trained and sent."""
         return sum(math.prod(p.shape) for p in self._trained().values())
 
+    @property
+    def is_vectorised(self) -> bool:
+        """Whether copies are computed by ``vmap``: no pass of its own, or weights are frozen."""
+        return self._has_frozen_weights or not isinstance(self.module, StackedForward)
+
     def initial(self) -> Weights:
         """A copy of the module's own weights, but for frozen ones (``requires_grad`` is off)."""
         return {name: p.detach().clone() for name, p in self._trained().items()}
@@ -52,7 +57,7 @@ class ModelStack:
         """Outputs (R, B, ...) of R copies on inputs (R, B, ...); frozen weights are shared."""
         if isinstance(self.module, StackedForward) and not self._has_frozen_weights:
             return self.module.stacked_forward(weights, inputs)
-        return _vectorised(self.module)(weights, inputs)
+        return vectorised(self.module)(weights, inputs)
 
 
 def stacked(models: list[Weights]) -> Weights:
@@ -60,7 +65,9 @@ def stacked(models: list[Weights]) -> Weights:
     return {name: torch.stack([model[name] for model in models]) for name in models[0]}
 
 
-def _vectorised(module: nn.Module) -> Callable[[Weights, Tensor], Tensor]:
+def vectorised(module: nn.Module) -> Callable[[Weights, Tensor], Tensor]:
+    """R copies of any module by ``torch.func.vmap``: weights and inputs (R, ...) to outputs."""
+
     def one(weights: Weights, inputs: Tensor) -> Tensor:
         outputs: Tensor = functional_call(module, weights, (inputs,))
         return outputs

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.data.reviews import SPECIAL_TOKENS, encode, read_reviews
 from feduplink.federated.models.bilstm import ReviewClassifier
 from feduplink.federated.partition import iid_shares
@@ -53,10 +53,14 @@ class Size:
 PAPER_SIZE = Size()
 
 
-def task(
-    workers: int, directory: Path | None = None, size: Size = PAPER_SIZE, work: LocalWork = WORK
+def imdb(
+    *,
+    workers: int,
+    directory: Path | None = None,
+    size: Size = PAPER_SIZE,
+    work: LocalWork = WORK,
 ) -> Task:
-    """The paper's task: 17,500 reviews shared like the other tasks' data, 7,500 held out."""
+    """The paper's movie reviews: 17,500 shared like the other tasks' data, 7,500 held out."""
     reviews_file = require("imdb", directory) / "imdb" / "imdb_50k.csv.xz"
     glove_file = require("glove", directory) / "glove" / "glove_6b_50d_imdb25k_f16.npz"
     words, vectors, known = read_word_vectors(glove_file, size.words)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.aggregation import Aggregation
+from feduplink.federated.server_step import Aggregation, find_aggregation
 from feduplink.federated.uplink import PacketSuccess, everyone
 
 
@@ -19,10 +19,10 @@ class FederationSettings:
     """How a comparison goes.
 
     Attributes:
-        runs: independent repetitions, each with its own data, weights, channels and luck.
+        runs: independent repetitions, each with its own data, weights, channels and arrivals.
         rounds: of every run; None takes the task's.
-        aggregation: the server's average. ``published`` also counts every worker as arrived in
-            the first round, as the published code does.
+        aggregation: how the server makes the next model: a registered name, as ``exact``,
+            ``package.module:Class``, or an object.
         deadline_s: longest round, s; what is not sent by then is lost.
         packet_success: which SINR decides whether an upload arrives.
         present: workers in the federation round by round, (N, L) bool; None is everyone, always.
@@ -32,7 +32,7 @@ class FederationSettings:
 
     runs: int = 1
     rounds: int | None = None
-    aggregation: Aggregation = "exact"
+    aggregation: str | Aggregation = "exact"
     deadline_s: float | None = None
     packet_success: PacketSuccess = "worst-phase"
     present: Tensor | None = None
@@ -48,11 +48,7 @@ class FederationSettings:
             raise InputError(
                 f"deadline: {self.deadline_s} s is not accepted; accepted: above 0, finite."
             )
-        if self.aggregation not in ("exact", "published"):
-            raise InputError(
-                f"aggregation: {self.aggregation!r} is unknown; accepted: exact, published."
-            )
-
+        find_aggregation(self.aggregation)
         if self.packet_success not in get_args(PacketSuccess):
             raise InputError(
                 f"packet_success: {self.packet_success!r} is unknown; accepted: "
@@ -66,6 +62,6 @@ class FederationSettings:
         if self.present.dtype != torch.bool or self.present.shape != (rounds, workers):
             raise InputError(
                 f"present: {self.present.dtype} of shape {tuple(self.present.shape)}; accepted: "
-                f"bool of shape {(rounds, workers)}, a row per round."
+                f"bool of shape {(rounds, workers)}, one row per round."
             )
         return self.present

@@ -1,4 +1,4 @@
-"""``mnist``: handwritten digits, 16 images a batch, five batches a round."""
+"""``mnist``: handwritten digits, 16 images per batch, five batches per round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron, nguyen_widrow_
 from feduplink.federated.partition import (
     Partition,
+    check_partition,
     dirichlet_shares,
     fitted_sizes,
     iid_shares,
@@ -37,8 +38,8 @@ _MEAN, _STD = 0.1307, 0.3081
 _UNSIGNED_BYTES = 8
 
 
-def task(workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
-    """The paper's task: k_i between 500 and 5000 images, 1000 held-out images."""
+def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
+    """The paper's handwritten digits: k_i between 500 and 5000 images, 1000 held-out images."""
     root = require("mnist", directory) / "mnist"
     train = (
         read_idx(root / "train-images-idx3-ubyte.gz"),
@@ -48,10 +49,10 @@ def task(workers: int, partition: Partition = "iid", directory: Path | None = No
         read_idx(root / "t10k-images-idx3-ubyte.gz"),
         read_idx(root / "t10k-labels-idx1-ubyte.gz"),
     )
-    return digit_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
+    return image_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
 
 
-def digit_task(
+def image_task(
     name: str,
     images: Tensor,
     labels: Tensor,
@@ -61,6 +62,7 @@ def digit_task(
     partition: Partition,
 ) -> Task:
     """A task on grey images (N, pixels) uint8 with labels (N,)."""
+    check_partition(partition)
     shared = Examples(standardised(images), labels)
     # The first thousand, as in the paper's runs: they are harder than the average.
     test = Examples(standardised(test_images[:TEST_IMAGES]), test_labels[:TEST_IMAGES])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from feduplink.federated.uplink import Outcome
+from feduplink.federated.uplink import UplinkRecord
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
@@ -20,7 +20,7 @@ FINAL_ROUNDS = 10
 
 @dataclass(frozen=True)
 class RunHistory:
-    """One policy in one run, a value per round.
+    """One policy in one run, one value per round.
 
     Attributes:
         error: of the global model on held-out data.
@@ -40,7 +40,7 @@ class RunHistory:
     sent_bytes: tuple[int, ...]
 
     @classmethod
-    def of(cls, errors: list[float], outcome: Outcome) -> RunHistory:
+    def from_uplink(cls, errors: list[float], record: UplinkRecord) -> RunHistory:
         """From the errors of the rounds so far and what happened on the air."""
         done = len(errors)
 
@@ -49,11 +49,11 @@ class RunHistory:
 
         return cls(
             error=tuple(errors),
-            arrivals=tuple(outcome.arrived[:done].sum(-1).tolist()),
-            transmitting=tuple(outcome.transmitting[:done].sum(-1).tolist()),
-            airtime_s=or_none(outcome.airtime_s),
-            energy_j=or_none(outcome.energy_j),
-            sent_bytes=tuple(round(value) for value in outcome.sent_bytes[:done].tolist()),
+            arrivals=tuple(record.arrived[:done].sum(-1).tolist()),
+            transmitting=tuple(record.transmitting[:done].sum(-1).tolist()),
+            airtime_s=or_none(record.airtime_s),
+            energy_j=or_none(record.energy_j),
+            sent_bytes=tuple(round(value) for value in record.sent_bytes[:done].tolist()),
         )
 
     def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
@@ -98,7 +98,7 @@ class FederatedHistory:
         return max(len(run.error) for runs in self.policies.values() for run in runs)
 
     def final_errors(self, policy: str) -> list[float]:
-        """Mean error over the last ten rounds, a value per run."""
+        """Mean error over the last ten rounds, one value per run."""
         return [float(np.mean(run.error[-FINAL_ROUNDS:])) for run in self.policies[policy]]
 
     def final_error(self, policy: str) -> float:
@@ -124,7 +124,7 @@ class FederatedHistory:
         return replace(self, policies={name: self.policies[name] for name in policies})
 
     def to_json(self) -> dict[str, Any]:
-        """For ``metrics.json``: per policy and run, a list with a value per round."""
+        """For ``metrics.json``: per policy and run, a list with one value per round."""
         return {
             name: {
                 "final_error": _finite(self.final_error(name)),

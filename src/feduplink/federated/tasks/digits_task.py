@@ -9,18 +9,18 @@ from torch import Tensor
 
 from feduplink.federated.partition import Partition
 from feduplink.federated.task import Task
-from feduplink.federated.tasks.mnist import TEST_IMAGES, digit_task
+from feduplink.federated.tasks.mnist_task import TEST_IMAGES, image_task
 from feduplink.scenario import data_sizes
 
 
-def task(workers: int, partition: Partition = "iid") -> Task:
-    """As ``mnist``, with 4,000 images between the workers and 1,000 held out."""
+def digits(*, workers: int, partition: Partition = "iid") -> Task:
+    """Digits that come with the installation: 4,000 images for the workers, 1,000 held out."""
     images, labels = _installed_digits()
     # The file is ordered by class; the split must not be.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     sizes = data_sizes(workers) * 5
-    return digit_task(
+    return image_task(
         "digits", images[train], labels[train], images[test], labels[test], sizes, partition
     )
 

@@ -21,7 +21,7 @@ from feduplink.federated import (
 )
 from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models import ModelStack
-from feduplink.federated.tasks import airquality, imdb, mnist
+from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
 from feduplink.scenario import data_sizes
 
 SCENARIO = Scenario()
@@ -78,16 +78,9 @@ def test_workers_sequences_make_a_pool_of_sequences():
             torch.zeros(len(lengths), 5), torch.zeros(len(lengths)), torch.tensor(lengths)
         )
 
-    data = FederatedData.of([worker([1, 2]), worker([3])], worker([4, 5]))
+    data = FederatedData.from_workers([worker([1, 2]), worker([3])], worker([4, 5]))
     assert data.pool.lengths.tolist() == [1, 2, 3]
     assert data.pool.rows(torch.tensor([2, 0])).lengths.tolist() == [3, 1]
-
-
-def test_unknown_names_are_refused():
-    with pytest.raises(InputError, match="task: 'cifar' is unknown; accepted: digits, mnist"):
-        load_task("cifar", workers=8)
-    with pytest.raises(InputError, match="partition: 'dirichlet' is for images"):
-        load_task("airquality", workers=8, partition="dirichlet")
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -99,26 +92,26 @@ def test_idx_files(tmp_path: Path):
     path = tmp_path / "images.gz"
     images = np.arange(24).reshape(2, 3, 4)
     path.write_bytes(idx(images))
-    assert mnist.read_idx(path).tolist() == images.reshape(2, 12).tolist()
+    assert mnist_task.read_idx(path).tolist() == images.reshape(2, 12).tolist()
     path.write_bytes(idx(np.array([3, 1])))
-    assert mnist.read_idx(path).tolist() == [3, 1]
+    assert mnist_task.read_idx(path).tolist() == [3, 1]
     path.write_bytes(idx(images)[:-12])
     with pytest.raises(InputError, match="not a complete idx file"):
-        mnist.read_idx(path)
+        mnist_task.read_idx(path)
     path.write_bytes(gzip.compress(b"hello"))
     with pytest.raises(InputError, match="not a complete idx file"):
-        mnist.read_idx(path)
+        mnist_task.read_idx(path)
 
 
 def test_grey_levels_come_back_from_what_models_see():
     images = torch.arange(256, dtype=torch.uint8)
-    assert mnist.grey_levels(mnist.standardised(images)).equal(images)
-    assert mnist.grey_levels(torch.tensor([-9.0, 9.0])).tolist() == [0, 255]
+    assert mnist_task.grey_levels(mnist_task.standardised(images)).equal(images)
+    assert mnist_task.grey_levels(torch.tensor([-9.0, 9.0])).tolist() == [0, 255]
 
 
 def test_readings_with_a_missing_value_are_left_out(tmp_path: Path):
     path = tmp_path / "table.csv"
-    columns = ("Date", *airquality.FEATURES, airquality.TARGET)
+    columns = ("Date", *airquality_task.FEATURES, airquality_task.TARGET)
     rows = [
         ["1", *"12345678", "9,5"],
         ["1", "-200", *"2345678", "9"],
@@ -126,17 +119,17 @@ def test_readings_with_a_missing_value_are_left_out(tmp_path: Path):
         [""] * 10,
     ]
     path.write_text("\n".join(";".join(row) for row in [columns, *rows]) + "\n")
-    features, target = airquality.read_readings(path)
+    features, target = airquality_task.read_readings(path)
     assert features.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8]]
     assert target.tolist() == [9.5]
     path.write_text("another;table\n1;2\n")
     with pytest.raises(InputError, match="not the UCI Air Quality table"):
-        airquality.read_readings(path)
+        airquality_task.read_readings(path)
 
 
 def test_unknown_words_start_at_zero_and_words_without_vector_at_random():
     torch.manual_seed(0)
-    table = imdb.embedding_table(torch.ones(3, 4), torch.tensor([True, False, True]))
+    table = imdb_task.embedding_table(torch.ones(3, 4), torch.tensor([True, False, True]))
     assert table[[0, 1]].eq(0).all()
     assert table[[2, 4]].eq(1).all()
     assert table[3].ne(1).all()
@@ -195,9 +188,9 @@ def test_reviews_are_whole(real_data: Path):
 
 
 def test_reviews_train_in_a_small_configuration(real_data: Path):
-    size = imdb.Size(train=400, test=60, words=500, length=24, hidden=8)
+    size = imdb_task.Size(train=400, test=60, words=500, length=24, hidden=8)
     work = LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5)
-    task = imdb.task(4, real_data, size, work)
+    task = imdb_task.imdb(workers=4, directory=real_data, size=size, work=work)
     history = federate(
         task, {"ideal": Ideal()}, Scenario(workers=4), FederationSettings(runs=2, rounds=2)
     )

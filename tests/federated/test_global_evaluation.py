@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.federated import Examples
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.global_evaluation import evaluate
 from feduplink.federated.models import ModelStack
 from feduplink.federated.models.stacked import stacked
 

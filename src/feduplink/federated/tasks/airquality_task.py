@@ -1,4 +1,4 @@
-"""``airquality``: the ozone sensor from eight other hourly readings, with little data a worker."""
+"""``airquality``: the ozone sensor from eight other hourly readings; little data per worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron
 from feduplink.federated.partition import fitted_sizes, iid_shares
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task
@@ -35,8 +35,8 @@ HIDDEN_UNITS = 50
 WORK = LocalWork(batch_size=8, batches=None, learning_rate=8e-4, clip_norm=1.0)
 
 
-def task(workers: int, directory: Path | None = None) -> Task:
-    """The paper's task: k_i between 20 and 200 rows, 100 held-out rows."""
+def airquality(*, workers: int, directory: Path | None = None) -> Task:
+    """The paper's air quality readings: k_i between 20 and 200 rows, 100 held-out rows."""
     root = require("airquality", directory)
     features, target = read_readings(root / "airquality" / "AirQualityUCI.csv")
     target = target * (LARGEST_TARGET / target.max())

@@ -1,0 +1,186 @@
+"""How the workers share the uplink: who sends when, at which power, on which part of the band.
+
+A scheme of your own derives from :class:`AccessScheme`; registered, or as an entry point in the
+group ``feduplink.access_schemes``, it is a row of every comparison like the shipped ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.errors import InputError
+from feduplink.federated.object_identity import object_identity
+from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, Uploads
+from feduplink.policies.base import Policy
+from feduplink.registry import ACCESS_SCHEMES
+from feduplink.tensorfile import checksum
+
+
+class AccessScheme(ABC):
+    """Turns the channels of a run into uploads.
+
+    Attributes:
+        name: how tables, files and the command line call it.
+        colour, marker: how matplotlib draws it in all figures; None takes what is free.
+
+    """
+
+    name: str
+    colour: ClassVar[str | None] = None
+    marker: ClassVar[str | None] = None
+
+    @abstractmethod
+    def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
+        """What is sent in all rounds, and how likely it arrives; absent workers do not send."""
+
+    def identity(self) -> Any:
+        """What a resumed federation must agree on, for JSON: class, numbers and text."""
+        return object_identity(self)
+
+
+class Ideal(AccessScheme):
+    """Every upload arrives; time and energy are not defined."""
+
+    name = "ideal"
+    colour, marker = "#000000", "h"
+
+    def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
+        """Success 1 for everyone present."""
+        present = rounds.present
+        undefined = torch.full((len(present),), torch.nan, dtype=torch.float64)
+        return Uploads(
+            success=present.double(),
+            transmitting=present.clone(),
+            airtime_s=undefined,
+            energy_j=undefined.clone(),
+            sent_bytes=(present * rules.bits).sum(-1) / 8,
+        )
+
+
+class OrthogonalAccess(AccessScheme):
+    """Nobody disturbs anybody (:mod:`feduplink.link.orthogonal`); everyone sends.
+
+    Args:
+        seconds_per_joule: κ, how many seconds one joule is worth; 0 sends at Pmax.
+
+    """
+
+    #: How the band is shared, with the arguments of :func:`feduplink.link.tdma`.
+    _share_band: ClassVar[Callable[..., link.Upload]]
+
+    def __init__(self, seconds_per_joule: float = 0.0) -> None:
+        if not 0 <= seconds_per_joule < math.inf:
+            raise InputError(
+                f"kappa: {seconds_per_joule} s/J is not accepted; accepted: 0 or more, finite."
+            )
+        self.seconds_per_joule = seconds_per_joule
+
+    def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
+        """Everyone at the power that minimises its time plus κ times its energy."""
+        scenario = rules.scenario
+        upload = self._share_band(
+            rounds.csi.double(),
+            rounds.present,
+            rules.bits,
+            scenario.bandwidth_hz,
+            scenario.pmax_w,
+            scenario.static_power,
+            seconds_per_joule=self.seconds_per_joule,
+            deadline_s=rules.deadline_s,
+        )
+        return Uploads.from_link(upload, rounds.present, rules)
+
+
+class TDMA(OrthogonalAccess):
+    """One worker after the other, each on the whole band."""
+
+    name = "tdma"
+    colour, marker = "#882255", "<"
+    _share_band = staticmethod(link.tdma)
+
+
+class OFDMA(OrthogonalAccess):
+    """Everyone at once, each on an equal part of the band."""
+
+    name = "ofdma"
+    colour, marker = "#999933", ">"
+    _share_band = staticmethod(link.ofdma)
+
+
+class SimultaneousAccess(AccessScheme):
+    """All senders at once on the whole band, at the powers of a policy.
+
+    Each leaves the air with its last bit.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.name = policy, policy.name
+
+    def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
+        """A policy for a fixed number of workers is refused where workers come and go."""
+        if self.policy.fixed_workers and not rounds.present.all():
+            raise InputError(
+                f"present: {self.name} takes exactly {self.policy.fixed_workers} workers; accepted "
+                "while workers come and go: policies for any number of them."
+            )
+        allocated = allocate_present(self.policy, rounds.observed, rounds.present)
+        # A policy made for another scenario may know another Pmax; this one counts. An absent
+        # worker has power 0, so it neither sends nor disturbs.
+        power = torch.minimum(allocated, rules.scenario.pmax_w.to(allocated)).double()
+        upload = link.simultaneous_upload(
+            rounds.csi.double(), power, rules.bits, rules.scenario.bandwidth_hz, rules.deadline_s
+        )
+        return Uploads.from_link(upload, rounds.present, rules)
+
+    def identity(self) -> Any:
+        """A checksum of the policy's tensors and scenario."""
+        policy = self.policy
+        made_of = {"kind": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
+        return checksum(policy.tensors(), made_of)
+
+
+#: What decides who sends at which power.
+Sender = Policy | AccessScheme
+
+
+def access_scheme(sender: Sender) -> AccessScheme:
+    """The scheme itself; of a policy, simultaneous access at its powers."""
+    return sender if isinstance(sender, AccessScheme) else SimultaneousAccess(sender)
+
+
+def find_access_scheme(name: str, *, seconds_per_joule: float = 0.0) -> AccessScheme:
+    """The scheme of a registered name; κ goes to those that take ``seconds_per_joule``."""
+    made_by: Any = ACCESS_SCHEMES.find(name)
+    takes_price = "seconds_per_joule" in inspect.signature(made_by).parameters
+    scheme = made_by(**{"seconds_per_joule": seconds_per_joule} if takes_price else {})
+    if not isinstance(scheme, AccessScheme):
+        raise InputError(
+            f"access scheme: {name} makes a {type(scheme).__name__}; accepted: an AccessScheme."
+        )
+    return scheme
+
+
+def transmit(sender: Sender, rounds: Rounds, rules: UplinkRules) -> UplinkRecord:
+    """Let ``sender`` upload in all rounds and see what arrives."""
+    return UplinkRecord.draw(access_scheme(sender).uploads(rounds, rules), rounds.uniform)
+
+
+def allocate_present(policy: Policy, csi: Tensor, present: Tensor) -> Tensor:
+    """Powers in W, (N, L): the policy sees the workers that are there, as another, smaller L."""
+    power = torch.zeros(present.shape, dtype=csi.dtype)
+    for workers in torch.tensor(sorted(set(map(tuple, present.tolist())))):
+        if not bool(workers.any()):
+            continue
+        rounds = (present == workers).all(-1).nonzero()[:, 0]
+        columns = workers.nonzero()[:, 0]
+        smaller = csi[rounds][:, columns][:, :, columns]
+        power[rounds[:, None], columns] = policy.allocate(smaller).to(csi.dtype)
+    return power

@@ -1,0 +1,119 @@
+"""A comparison's state between two rounds, in memory and as a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.federated.adam import AdamState
+from feduplink.federated.models.stacked import Weights
+from feduplink.federated.server_step import Aggregation
+from feduplink.federated.uplink import UplinkRecord
+from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+
+_KIND = "federated checkpoint"
+
+
+@dataclass(frozen=True)
+class FederationState:
+    """Everything the next round depends on.
+
+    Random numbers of a round derive from the seed, the run and the round, so no generator needs
+    saving; what was on the air is saved because a policy may hold a generator.
+
+    Attributes:
+        weights: global models, (simulations, *shape) per parameter.
+        adam: of every worker.
+        errors: of the rounds so far, each (policies, runs).
+        uplink: what happens on the air, one per simulation.
+        server: what the aggregation remembers, one per simulation.
+
+    """
+
+    weights: Weights
+    adam: AdamState
+    errors: list[Tensor]
+    uplink: list[UplinkRecord]
+    server: list[Weights]
+
+    @classmethod
+    def begin(
+        cls,
+        weights: Weights,
+        workers: int,
+        uplink: list[UplinkRecord],
+        aggregation: Aggregation,
+    ) -> FederationState:
+        """Before the first round: first weights, fresh moments, no errors."""
+        server = []
+        for simulation in range(len(uplink)):
+            state = aggregation.initial_state(_row(weights, simulation))
+            server.append({name: tensor.detach().clone() for name, tensor in state.items()})
+        return cls(weights, AdamState.fresh(weights, workers), [], uplink, server)
+
+    def model(self, simulation: int) -> Weights:
+        """A view of one global model, (*shape) per parameter."""
+        return _row(self.weights, simulation)
+
+    def models(self, simulations: slice) -> Weights:
+        """A view of the global models of some simulations, (simulations, *shape) per parameter."""
+        return {name: weights[simulations] for name, weights in self.weights.items()}
+
+    def write(self, path: Path, identity: dict[str, Any]) -> None:
+        """Write a checkpoint; ``identity`` says of which comparison this is."""
+        tensors = {
+            **_prefixed("weights", self.weights),
+            **_prefixed("adam.mean", self.adam.mean),
+            **_prefixed("adam.square", self.adam.square),
+            "adam.steps": self.adam.steps,
+            "errors": torch.stack(self.errors),
+        }
+        for simulation, (record, state) in enumerate(zip(self.uplink, self.server, strict=True)):
+            tensors |= _prefixed(f"uplink.{simulation}", record.tensors())
+            tensors |= _prefixed(f"server.{simulation}", state)
+        write_tensors(path, _KIND, TensorFile(tensors, identity))
+
+    @classmethod
+    def read(cls, path: Path, identity: dict[str, Any], begun: FederationState) -> FederationState:
+        """Read one of the same comparison; others raise :class:`InputError`.
+
+        ``begun`` is the comparison before its first round: its tensors say on which device and in
+        which order those of the file belong. A file gives names back in alphabetical order, in
+        which the norm of a gradient would be rounded differently.
+        """
+        file = read_tensors(path, _KIND)
+        check_same(path, file, identity)
+        if set(file.under("weights.")) != set(begun.weights):
+            raise InputError(
+                f"{_KIND}: {path} was made with another model; accepted: the one it was started "
+                "with."
+            )
+
+        def like(known: Weights, prefix: str) -> Weights:
+            found = file.under(prefix)
+            return {name: found[name].to(tensor.device) for name, tensor in known.items()}
+
+        return cls(
+            like(begun.weights, "weights."),
+            AdamState(
+                like(begun.adam.mean, "adam.mean."),
+                like(begun.adam.square, "adam.square."),
+                file.tensors["adam.steps"].to(begun.adam.steps.device),
+            ),
+            list(file.tensors["errors"].unbind(0)),
+            [UplinkRecord(**file.under(f"uplink.{n}.")) for n in range(len(begun.uplink))],
+            [like(state, f"server.{n}.") for n, state in enumerate(begun.server)],
+        )
+
+
+def _row(weights: Weights, row: int) -> Weights:
+    return {name: weight[row] for name, weight in weights.items()}
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
