@@ -351,7 +351,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     same_field = [p for p in problems if p["loc"][:1] == problems[0]["loc"][:1]]
     problem = max(same_field, key=lambda p: len(p["loc"]))
     field = next((str(part) for part in problem["loc"]), "")
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
     if not field:
         return f"{message}."
     if problem["type"] == "extra_forbidden":
