@@ -6,8 +6,9 @@ import math
 import pytest
 import torch
 
-from feduplink import InputError, Problem, Scenario, judge
-from feduplink.problem import Constraint, ProportionalFairness, WeightedSum, transmitting_mean
+from feduplink import Constraint, InputError, Problem, Scenario, judge
+from feduplink.utility import WeightedSum
+from link.own_measures import AveragePower, PowerOnAir, Sinr
 
 TWO = Scenario(workers=2, weights=(3.0, 1.0), rate_min=(0.5, 0.6), ee_min=30.0)
 
@@ -31,12 +32,14 @@ def test_every_figure_of_two_workers_by_hand():
     assert verdict.objective == pytest.approx(3 * expected_psr[0] + expected_psr[1], rel=1e-6)
     assert verdict.weighted_per == pytest.approx((3 * sum(per_1) + per_2) / 7, rel=1e-6)
     assert verdict.participation == 0.75
-    assert verdict.worker_rate.tolist() == pytest.approx([rate_1, rate_2], rel=1e-6)
-    assert verdict.worker_energy_efficiency.tolist() == pytest.approx(
-        [efficiency_1, efficiency_2], rel=1e-6
-    )
-    assert verdict.rate_min == pytest.approx(rate_1, rel=1e-6)
-    assert verdict.energy_efficiency_min == pytest.approx(efficiency_2, rel=1e-6)
+    rate, efficiency = verdict.reached["rate"], verdict.reached["energy_efficiency"]
+    assert rate.expected.tolist() == pytest.approx([rate_1, rate_2], rel=1e-6)
+    assert efficiency.expected.tolist() == pytest.approx([efficiency_1, efficiency_2], rel=1e-6)
+    assert rate.worst == pytest.approx(rate_1, rel=1e-6)
+    assert efficiency.worst == pytest.approx(efficiency_2, rel=1e-6)
+    metrics = verdict.as_metrics()
+    assert metrics["rate_min"] == rate.worst
+    assert metrics["energy_efficiency_min"] == efficiency.worst
     # Only worker 2 misses: its efficiency of 22.3 is short of 30.
     assert verdict.violation == pytest.approx((30 - efficiency_2) / 30, rel=1e-6)
     assert not verdict.feasible
@@ -45,8 +48,8 @@ def test_every_figure_of_two_workers_by_hand():
 def test_worker_that_never_transmits_has_no_rate_and_breaks_no_constraint():
     power = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     verdict = judge(power, CSI, TWO)
-    assert verdict.worker_rate[1].isnan()
-    assert verdict.rate_min == pytest.approx(math.log(2), rel=1e-6)
+    assert verdict.reached["rate"].expected[1].isnan()
+    assert verdict.reached["rate"].worst == pytest.approx(math.log(2), rel=1e-6)
     assert verdict.participation == 0.5
     assert verdict.violation == 0
     assert verdict.feasible is not False
@@ -57,7 +60,7 @@ def test_nobody_transmits():
     assert verdict.objective == 0
     assert verdict.participation == 0
     assert math.isnan(verdict.weighted_per)
-    assert math.isnan(verdict.rate_min)
+    assert math.isnan(verdict.reached["rate"].worst)
     metrics = verdict.as_metrics()
     assert metrics["weighted_per"] is None
     json.dumps(metrics, allow_nan=False)
@@ -76,22 +79,6 @@ def test_feasible_is_within_one_percent_of_every_threshold(constraint, shortfall
     assert verdict.feasible is feasible
 
 
-def test_utilities_by_hand():
-    weights = torch.tensor([3.0, 1.0])
-    expected = torch.tensor([0.5, 0.25])
-    assert WeightedSum(weights).value(expected).item() == pytest.approx(1.75)
-    fairness = ProportionalFairness(weights).value(expected)
-    assert fairness.item() == pytest.approx(3 * math.log(0.5) + math.log(0.25))
-
-
-@pytest.mark.parametrize("utility_type", [WeightedSum, ProportionalFairness])
-def test_utility_gradient_is_the_derivative_of_its_value(utility_type):
-    utility = utility_type(torch.tensor([3.0, 1.0], dtype=torch.float64))
-    expected = torch.tensor([0.5, 0.25], dtype=torch.float64, requires_grad=True)
-    utility.value(expected).backward()
-    torch.testing.assert_close(utility.gradient(expected.detach()), expected.grad)
-
-
 def test_scenario_chooses_utility_and_objective():
     scenario = TWO.replace(utility="proportional-fairness", objective="rate")
     rates = [(math.log(1 + 1 / 1.2) + math.log(2)) / 2, math.log(1 + 1 / 1.05) / 2]
@@ -100,34 +87,56 @@ def test_scenario_chooses_utility_and_objective():
     )
 
 
-def test_problem_of_the_users_own():
-    """Least mean power, worker 1 asked for a mean SINR of 1 while it transmits."""
-    problem = Problem(
-        objective=lambda _sinr, power: -power,
-        utility=WeightedSum(torch.tensor([1.0, 1.0])),
-        constraints=(Constraint("sinr", lambda sinr, _power: sinr, torch.tensor([1.0, 0.0])),),
+def own_problem(*constraints: Constraint) -> Problem:
+    """Most mean power, under constraints of the user's own."""
+    weights = torch.ones(2, dtype=torch.float64)
+    return Problem(objective=AveragePower(), utility=WeightedSum(weights), constraints=constraints)
+
+
+def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
+    """Worker 1 sends 10 and 5 mW, worker 2 sends 20 mW and nothing: 7.5 and 10 mW on average."""
+    limit = torch.tensor([0.0075, 0.008], dtype=torch.float64)
+    verdict = judge(POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
+    assert verdict.objective == pytest.approx(0.0175)
+    assert verdict.reached["power"].expected.tolist() == pytest.approx([0.0075, 0.01])
+    assert verdict.reached["power"].worst == pytest.approx(0.01)
+    assert verdict.as_metrics()["power_max"] == pytest.approx(0.01)
+    assert verdict.violation == pytest.approx(0.25)  # 10 mW are 25 % above 8 mW
+    silent = judge(0 * POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
+    assert silent.shortfall == pytest.approx(-1)  # all of the limit to spare
+    assert silent.feasible is True
+
+
+def test_a_lower_limit_on_the_mean_over_all_rounds_is_missed_by_silence():
+    limit = torch.tensor([0.0, 0.0125], dtype=torch.float64)
+    problem = own_problem(Constraint.at_least(AveragePower(), limit))
+    assert judge(POWER, CSI, TWO, problem).violation == pytest.approx(0.2)
+    verdict = judge(POWER * torch.tensor([1.0, 0.0]), CSI, TWO, problem)
+    assert verdict.violation == pytest.approx(1.0)
+    assert verdict.feasible is False
+
+
+def test_limits_on_means_while_on_the_air_by_hand():
+    """Worker 2 sends in one of two rounds: its mean power is 20 mW there and its SINR 1/1.05."""
+    problem = own_problem(
+        Constraint.below(PowerOnAir(), torch.tensor([0.01, 0.016], dtype=torch.float64)),
+        Constraint.at_least(Sinr(), torch.tensor([1.0, 0.0], dtype=torch.float64)),
     )
     verdict = judge(POWER, CSI, TWO, problem)
-    assert verdict.objective == pytest.approx(-0.0175)
-    assert verdict.violation == pytest.approx(1 - (1 / 1.2 + 1) / 2)
+    power, sinr = verdict.reached["power_on_air"], verdict.reached["sinr"]
+    assert power.expected.tolist() == pytest.approx([0.0075, 0.02])
+    assert sinr.expected.tolist() == pytest.approx([(1 / 1.2 + 1) / 2, 1 / 1.05])
+    assert (power.key, sinr.key) == ("power_on_air_max", "sinr_min")
+    assert verdict.violation == pytest.approx(0.25)
+    sinr_only = own_problem(problem.constraints[1])
+    assert judge(POWER, CSI, TWO, sinr_only).violation == pytest.approx(1 - (1 / 1.2 + 1) / 2)
 
 
-def test_relative_constraint_asks_the_same_of_every_unit():
-    constraint = Constraint("c", lambda sinr, _power: sinr, torch.tensor([4.0, 0.0]))
-    relative = constraint.relative()
-    assert relative.threshold.tolist() == [1.0, 0.0]
-    assert relative.with_margin(0.05).threshold.tolist() == pytest.approx([1.05, 0.0])
-    assert constraint.with_margin(0.05).threshold.tolist() == pytest.approx([4.2, 0.0])
-    assert relative.measure(torch.tensor([8.0, 8.0]), POWER[0]).tolist() == [2.0, 8.0]
-
-
-def test_conditional_mean_passes_no_gradient_to_silent_rounds():
-    values = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    mean = transmitting_mean(values, torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
-    assert mean[0] == 1.0
-    assert mean[1].isnan()
-    mean.nan_to_num(0.0).sum().backward()
-    assert values.grad.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+def test_the_worst_worker_is_the_one_nearest_to_its_limit_or_beyond():
+    silent = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
+    at_most = own_problem(Constraint.below(PowerOnAir(), torch.ones(2, dtype=torch.float64)))
+    assert judge(POWER, CSI, TWO, at_most).reached["power_on_air"].worst == pytest.approx(0.02)
+    assert judge(silent, CSI, TWO, at_most).reached["power_on_air"].worst == pytest.approx(0.0075)
 
 
 @pytest.mark.parametrize(
@@ -147,15 +156,3 @@ def test_conditional_mean_passes_no_gradient_to_silent_rounds():
 def test_bad_powers_and_channels_are_refused(power, csi, sentence):
     with pytest.raises(InputError, match=sentence):
         judge(power, csi, TWO)
-
-
-@pytest.mark.parametrize(
-    ("thresholds", "constrained"),
-    [
-        ({"rate_min": 0.0, "ee_min": 0.0}, False),
-        ({"rate_min": 0.1, "ee_min": 0.0}, True),
-        ({"rate_min": 0.0, "ee_min": (0.0, 0.0, 5.0)}, True),
-    ],
-)
-def test_a_problem_is_constrained_by_any_threshold(thresholds: dict, constrained: bool):
-    assert Problem.from_scenario(Scenario(workers=3, **thresholds)).constrained is constrained
