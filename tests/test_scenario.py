@@ -222,6 +222,15 @@ def test_training_settings_are_checked_alike(fields, sentence):
         TrainingSettings(**fields)
 
 
+def test_scenarios_are_equal_by_their_fields_whatever_was_computed_from_them():
+    one, same, other = Scenario(), Scenario(), Scenario(rate_min=0.5)
+    for scenario in (one, same, other):
+        assert scenario.worker_weights.sum() == pytest.approx(1)
+        assert len(scenario.rate_thresholds) == 8
+    assert one == same != other
+    assert hash(one) == hash(same)
+
+
 def test_a_scenario_file_lists_further_constraints(tmp_path):
     file = tmp_path / "cell.yaml"
     file.write_text(

@@ -160,6 +160,10 @@ class Scenario(BaseModel):
         except ValidationError as error:
             raise InputError(first_problem(error, type(self))) from None
 
+    def __eq__(self, other: object) -> bool:
+        # Not pydantic's, which also compares the tensors that were computed from the fields.
+        return isinstance(other, Scenario) and self.model_dump() == other.model_dump()
+
     @field_validator("constraints", mode="before")
     @classmethod
     def _listed(cls, given: Any) -> Any:
