@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, RandomPower, Scenario, save_policy
-from feduplink.comparison import compare, comparison_notes, find_policies
+from feduplink.comparison import compare, comparison_notes, default_policies, find_policies
+from feduplink.policies import Deployment
 
 
 def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default_scenario):
@@ -27,7 +28,9 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
     sinr = alpha * 0.01 / (1 + 0.01 * beta.sum(-1))
     objective = (torch.exp(-scenario.waterfall / sinr).mean(0) * scenario.worker_weights).sum()
     assert outcomes["max"].judgement.objective == pytest.approx(float(objective))
-    assert outcomes["max"].judgement.rate_min == pytest.approx(float(sinr.log1p().mean(0).min()))
+    assert outcomes["max"].judgement.reached["rate"].worst == pytest.approx(
+        float(sinr.log1p().mean(0).min())
+    )
     # All see the same noise, another seed another one, and without it other channels look large.
     assert torch.equal(outcomes["loud"].power, outcomes["again"].power)
     loud = {"loud": Loud(scenario)}
@@ -39,9 +42,8 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
 
 def test_random_powers_follow_the_seed(default_csi, default_scenario):
     def powers(name: str, seed: int) -> torch.Tensor:
-        return find_policies([name], default_scenario, default_csi, seed=seed)[name].allocate(
-            default_csi
-        )
+        deployment = Deployment(default_scenario, default_csi, seed=seed)
+        return find_policies([name], deployment)[name].allocate(default_csi)
 
     for name in ("rand", "rand:unselected"):
         assert powers(name, 4).equal(powers(name, 4))
@@ -53,14 +55,14 @@ def test_random_powers_follow_the_seed(default_csi, default_scenario):
 
 
 def test_a_name_given_twice_counts_once(default_csi, default_scenario):
-    assert list(find_policies(["max", "max"], default_scenario, default_csi)) == ["max"]
+    assert list(find_policies(["max", "max"], Deployment(default_scenario, default_csi))) == ["max"]
 
 
 def test_unknown_policies_are_refused(default_csi, default_scenario):
     with pytest.raises(
         InputError, match="accepted: rand, rand:unselected, orth, orth:unselected, max"
     ):
-        find_policies(["moon"], default_scenario, default_csi)
+        find_policies(["moon"], Deployment(default_scenario, default_csi))
 
 
 @pytest.mark.parametrize("order", [("saved", "rand"), ("rand", "saved")])
@@ -69,7 +71,7 @@ def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
 ):
     monkeypatch.chdir(tmp_path)
     save_policy(RandomPower(default_scenario, seed=7), "saved")
-    found = find_policies(order, default_scenario, default_csi, seed=1)
+    found = find_policies(order, Deployment(default_scenario, default_csi, seed=1))
     assert {name: policy.seed for name, policy in found.items()} == {"rand": 1, "rand:saved": 7}
 
 
@@ -88,4 +90,4 @@ def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenar
 def test_a_saved_policy_of_another_scenario_is_warned_of(default_csi, default_scenario, tmp_path):
     save_policy(FullPower(Scenario(objective="rate", pmax_dbw=-10)), tmp_path)
     with pytest.warns(UserWarning, match=r"pmax_dbw -10 \(here -20\), objective rate \(here psr\)"):
-        find_policies([str(tmp_path)], default_scenario, default_csi)
+        find_policies([str(tmp_path)], Deployment(default_scenario, default_csi))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -187,7 +188,17 @@ def test_replace_validates_again():
         ({"pmax_dbw": float("inf")}, r"^pmax_dbw: .*finite"),
         ({"pmax_dbw": 100}, r"^pmax_dbw: .*less than or equal to 60"),
         ({"channel_model": "free-space"}, r"^channel_model: .*'hata-suburban-shadowed'"),
-        ({"objective": "latency"}, r"^objective: .*'energy_efficiency'"),
+        (
+            {"objective": "latency"},
+            r"^measure: 'latency' is unknown; .*energy_efficiency, or .*t\.$",
+        ),
+        ({"objective": "rat"}, r"^measure: 'rat' is unknown, did you mean rate\? accepted: psr"),
+        (
+            {"constraints": "rate"},
+            r"^constraints: 'rate' is not accepted; .* separated by spaces\.$",
+        ),
+        ({"constraints": ["psr >= 0.5 0.6"]}, r"^constraints: .* one limit or 8, one per worker"),
+        ({"constraints": ["latency <= 3"]}, r"^measure: 'latency' is unknown"),
         ({"wrokers": 8}, r"^wrokers: no such field; accepted: workers, antennas, "),
         ({"speed_mps": 3}, r"^speed_mps and coherence_time_s .* geometry: kept\.$"),
     ],
@@ -209,6 +220,45 @@ def test_bad_field_is_refused_in_one_sentence_that_names_it(fields, sentence):
 def test_training_settings_are_checked_alike(fields, sentence):
     with pytest.raises(InputError, match=sentence):
         TrainingSettings(**fields)
+
+
+def test_scenarios_are_equal_by_their_fields_whatever_was_computed_from_them():
+    one, same, other = Scenario(), Scenario(), Scenario(rate_min=0.5)
+    for scenario in (one, same, other):
+        assert scenario.worker_weights.sum() == pytest.approx(1)
+        assert len(scenario.rate_thresholds) == 8
+    assert one == same != other
+    assert hash(one) == hash(same)
+
+
+def test_a_scenario_file_lists_further_constraints(tmp_path):
+    file = tmp_path / "cell.yaml"
+    file.write_text(
+        "workers: 2\nconstraints:\n- psr >= 0.9\n- link.own_measures:AveragePower <= 0.001 0.002\n"
+    )
+    scenario = Scenario.from_yaml(file)
+    assert scenario.constraints == (
+        "psr >= 0.9",
+        "link.own_measures:AveragePower <= 0.001 0.002",
+    )
+    assert scenario.measures == ("psr", "psr", "link.own_measures:AveragePower")
+    file.write_text(scenario.to_yaml())
+    assert Scenario.from_yaml(file) == scenario
+
+
+def test_one_constraint_need_not_be_a_list(tmp_path):
+    file = tmp_path / "cell.yaml"
+    file.write_text("constraints: psr >= 0.9")
+    assert Scenario.from_yaml(file).constraints == ("psr >= 0.9",)
+
+
+def test_a_scenario_imports_nothing_to_be_read(tmp_path, monkeypatch):
+    (tmp_path / "harmful_measure.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("harmful_measure:Objective", "harmful_measure:Limit")
+    scenario = Scenario(objective=names[0], constraints=f"{names[1]} >= 1")
+    assert scenario.measures == names
+    assert "harmful_measure" not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -40,32 +40,32 @@ def test_a_concave_quadratic_in_a_box(seed: int):
     assert float(value(top)) == pytest.approx(-exact.fun, rel=1e-5, abs=1e-7)
 
 
-def _value(cell: ChannelBatch, prices: Prices, power: torch.Tensor) -> torch.Tensor:
-    return cell.value(power, prices)
+def _value(batch: ChannelBatch, prices: Prices, power: torch.Tensor) -> torch.Tensor:
+    return batch.value(power, prices)
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), workers=st.integers(1, 5))
 def test_neither_sweeping_nor_climbing_lowers_the_lagrangian(seed: int, workers: int):
     instance = random_instance(seed, workers, channels=6)
-    cell, prices = instance.cell, instance.prices
+    batch, prices = instance.batch, instance.prices
     generator = torch.Generator().manual_seed(seed)
-    power = cell.pmax_w * torch.rand(6, workers, generator=generator, dtype=torch.float64)
+    power = batch.pmax_w * torch.rand(6, workers, generator=generator, dtype=torch.float64)
     power[torch.rand(power.shape, generator=generator) < 0.3] = 0.0
-    before = cell.value(power, prices)
-    swept = sweep(cell, prices, power)
-    after = cell.value(swept, prices)
+    before = batch.value(power, prices)
+    swept = sweep(batch, prices, power)
+    after = batch.value(swept, prices)
     rounding = 1e-12 * (1 + before.abs())
     assert (after >= before - rounding).all()
-    climbed = climb(cell, prices, swept, steps=3)
-    assert (cell.value(climbed, prices) >= after - rounding).all()
+    climbed = climb(batch, prices, swept, steps=3)
+    assert (batch.value(climbed, prices) >= after - rounding).all()
     assert ((climbed > 0) == (swept > 0)).all()
-    assert (climbed <= cell.pmax_w).all()
+    assert (climbed <= batch.pmax_w).all()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_best_of_two_workers_is_found(seed: int):
     instance = random_instance(seed, workers=2, channels=4)
-    found = instance.cell.value(maximise(instance.cell, instance.prices), instance.prices)
+    found = instance.batch.value(maximise(instance.batch, instance.prices), instance.prices)
     best = torch.tensor([best_on_grid(instance, k, 120) for k in range(4)], dtype=torch.float64)
     assert (found >= best - 2e-3 * best.abs()).all()

@@ -11,9 +11,9 @@ from feduplink.policies.pdx import lagrangian_at_gates
 
 def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
     scenario = Scenario(workers=5, pmax_dbw=-30, interference=2, weights="uniform")
-    cell, prices = Curriculum.only(scenario).draw(50, torch.Generator().manual_seed(0))
-    assert cell.direct.shape == (50, 5)
-    assert cell.pmax_w.tolist() == pytest.approx([float(scenario.pmax_w)] * 5)
+    batch, prices = Curriculum.only(scenario).draw(50, torch.Generator().manual_seed(0))
+    assert batch.direct.shape == (50, 5)
+    assert batch.pmax_w.tolist() == pytest.approx([float(scenario.pmax_w)] * 5)
     torch.testing.assert_close(prices.success, torch.full((50, 5), 0.2))
     fee = prices.rate * 0.7 + prices.efficiency * 55.0
     torch.testing.assert_close(prices.fee, fee, rtol=1e-5, atol=1e-8)
@@ -23,8 +23,8 @@ def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
 def test_everything_varies_size_power_and_weights():
     curriculum, generator = Curriculum.everything(), torch.Generator().manual_seed(0)
     cells = [curriculum.draw(4, generator) for _ in range(40)]
-    assert {cell.direct.shape[1] for cell, _ in cells} >= {4, 8, 16, 32}
-    pmax = torch.stack([cell.pmax_w[0] for cell, _ in cells])
+    assert {batch.direct.shape[1] for cell, _ in cells} >= {4, 8, 16, 32}
+    pmax = torch.stack([batch.pmax_w[0] for cell, _ in cells])
     assert pmax.max() > 100 * pmax.min()
     for _, prices in cells:
         torch.testing.assert_close(prices.success.sum(-1), torch.ones(4))
@@ -38,11 +38,11 @@ def test_a_short_training_comes_near_the_maximum():
     training = NetworkTraining(network, curriculum, NetworkSettings(steps=100, batch_size=64))
     training.run(lambda step, value: told.append((step, value)))
     assert [step for step, _ in told] == [100]
-    cell, prices = curriculum.draw(200, torch.Generator().manual_seed(77))
+    batch, prices = curriculum.draw(200, torch.Generator().manual_seed(77))
 
     @torch.no_grad()
     def reached(candidate: UnrolledNetwork) -> float:
-        return float(lagrangian_at_gates(cell, prices, candidate(cell, prices)[-1]).mean())
+        return float(lagrangian_at_gates(batch, prices, candidate(batch, prices)[-1]).mean())
 
     shipped = shipped_pdx()
     assert isinstance(shipped, UnrolledPolicy)

@@ -17,7 +17,7 @@ from feduplink.lagrangian import ChannelBatch, Prices
 class Instance:
     """Channels that share prices: α (N, L), β (N, L, L), prices (L,) each."""
 
-    cell: ChannelBatch
+    batch: ChannelBatch
     prices: Prices
 
 
@@ -45,11 +45,11 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
         success=weight if objective == 0 else zero,
         rate=mu + weight if objective == 1 else mu,
         efficiency=nu + weight / 30 if objective == 2 else nu,
-        fee=mu * decades(-1.5, 0.5, workers) + nu * decades(0, 2.5, workers),
+        activation_cost=mu * decades(-1.5, 0.5, workers) + nu * decades(0, 2.5, workers),
     )
     cross = decades(-2, 5.5, channels, workers, workers)
     cross.diagonal(dim1=-2, dim2=-1).zero_()
-    cell = ChannelBatch(
+    batch = ChannelBatch(
         direct=decades(0, 7, channels, workers),
         cross=cross,
         pmax_w=decades(-4, 0, workers if own else 1).expand(workers),
@@ -57,26 +57,28 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
         static_power_w=decades(-3, -1, workers if own else 1).expand(workers),
         amplifier_inefficiency=float(rng.uniform(0.5, 4)),
     )
-    return Instance(cell, prices)
+    return Instance(batch, prices)
 
 
 def lagrangian(instance: Instance, channel: int, power: np.ndarray) -> np.ndarray:
     """Σ a PSR + b R + c EE − d over the workers on the air; powers (..., L) in W."""
-    cell, prices = instance.cell, instance.prices
-    a, b, c, d = (getattr(prices, n).numpy() for n in ("success", "rate", "efficiency", "fee"))
-    alpha, beta = cell.direct[channel].numpy(), cell.cross[channel].numpy()
+    batch, prices = instance.batch, instance.prices
+    a, b, c, d = (
+        getattr(prices, n).numpy() for n in ("success", "rate", "efficiency", "activation_cost")
+    )
+    alpha, beta = batch.direct[channel].numpy(), batch.cross[channel].numpy()
     sinr = alpha * power / (1 + power @ beta.T)
     with np.errstate(divide="ignore"):
-        psr = np.exp(-cell.waterfall / sinr)
+        psr = np.exp(-batch.waterfall / sinr)
     rate = np.log1p(sinr)
-    efficiency = rate / (cell.amplifier_inefficiency * power + cell.static_power_w.numpy())
+    efficiency = rate / (batch.amplifier_inefficiency * power + batch.static_power_w.numpy())
     return np.where(power > 0, a * psr + b * rate + c * efficiency - d, 0.0).sum(-1)
 
 
 def best_on_grid(instance: Instance, channel: int, per_worker: int) -> float:
     """Best value of a grid over eight decades of power and silence, refined around its tops."""
-    workers = instance.cell.direct.shape[-1]
-    pmax = instance.cell.pmax_w.numpy()
+    workers = instance.batch.direct.shape[-1]
+    pmax = instance.batch.pmax_w.numpy()
     logs = np.linspace(-8 * math.log(10), 0.0, per_worker)
     axis = np.concatenate(([0.0], np.exp(logs)))
     shares = np.stack(np.meshgrid(*[axis] * workers, indexing="ij"), axis=-1).reshape(-1, workers)
@@ -100,8 +102,8 @@ def best_on_grid(instance: Instance, channel: int, per_worker: int) -> float:
 def best_local_search(instance: Instance, channel: int, starts: int, seed: int) -> float:
     """Best of many local searches by shrinking random moves from random powers and silences."""
     rng = np.random.default_rng(seed)
-    workers = instance.cell.direct.shape[-1]
-    pmax = instance.cell.pmax_w.numpy()
+    workers = instance.batch.direct.shape[-1]
+    pmax = instance.batch.pmax_w.numpy()
     power = pmax * 10.0 ** rng.uniform(-7, 0, (starts, workers))
     power[rng.random((starts, workers)) < 0.25] = 0.0
     value = lagrangian(instance, channel, power)

@@ -5,9 +5,10 @@ import itertools
 import pytest
 import torch
 
-from feduplink import Scenario
-from feduplink.lagrangian import ChannelBatch, Multipliers
+from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
+from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum import Certificate, certify
+from link.own_measures import AveragePower
 
 from .reference import best_on_grid, random_instance
 
@@ -16,7 +17,7 @@ from .reference import best_on_grid, random_instance
 def test_the_bound_converges_to_the_best_value(seed: int):
     instance = random_instance(seed, workers=2, channels=4)
     scale = 1 + float(instance.prices.success.sum() + instance.prices.rate.sum())
-    certificate = certify(instance.cell, instance.prices, budget_s=30, target_gap=1e-4 * scale)
+    certificate = certify(instance.batch, instance.prices, budget_s=30, target_gap=1e-4 * scale)
     assert certificate.gap <= 1e-4 * scale
     assert certificate.seconds < 30
     best = torch.tensor([best_on_grid(instance, k, 120) for k in range(4)], dtype=torch.float64)
@@ -26,14 +27,15 @@ def test_the_bound_converges_to_the_best_value(seed: int):
 def test_the_powers_reach_the_lower_bound_and_more_time_never_loosens(
     default_scenario: Scenario, default_csi: torch.Tensor
 ):
-    cell = ChannelBatch.from_scenario(default_scenario, default_csi[:20])
+    batch = ChannelBatch.from_scenario(default_scenario, default_csi[:20])
     multipliers = Multipliers(
         torch.full((2, 8), 1e-4, dtype=torch.float64), default_scenario.worker_weights
     )
-    prices = multipliers.prices(default_scenario)
+    problem = Problem.from_scenario(default_scenario)
+    prices = Prices.from_problem(problem, default_scenario, multipliers)
     seen: list[Certificate] = []
-    certificate = certify(cell, prices, budget_s=2, target_gap=1e-4, progress=seen.append)
-    torch.testing.assert_close(cell.value(certificate.power, prices), certificate.lower)
+    certificate = certify(batch, prices, budget_s=2, target_gap=1e-4, progress=seen.append)
+    torch.testing.assert_close(batch.value(certificate.power, prices), certificate.lower)
     for earlier, later in itertools.pairwise(seen):
         assert (later.upper <= earlier.upper + 1e-12).all()
         assert (later.lower >= earlier.lower - 1e-12).all()
@@ -44,6 +46,23 @@ def test_without_prices_there_is_nothing_to_gain():
     instance = random_instance(0, workers=3, channels=2)
     zero = torch.zeros(3, dtype=torch.float64)
     prices = type(instance.prices)(zero, zero, zero, zero)
-    certificate = certify(instance.cell, prices, budget_s=1)
+    certificate = certify(instance.batch, prices, budget_s=1)
     assert float(certificate.upper.max()) < 1e-6
     assert float(certificate.lower.min()) == 0
+
+
+def test_what_it_cannot_bound_is_refused_in_one_sentence(default_csi: torch.Tensor):
+    csi = default_csi[:5, :2, :2]
+    scenario = Scenario(workers=2, constraints="link.own_measures:AveragePower <= 0.001")
+    refusal = r"^certificate: knows packet success, .*; not accepted: power\.$"
+    with pytest.raises(InputError, match=refusal):
+        find_optimum(scenario, csi, budget_s=0)
+    usual = Scenario(workers=2)
+    limit = torch.full((2,), 1e-3, dtype=torch.float64)
+    own = Problem(
+        Problem.from_scenario(usual).objective,
+        Problem.from_scenario(usual).utility,
+        (Constraint.below(AveragePower(), limit),),
+    )
+    with pytest.raises(InputError, match=refusal):
+        find_optimum(usual, csi, own, budget_s=0)

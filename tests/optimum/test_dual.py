@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, judge
-from feduplink.lagrangian import Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.optimum.dual import SEARCH, conjugate
+from feduplink.optimum.dual import SEARCH
 from feduplink.optimum.repair import MET
 
 
@@ -64,21 +63,3 @@ def test_every_step_is_told_and_multipliers_are_never_negative():
     assert told == solution.steps
     assert (solution.multipliers.constraints >= 0).all()
     assert float(solution.multipliers.constraints[0, 1]) == 0  # no threshold, no price
-
-
-def test_the_conjugate_of_proportional_fairness():
-    """max_y Σ ω ln y − w·y, against a fine grid of y."""
-    scenario = Scenario(workers=2, utility="proportional-fairness", weights=(0.3, 0.7))
-    worth = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    y = torch.linspace(1e-4, 5, 500_001, dtype=torch.float64)
-    best = sum(
-        float((w * y.log() - p * y).max()) for w, p in zip((0.3, 0.7), worth.tolist(), strict=True)
-    )
-    assert conjugate(scenario, worth) == pytest.approx(best, abs=1e-8)
-    assert conjugate(scenario.replace(utility="weighted-sum"), worth) == 0
-
-
-def test_multipliers_move_between_devices():
-    multipliers = Multipliers(torch.zeros(2, 3), torch.ones(3)).to(torch.device("meta"))
-    assert multipliers.constraints.is_meta
-    assert multipliers.objective_weight.is_meta

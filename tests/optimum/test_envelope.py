@@ -57,7 +57,9 @@ def test_above_the_value_and_the_floor(envelope: Envelope):
     assert (_on(envelope, s) >= value - rounding).all()
     assert float(envelope.end()) >= float(value.max()) - rounding
     if float(envelope.steepening) == 0:  # with a floor, or worth nothing
-        assert float(envelope.at(envelope.low)[0]) >= -rounding - float(envelope.value.fee)
+        assert float(envelope.at(envelope.low)[0]) >= -rounding - float(
+            envelope.value.activation_cost
+        )
 
 
 @settings(max_examples=150, deadline=None)

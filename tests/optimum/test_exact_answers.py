@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from feduplink import Scenario, find_optimum
 from feduplink.optimum import solve_dual
 from feduplink.optimum.repair import MET
+from feduplink.policies import DualPolicy
 
 _CHANNELS = 60
 
@@ -104,3 +105,55 @@ def test_proportional_fairness_without_constraints():
     assert optimum.upper_bound >= exact - 1e-9
     worth = optimum.solution.multipliers.objective_weight
     torch.testing.assert_close(worth, torch.tensor(weights).double() / mean, rtol=0.02, atol=0)
+
+
+def _water_filling(gains: torch.Tensor, mean_w: float, pmax_w: float) -> tuple[torch.Tensor, float]:
+    """Powers p = (1/λ − 1/α)⁺, at most Pmax, with E[p] as given; and λ."""
+
+    def powers(level: float) -> torch.Tensor:
+        return (level - 1 / gains).clamp(0.0, pmax_w)
+
+    level = brentq(lambda level: float(powers(level).mean()) - mean_w, 0.0, 10 * pmax_w, xtol=1e-15)
+    return powers(level), 1 / level
+
+
+@pytest.mark.parametrize("mean_w", [0.005, 0.05, 0.085])
+def test_average_power_is_water_filling(mean_w: float):
+    """max E[ln(1 + α p)] with E[p] ≤ P̄: silent, below Pmax and at Pmax, channel by channel."""
+    gains = 10 ** torch.linspace(0, 3, 400, dtype=torch.float64)
+    exact, price = _water_filling(gains, mean_w, pmax_w=0.1)
+    scenario = Scenario(
+        workers=1,
+        weights="ones",
+        objective="rate",
+        rate_min=0,
+        ee_min=0,
+        pmax_dbw=-10,
+        constraints=f"link.own_measures:AveragePower <= {mean_w}",
+    )
+    solution = solve_dual(scenario, gains[:, None, None])
+    objective = float(torch.log1p(gains * exact).mean())
+    assert solution.judgement.objective == pytest.approx(objective, rel=1e-3)
+    assert solution.judgement.violation <= MET
+    assert float(solution.power.mean()) == pytest.approx(mean_w, rel=2e-3)
+    assert solution.dual_value == pytest.approx(objective, rel=1e-4)
+    assert float(solution.multipliers.constraints[2, 0]) == pytest.approx(price, rel=0.02)
+    torch.testing.assert_close(solution.power[:, 0], exact, rtol=0, atol=2e-3)
+    policy = DualPolicy.learned(scenario, gains[:, None, None], margin=0.0)
+    torch.testing.assert_close(
+        policy.allocate(gains[:, None, None])[:, 0], exact, rtol=0, atol=2e-3
+    )
+
+
+def test_an_average_power_that_does_not_bind_costs_nothing():
+    gains = 10 ** torch.linspace(2, 3, 50, dtype=torch.float64)
+    scenario = Scenario(
+        workers=1,
+        objective="rate",
+        rate_min=0,
+        ee_min=0,
+        constraints="link.own_measures:AveragePower <= 0.02",
+    )
+    solution = solve_dual(scenario, gains[:, None, None])
+    torch.testing.assert_close(solution.power[:, 0], torch.full_like(gains, 0.01))
+    assert not solution.multipliers.constraints.any()

@@ -3,15 +3,19 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from feduplink import Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch
+from feduplink.link import PacketSuccess
 from feduplink.optimum import repaired
 from feduplink.optimum.repair import MET
-from feduplink.problem import Problem
+from feduplink.problem import Constraint, Problem
+from feduplink.utility import WeightedSum
+from link.own_measures import AveragePower
 
 
 def _repaired(power: torch.Tensor, csi: torch.Tensor, scenario: Scenario) -> torch.Tensor:
@@ -92,3 +96,42 @@ def test_no_power_is_above_the_limit():
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(3))
     mended = _repaired(2 * scenario.pmax_w.expand(5, 2).float(), csi, scenario)
     assert torch.equal(mended, scenario.pmax_w.expand(5, 2).double())
+
+
+def _power_limited(limit_w: float, *, at_most: bool) -> Problem:
+    """The packet success of one worker whose power is limited on average over all rounds."""
+    limit = torch.tensor([limit_w], dtype=torch.float64)
+    constraint = (Constraint.below if at_most else Constraint.at_least)(AveragePower(), limit)
+    return Problem(PacketSuccess(0.023), WeightedSum(torch.ones(1)), (constraint,))
+
+
+def test_average_power_is_kept_to_by_dropping_what_costs_most_for_its_worth():
+    """A knapsack: rounds of their power and worth, and room for N times the limit."""
+    scenario = Scenario(workers=1, pmax_dbw=0)
+    rng = np.random.default_rng(0)
+    power = torch.from_numpy(10 ** rng.uniform(-3, 0, (60, 1)))
+    gains = torch.from_numpy(10 ** rng.uniform(-2, 2, 60))
+    csi = gains[:, None, None]
+    problem = _power_limited(0.05, at_most=True)
+    assert judge(power, csi, scenario, problem).violation > 1
+    worth = torch.exp(-0.023 / (gains * power[:, 0]))
+    best = milp(
+        -worth.numpy(),
+        constraints=LinearConstraint(power[:, 0].numpy(), 0, 60 * 0.05),
+        integrality=1,
+        bounds=Bounds(0, 1),
+    )
+    mended = repaired(power, ChannelBatch.from_scenario(scenario, csi), problem)
+    verdict = judge(mended, csi, scenario, problem)
+    assert verdict.violation <= MET
+    assert ((mended == power) | (mended == 0)).all()
+    assert -best.fun * 0.99 <= 60 * verdict.objective <= -best.fun + 1e-6
+
+
+def test_what_silence_cannot_help_stays_as_it_is():
+    scenario = Scenario(workers=1, pmax_dbw=0)
+    power = torch.full((4, 1), 0.5, dtype=torch.float64)
+    csi = torch.ones(4, 1, 1, dtype=torch.float64)
+    problem = _power_limited(0.6, at_most=False)
+    assert judge(power, csi, scenario, problem).violation > 0.1
+    assert torch.equal(repaired(power, ChannelBatch.from_scenario(scenario, csi), problem), power)

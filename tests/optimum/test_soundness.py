@@ -14,13 +14,13 @@ _ROUNDING = 1e-12
 
 
 def _best(instance: Instance, per_worker: int) -> torch.Tensor:
-    channels = range(len(instance.cell.direct))
+    channels = range(len(instance.batch.direct))
     values = [best_on_grid(instance, k, per_worker) for k in channels]
     return torch.tensor(values, dtype=torch.float64)
 
 
 def _assert_sound(instance: Instance, best: torch.Tensor, budget_s: float) -> None:
-    certificate = certify(instance.cell, instance.prices, budget_s=budget_s)
+    certificate = certify(instance.batch, instance.prices, budget_s=budget_s)
     assert (certificate.upper >= best - _ROUNDING).all(), (certificate.upper - best).min()
     assert (certificate.upper >= certificate.lower).all()
     # The powers behind the lower end are real: they reach it, by the formulas of the reference.

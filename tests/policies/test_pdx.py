@@ -27,13 +27,13 @@ def test_is_near_the_maximum_of_the_lagrangian_where_silence_pays():
     policy = shipped(scenario)
     policy.multipliers.constraints[:] = torch.tensor([[0.03], [4e-4]])
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(3)).double()
-    cell, prices = (
+    batch, prices = (
         ChannelBatch.from_scenario(scenario, csi),
         policy.Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers),
     )
-    best = maximise(cell, prices)
+    best = maximise(batch, prices)
     power = policy.allocate(csi)
-    assert cell.value(power, prices).mean() > cell.value(best, prices).mean() - 0.005
+    assert batch.value(power, prices).mean() > batch.value(best, prices).mean() - 0.005
     assert (best > 0).double().mean() < 0.96
     assert abs((power > 0).double().mean() - (best > 0).double().mean()) < 0.05
 
@@ -59,15 +59,15 @@ def test_permuting_the_workers_permutes_the_powers():
 def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     scenario = Scenario(workers=3)
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
-    cell = ChannelBatch.from_scenario(scenario, csi)
+    batch = ChannelBatch.from_scenario(scenario, csi)
     prices = Prices(
         *(torch.rand(3, generator=torch.Generator().manual_seed(k)).double() for k in range(4))
     )
     power = torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.pmax_w
     unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
     output = ((power / scenario.pmax_w).log(), torch.full((5, 3), 50.0).double())
-    reached = lagrangian_at_gates(cell, prices, output)
-    torch.testing.assert_close(reached * 3 * unit, cell.value(power, prices))
+    reached = lagrangian_at_gates(batch, prices, output)
+    torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
 
 
 def test_same_seed_same_network():

@@ -23,7 +23,9 @@ def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
     A power can be chosen to sit exactly on a threshold; rounding must not silence it.
     """
     if csi.shape[-1] != scenario.workers:
-        scenario = scenario.replace(workers=csi.shape[-1])
+        # What may be listed per worker and does not matter here, so that it is not in the way.
+        unread = {"weights": "ones", "bits_per_weight": 1.0, "compute_energy_j_per_bit": 0.0}
+        scenario = scenario.replace(workers=csi.shape[-1], **unread)
     sinr = link.sinr(csi, power)
     meets = torch.ones_like(power, dtype=torch.bool)
     for constraint in Problem.from_scenario(scenario).constraints:

@@ -53,7 +53,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if isinstance(refusal := problem.get("ctx", {}).get("error"), InputError):
         return str(refusal)
     field = next((str(part) for part in problem["loc"]), "")
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
     if not field:
         return f"{message}."
     if problem["type"] == "extra_forbidden":

@@ -41,6 +41,10 @@ class Scenario(Goal, Radio, Cell):
     def __init__(self, /, **fields: Any) -> None:
         super().__init__(**fields)
 
+    def __eq__(self, other: object) -> bool:
+        # Not pydantic's, which also compares the tensors that were computed from the fields.
+        return isinstance(other, Scenario) and self.model_dump() == other.model_dump()
+
     def with_limits(
         self,
         model_bits: float | Tensor,

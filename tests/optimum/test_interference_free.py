@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from feduplink import Scenario, draw_csi, judge
-from feduplink.optimum.alone import interference_free_bound
+from feduplink import Problem, Scenario, draw_csi, judge
+from feduplink.optimum.interference_free import interference_free_bound
+
+
+def _bound(scenario: Scenario, direct: torch.Tensor) -> float:
+    return interference_free_bound(Problem.from_scenario(scenario), scenario.pmax_w, direct)
 
 
 @pytest.mark.parametrize("utility", ["weighted-sum", "proportional-fairness"])
@@ -15,7 +21,7 @@ def test_it_is_reached_without_interference_and_never_exceeded(objective: str, u
         workers=2, objective=objective, utility=utility, weights=(0.5, 2.0), rate_min=0, ee_min=0
     )
     csi = draw_csi(scenario, 20, torch.Generator().manual_seed(0)).double()
-    bound = interference_free_bound(scenario, csi.diagonal(dim1=-2, dim2=-1))
+    bound = _bound(scenario, csi.diagonal(dim1=-2, dim2=-1))
     rng = np.random.default_rng(0)
     for _ in range(20):
         share = torch.from_numpy(10 ** rng.uniform(-3, 0, (20, 2)))
@@ -38,5 +44,10 @@ def test_it_is_reached_without_interference_and_never_exceeded(objective: str, u
 def test_no_more_than_every_upload_arrives():
     scenario = Scenario(workers=3, weights="ones")
     strong = torch.full((4, 3), 1e12, dtype=torch.float64)
-    assert interference_free_bound(scenario, strong) == pytest.approx(3.0)
-    assert interference_free_bound(scenario, strong) <= 3.0
+    assert _bound(scenario, strong) == pytest.approx(3.0)
+    assert _bound(scenario, strong) <= 3.0
+
+
+def test_of_a_measure_that_does_not_know_its_most_nothing_is_said():
+    scenario = Scenario(workers=2, objective="link.own_measures:AveragePower")
+    assert _bound(scenario, torch.ones(4, 2, dtype=torch.float64)) == math.inf

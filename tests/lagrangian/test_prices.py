@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from feduplink import Constraint, InputError, Problem, Scenario
+from feduplink.lagrangian import Multipliers, Prices
+from feduplink.link import EnergyEfficiency, PacketSuccess, Rate
+from feduplink.utility import WeightedSum
+from link.own_measures import AveragePower, NothingToSee
+
+SCENARIO = Scenario(workers=2, rate_min=(0.5, 0.6), ee_min=30.0, weights=(1.0, 2.0))
+
+
+def row(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def multipliers(*rows: Tensor) -> Multipliers:
+    return Multipliers(torch.stack(rows), row(1.0, 2.0))
+
+
+def problem(*constraints: Constraint) -> Problem:
+    return Problem(Rate(), WeightedSum(row(1.0, 2.0)), constraints)
+
+
+@pytest.mark.parametrize("objective", ["success", "rate", "efficiency"])
+def test_the_usual_prices_by_hand(objective: str):
+    """λ on rate and efficiency, ω on the objective, and λ·c0 for being on the air."""
+    names = {"success": "psr", "rate": "rate", "efficiency": "energy_efficiency"}
+    scenario = SCENARIO.replace(objective=names[objective])
+    point = multipliers(row(0.1, 0.2), row(0.01, 0.0))
+    prices = Prices.from_problem(Problem.from_scenario(scenario), scenario, point)
+    expected = {"success": row(0, 0), "rate": row(0.1, 0.2), "efficiency": row(0.01, 0.0)}
+    expected[objective] = expected[objective] + row(1.0, 2.0)
+    for name, price in expected.items():
+        torch.testing.assert_close(getattr(prices, name), price)
+    torch.testing.assert_close(prices.activation_cost, row(0.05 + 0.3, 0.12))
+    assert prices.others == ()
+
+
+def test_upper_limits_and_measures_of_ones_own_by_hand():
+    own = problem(
+        Constraint.below(AveragePower(), row(0.001, 0.002)),
+        Constraint.below(EnergyEfficiency.from_scenario(SCENARIO), row(50.0, 60.0)),
+    )
+    point = multipliers(row(5.0, 6.0), row(0.01, 0.02))
+    prices = Prices.from_problem(own, SCENARIO, point)
+    ((measure, price),) = prices.others
+    assert isinstance(measure, AveragePower)
+    torch.testing.assert_close(price, row(-5.0, -6.0))
+    torch.testing.assert_close(prices.efficiency, row(-0.01, -0.02))
+    torch.testing.assert_close(prices.activation_cost, row(-0.5, -1.2))  # only while on the air
+    assert point.offset(own) == pytest.approx(5 * 0.001 + 6 * 0.002)
+    assert prices.to(torch.float32).others[0][1].dtype == torch.float32
+
+
+def test_measures_with_another_radios_constants_are_measures_of_their_own():
+    own = problem(
+        Constraint.at_least(PacketSuccess(0.5), row(0.5, 0.5)),
+        Constraint.at_least(EnergyEfficiency(row(0.02, 0.01), 1.0), row(10.0, 10.0)),
+    )
+    prices = Prices.from_problem(own, SCENARIO, multipliers(row(1, 1), row(1, 1)))
+    assert [measure.name for measure, _ in prices.others] == ["psr", "energy_efficiency"]
+    assert not prices.success.any()
+    assert not prices.efficiency.any()
+
+
+def test_a_measure_that_is_not_zero_in_silence_is_refused():
+    own = problem(Constraint.at_least(NothingToSee(), row(1.0, 1.0)))
+    with pytest.raises(InputError, match=r"^measure: one is not 0 for a silent worker; accepted"):
+        Prices.from_problem(own, SCENARIO, multipliers(row(1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "sentence"),
+    [
+        (
+            Constraint.below(AveragePower(), row(0.1, 0.1)),
+            r"^pdx: knows packet success, rate and energy efficiency; not accepted: power\.$",
+        ),
+        (
+            Constraint.below(EnergyEfficiency.from_scenario(SCENARIO), row(0.1, 0.1)),
+            r"^pdx: takes lower limits on rate and energy efficiency; not accepted: upper ones\.$",
+        ),
+    ],
+)
+def test_only_the_search_knows_every_price(constraint: Constraint, sentence: str):
+    prices = Prices.from_problem(problem(constraint), SCENARIO, multipliers(row(1, 1)))
+    with pytest.raises(InputError, match=sentence):
+        prices.check_usual("pdx")
+
+
+def test_multipliers_move_between_devices():
+    moved = multipliers(row(1, 1)).to(torch.device("meta"))
+    assert moved.constraints.is_meta
+    assert moved.objective_weight.is_meta
