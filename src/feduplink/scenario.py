@@ -18,18 +18,24 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
+from feduplink.registry import CHANNEL_MODELS
 
 #: Bits of the checksum that every upload ends with.
 CHECKSUM_BITS = 32
 
-ChannelModelName = Literal[
-    "wbs", "hata-urban", "hata-suburban", "hata-urban-shadowed", "hata-suburban-shadowed"
-]
+
+def _known_channel_model(name: str) -> str:
+    CHANNEL_MODELS.find(name)
+    return name
+
+
+#: A registered name or ``package.module:Object``; only the name is kept.
+ChannelModelName = Annotated[str, AfterValidator(_known_channel_model), CHANNEL_MODELS]
 ObjectiveName = Literal["psr", "rate", "energy_efficiency"]
 UtilityName = Literal["weighted-sum", "proportional-fairness"]
 
@@ -85,7 +91,7 @@ class Scenario(BaseModel):
     workers: int = Field(8, ge=1, le=1024, description="number of workers L")
     antennas: int = Field(10, ge=1, le=1024, description="antennas n_R of each base station")
     base_stations: int = Field(1, ge=1, le=64, description="base stations in the cell")
-    channel_model: ChannelModelName = Field("wbs", description="path loss and shadowing")
+    channel_model: ChannelModelName = Field("wbs", description="what draws the channels")
     cell_side_m: float = Field(1000.0, gt=0, le=1e5, description="side of the square cell, m")
     geometry: Literal["redrawn", "kept"] = Field(
         "redrawn", description="worker positions: new in every realisation, or kept"
@@ -321,6 +327,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     # to an entry of the list, is about what was meant.
     same_field = [p for p in problems if p["loc"][:1] == problems[0]["loc"][:1]]
     problem = max(same_field, key=lambda p: len(p["loc"]))
+    if isinstance(refusal := problem.get("ctx", {}).get("error"), InputError):
+        return str(refusal)
     field = next((str(part) for part in problem["loc"]), "")
     message = problem["msg"].removeprefix("Value error, ")
     if not field:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from feduplink.channels.model import draw_csi
+from feduplink.channels.drawing import draw_csi
 from feduplink.randomness import Stream, torch_generator
 from feduplink.scenario import Scenario
 

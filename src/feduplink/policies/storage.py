@@ -16,6 +16,7 @@ from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
 from feduplink.policies.pdx import UnrolledPolicy
 from feduplink.policies.rand import RandomPower
+from feduplink.registry import CHANNEL_MODELS
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -66,6 +67,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     fields = content.header.get("scenario")
     if not isinstance(fields, dict):
         raise InputError(f"policy: {file} holds no scenario.")
+    CHANNEL_MODELS.find_in_file(str(fields.get("channel_model", "wbs")), file)
     scenario = Scenario(**fields)
     try:
         return kind.from_tensors(scenario, content.tensors)
