@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import Tensor
@@ -27,7 +29,7 @@ SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
     csi = draw_csi(SCENARIO, 80, torch.Generator().manual_seed(0))
-    return TrainingData(csi[:40], csi[40:])
+    return TrainingData(csi[:40], csi[40:], functools.partial(draw_csi, SCENARIO))
 
 
 def make_training(data: TrainingData, settings: TrainingSettings = SETTINGS, **kwargs) -> Training:

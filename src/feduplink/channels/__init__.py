@@ -5,11 +5,19 @@ from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi, scale_int
 from feduplink.channels.drawing import draw_channels, draw_csi
 from feduplink.channels.rayleigh_cell import RayleighCell
 from feduplink.channels.recorded import read_channels, write_channels
-from feduplink.channels.splits import ChannelSplits, draw_splits, draw_training_csi
+from feduplink.channels.source import ChannelSource
+from feduplink.channels.splits import (
+    ChannelSplits,
+    draw_splits,
+    draw_training_csi,
+    resampled_csi,
+    split_recording,
+)
 
 __all__ = [
     "AntennaChannelModel",
     "ChannelModel",
+    "ChannelSource",
     "ChannelSplits",
     "Channels",
     "RayleighCell",
@@ -21,6 +29,8 @@ __all__ = [
     "draw_training_csi",
     "noisy_csi",
     "read_channels",
+    "resampled_csi",
     "scale_interference",
+    "split_recording",
     "write_channels",
 ]

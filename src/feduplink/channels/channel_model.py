@@ -11,7 +11,7 @@ installed package as an entry point ``feduplink.channel_models``, or named as
 ...     def __init__(self, scenario):
 ...         self.workers = scenario.workers
 ...
-...     def draw(self, count, generator, *, cell=None):
+...     def draw(self, count, generator):
 ...         off_diagonal = torch.full((self.workers, self.workers), 10.0)
 ...         return off_diagonal.fill_diagonal_(100.0).repeat(count, 1, 1)
 >>> CHANNEL_MODELS.register("alike", Alike).__name__
@@ -57,8 +57,8 @@ class ChannelModel(Protocol):
         """H of ``count`` realisations, (count, L, L) float32, linear, noise power one.
 
         All random numbers come from ``generator``, on its device. With ``geometry: kept`` the
-        realisations are the successive rounds of one run; then what all draws of one cell share,
-        as positions and obstacles, comes from ``cell``, if given.
+        realisations are the successive rounds of one run; then, and only then, ``cell`` may be
+        given, from which comes what all draws of one cell share, as positions and obstacles.
         """
 
 

@@ -41,10 +41,12 @@ def draw_channels(
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
     model: ChannelModel = CHANNEL_MODELS.find(scenario.channel_model)(scenario)
+    # Where nothing is kept there is no cell to share, and a model need not take one.
+    shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}
     if not keep_antenna:
-        drawn = Channels(model.draw(count, generator, cell=cell))
+        drawn = Channels(model.draw(count, generator, **shared))
     elif isinstance(model, AntennaChannelModel):
-        drawn = model.draw_with_antennas(count, generator, cell=cell)
+        drawn = model.draw_with_antennas(count, generator, **shared)
     else:
         raise InputError(
             f"channel_model: {scenario.channel_model} draws no antenna coefficients; accepted: the "

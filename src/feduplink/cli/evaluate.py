@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
@@ -32,9 +31,6 @@ EXAMPLE = "feduplink evaluate --policies rand,orth,openloop,dual,runs/train --wo
 #: Seconds that the certificate may take when nothing else is asked for.
 _BUDGET_S = 20.0
 
-#: Policies with settings that are found on the tuning channels.
-_TUNED = ("openloop", *SOLVED)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -54,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also find the optimum on these channels and show how far each policy is below it; "
         f"SECONDS (default: {_BUDGET_S:g}) go into proving that nobody does better",
     )
-    add_channels_option(parser, f", and {_listed(_TUNED)} are tuned on these very channels")
+    add_channels_option(
+        parser, "policies are tuned on the first and judged on the third, the second is left"
+    )
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -66,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     names = [name.strip() for name in args.policies.split(",") if name.strip()]
     scenario, channels = channels_from(args)
     policies = find_policies(
-        names, scenario, channels.tuning, seed=args.seed, recorded=channels.recorded
+        names, scenario, channels.training, seed=args.seed, recorded=channels.recorded
     )
     out = console()
     outcomes = compare(
@@ -87,19 +85,7 @@ def run(args: argparse.Namespace) -> None:
         channels=channels.as_metrics(),
     )
 
-    out.print(f"{len(channels.test)} channels, {channels.origin}")
-    tuned = [name for name in _TUNED if name in names]
-    if channels.recorded and tuned:
-        out.print(
-            f"{_listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned on these very "
-            "channels: read it as the best that could be done"
-        )
+    out.print(channels.headline(channels.test))
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum, notes))
     out.print(f"comparison.md, comparison.png, power-histogram.png, metrics.json in {directory}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -101,6 +101,11 @@ def policy_fingerprint(policy: Sender) -> str:
     return checksum(policy.tensors(), made_of)
 
 
+def channel_fingerprint(recorded: Tensor | None) -> str:
+    """Of the recorded channels of all rounds; drawn ones follow from scenario and seed."""
+    return "drawn" if recorded is None else checksum({"recorded": recorded}, {})
+
+
 def data_fingerprint(runs: Sequence[FederatedData]) -> str:
     """Of all examples and of who holds which; examples that runs share are read once."""
     known: dict[int, str] = {}

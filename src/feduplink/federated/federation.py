@@ -18,7 +18,12 @@ from feduplink.errors import InputError
 from feduplink.federated.adam import AdamState
 from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
-from feduplink.federated.checkpoint import Checkpoint, data_fingerprint, policy_fingerprint
+from feduplink.federated.checkpoint import (
+    Checkpoint,
+    channel_fingerprint,
+    data_fingerprint,
+    policy_fingerprint,
+)
 from feduplink.federated.evaluation import evaluate
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.federated.lanes import Capacity, Rehearsal, measured_capacity, side_by_side
@@ -28,7 +33,7 @@ from feduplink.federated.models.stacked import ModelStack, Weights, stacked
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, Task
 from feduplink.federated.task_fingerprint import task_fingerprint
-from feduplink.federated.uplink import Outcome, Rounds, Sender, transmit
+from feduplink.federated.uplink import Outcome, Rounds, Sender, recorded_rounds, transmit
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
@@ -52,18 +57,26 @@ def federate(
     *,
     seed: int = 0,
     device: str | torch.device = "cpu",
+    recorded: Tensor | None = None,
     observers: Sequence[Observer] = (),
     checkpoint: Path | None = None,
     resume: bool = False,
 ) -> FederatedHistory:
     """Compare power policies by what they do to a federated task.
 
-    All policies of a run share its data, first weights, minibatches and channels. With
+    All policies of a run share its data, first weights, minibatches and channels: one per round,
+    drawn from the scenario or ``recorded``, (runs · rounds or more, L, L), in their order. With
     ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
     from it and ends with the same figures as one left alone (bit for bit on a CPU).
     """
     federation = Federation(
-        task, policies, scenario, settings or FederationSettings(), seed=seed, device=device
+        task,
+        policies,
+        scenario,
+        settings or FederationSettings(),
+        seed=seed,
+        device=device,
+        recorded=recorded,
     )
     if resume:
         if checkpoint is None:
@@ -87,6 +100,7 @@ class Federation:
         *,
         seed: int = 0,
         device: str | torch.device = "cpu",
+        recorded: Tensor | None = None,
     ) -> None:
         if not policies:
             raise InputError("policies: none given; accepted: one or more.")
@@ -94,6 +108,10 @@ class Federation:
         self.names = tuple(policies)
         self.rounds = settings.rounds or task.rounds
         self.device = usable_device(device)
+        self._recorded = None
+        if recorded is not None:
+            needed = settings.runs * self.rounds
+            self._recorded = recorded_rounds(recorded, needed, scenario.workers)
         self.present = settings.presence(self.rounds, scenario.workers)
         for name, policy in policies.items():
             if isinstance(policy, Policy) and policy.fixed_workers and not self.present.all():
@@ -159,6 +177,7 @@ class Federation:
             "task": self.task.name,
             "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),
+            "channel set": channel_fingerprint(self._recorded),
             "runs": self.settings.runs,
             "rounds": self.rounds,
             "aggregation": self.settings.aggregation,
@@ -211,7 +230,9 @@ class Federation:
     def _transmit(self, policies: list[Sender]) -> list[Outcome]:
         bits = self.scenario.model_bits(self._stack.weights_per_model)
         rounds = [
-            Rounds.draw(self.scenario, self.present, seed=self.seed, run=run)
+            Rounds.draw(
+                self.scenario, self.present, seed=self.seed, run=run, recorded=self._recorded
+            )
             for run in range(self.settings.runs)
         ]
         return [
