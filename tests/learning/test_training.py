@@ -62,6 +62,13 @@ def same_weights(one: Training, other: Training) -> bool:
     return all(torch.equal(weights[name], others[name]) for name in weights)
 
 
+def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
+    recorded = TrainingData(data.training, data.validation)
+    settings = SETTINGS.model_copy(update={"fresh_channels": True})
+    with pytest.raises(InputError, match=r"^fresh_channels: the channels are recorded"):
+        Training(GraphPolicy.initialised(SCENARIO), recorded, settings)
+
+
 @pytest.mark.parametrize("fresh_channels", [False, True])
 @pytest.mark.parametrize("stop", [1, 4])
 def test_resumed_run_equals_one_left_alone(data, tmp_path, fresh_channels, stop):

@@ -203,9 +203,8 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
     check_csi(csi, workers)
     if csi.ndim != 3 or len(csi) < count:
         raise InputError(
-            f"channels: {len(csi)} recorded for {count} rounds of all runs; accepted: one or more "
-            "per round, or --resample-channels (channels.resampled_csi) to draw them with "
-            "replacement."
+            f"channels: {len(csi)} recorded for {count} rounds of all runs; accepted: one per "
+            "round, or --resample-channels (channels.resampled_csi) to draw them with replacement."
         )
     return csi[:count]
 
