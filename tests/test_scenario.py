@@ -187,7 +187,8 @@ def test_replace_validates_again():
         ({"csi_noise": -1}, r"^csi_noise: .*greater than or equal to 0"),
         ({"pmax_dbw": float("inf")}, r"^pmax_dbw: .*finite"),
         ({"pmax_dbw": 100}, r"^pmax_dbw: .*less than or equal to 60"),
-        ({"channel_model": "free-space"}, r"^channel_model: .*'hata-suburban-shadowed'"),
+        ({"channel_model": "free-space"}, r"^channel_model: 'free-space' is .*hata-urban,"),
+        ({"channel_model": 3}, r"^channel_model: Input should be a valid string"),
         (
             {"objective": "latency"},
             r"^measure: 'latency' is unknown; .*energy_efficiency, or .*t\.$",

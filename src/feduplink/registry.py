@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from feduplink.errors import InputError
 
 if TYPE_CHECKING:
+    from feduplink.channels.channel_model import ChannelModel
     from feduplink.federated.access import AccessScheme
     from feduplink.federated.server_step import Aggregation
     from feduplink.federated.task import Task
     from feduplink.link.measures import Measure
     from feduplink.policies.base import Policy
+    from feduplink.scenario import Scenario
 
 _T = TypeVar("_T")
 
@@ -173,6 +175,19 @@ POLICIES: Registry[type[Policy]] = Registry(
         "pdg": "feduplink.policies.pdg:GraphPolicy",
         "dual": "feduplink.policies.dual:DualPolicy",
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
+    },
+)
+
+#: What builds a channel model for a scenario, :class:`feduplink.channels.ChannelModel`.
+CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
+    "channel_model",
+    "feduplink.channel_models",
+    {
+        "wbs": "feduplink.channels.rayleigh_cell:WidebandSpatial",
+        "hata-urban": "feduplink.channels.rayleigh_cell:HataUrban",
+        "hata-suburban": "feduplink.channels.rayleigh_cell:HataSuburban",
+        "hata-urban-shadowed": "feduplink.channels.rayleigh_cell:HataUrbanShadowed",
+        "hata-suburban-shadowed": "feduplink.channels.rayleigh_cell:HataSuburbanShadowed",
     },
 )
 

@@ -70,32 +70,26 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
     }
 
 
-def test_every_policy_tuned_on_the_recorded_channels_is_named(run: Run, recorded: Path):
-    ended = run("evaluate", "--channels", recorded, "--policies", "max,pdx,dual,openloop")
-    assert ended.status == 0
-    assert "openloop, dual and pdx were tuned on these very channels" in ended.out
-
-
 def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, recorded: Path):
     thresholds = (0.1, 0.2, 0.3, 0.4)
     options = ("--policies", "max,openloop", "--rate-min", ",".join(map(str, thresholds)))
     ended = run("evaluate", "--channels", recorded, *options)
     assert ended.status == 0
-    assert "openloop was tuned on these very channels" in ended.out
     scenario = Scenario(workers=4, rate_min=thresholds)
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
     metrics = metrics_of(tmp_path / "runs/evaluate")
     assert metrics["scenario"] == scenario.model_dump(mode="json")
     assert metrics["channels"] == {
         "source": f"from {recorded}",
-        "count": 30,
+        "count": 10,
+        "parts": {"training": 10, "validation": 10, "test": 10},
         "weights": {
             "values": scenario.worker_weights.tolist(),
             "origin": "the paper's draw of data sizes; the recording came without any",
         },
     }
-    tuned = OpenLoop.tuned(scenario, csi)
-    assert metrics["policies"]["openloop"] == evaluate(tuned, csi, scenario).as_metrics()
+    tuned = OpenLoop.tuned(scenario, csi[0::3])
+    assert metrics["policies"]["openloop"] == evaluate(tuned, csi[2::3], scenario).as_metrics()
 
 
 def test_options_that_recorded_channels_ignore_are_named(run: Run, recorded: Path):

@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import Scenario, draw_csi, evaluate, judge, load_policy, write_channels
+from feduplink import (
+    Scenario,
+    draw_csi,
+    evaluate,
+    judge,
+    load_policy,
+    read_channels,
+    write_channels,
+)
 from feduplink.channels import Channels, draw_splits
+from feduplink.optimum import learn_dual_policy, shipped_pdx
 
 from .conftest import TINY, Run, metrics_of, refused
 
@@ -67,14 +76,33 @@ def test_recorded_channels_without_constraints(
         "--static-power", 0.02, "--amplifier-inefficiency", 1.5,
     )  # fmt: skip
     assert ended.status == 0
+    assert "13 of the 40 channels from" in ended.out
     metrics = metrics_of(tmp_path / "runs/optimum")
     assert metrics["scenario"]["static_power_w"] == 0.02
     assert metrics["scenario"]["amplifier_inefficiency"] == 1.5
-    assert metrics["channels"]["count"] == 40
+    assert metrics["channels"]["count"] == 13
     assert np.allclose(metrics["optimum"]["multipliers"], 0)
     with h5py.File(tmp_path / "runs/optimum/allocations.h5") as file:
-        assert file["power"].shape == (40, 5)
+        assert file["power"].shape == (13, 5)
         assert (file["objective"][()] <= file["upper_bound"][()] + 1e-9).all()
+
+
+def test_the_optimum_of_a_whole_file_has_that_of_its_test_part_in_place(
+    run: Run, tmp_path: Path, recorded: Path
+):
+    """Without constraints every channel stands for itself."""
+    words = ("optimum", "--channels", recorded, "--budget", 0, "--rate-min", 0, "--ee-min", 0)
+    assert run(*words, "--out", "part").status == 0
+    ended = run(*words, "--whole-file", "--out", "whole")
+    assert ended.status == 0
+    assert "40 of the 40 channels from" in ended.out
+    assert metrics_of(tmp_path / "whole")["channels"]["count"] == 40
+    assert "that of all 40 channels" in (tmp_path / "whole/comparison.md").read_text()
+    bounds = {}
+    for name in ("part", "whole"):
+        with h5py.File(tmp_path / name / "allocations.h5") as file:
+            bounds[name] = file["upper_bound"][()]
+    np.testing.assert_allclose(bounds["whole"][2::3], bounds["part"])
 
 
 def test_a_statement_for_the_distribution(run: Run, tmp_path: Path, recorded: Path):
@@ -108,6 +136,8 @@ def test_thresholds_that_shut_everyone_out_are_refused(run: Run, tmp_path: Path)
         (("--budget", "nan"), ("--budget",)),
         (("--confidence", "1"), ("--confidence", "between 0 and 1")),
         (("--channels", "nowhere.h5"), ("nowhere.h5",)),
+        (("--whole-file",), ("whole-file", "--channels FILE")),
+        (("--confidence", "0.9", "--channels-per-split", 1), ("confidence", "2 or more")),
         (("--weights", "1,2"), ("weights", "2 entries")),
     ],
 )
@@ -167,10 +197,14 @@ def test_a_worker_that_is_never_heard_is_no_reason_to_fail(
     assert "none was found that lets every worker be heard" in " ".join(ended.out.split())
 
 
-def test_evaluate_dual_on_recorded_channels_is_learned_on_them(
-    run: Run, tmp_path: Path, recorded: Path
+@pytest.mark.parametrize(("name", "learn"), [("dual", learn_dual_policy), ("pdx", shipped_pdx)])
+def test_evaluate_learns_multipliers_on_the_training_part_alone(
+    run: Run, tmp_path: Path, recorded: Path, name: str, learn
 ):
-    ended = run("evaluate", "--channels", recorded, "--policies", "dual", "--ee-min", 20)
+    ended = run("evaluate", "--channels", recorded, "--policies", name, "--ee-min", 20)
     assert ended.status == 0
-    assert "dual was tuned on these very channels" in ended.out
-    assert metrics_of(tmp_path / "runs/evaluate")["policies"]["dual"]["objective"] > 0.5
+    csi, scenario = read_channels(recorded).csi, Scenario(workers=5, ee_min=20)
+    expected = evaluate(learn(scenario, csi[0::3]), csi[2::3], scenario).as_metrics()
+    found = metrics_of(tmp_path / "runs/evaluate")["policies"][name]
+    found.pop("made_for", None)  # few channels: it aims far above the thresholds
+    assert found == expected

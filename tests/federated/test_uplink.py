@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from feduplink import Scenario
-from feduplink.federated.uplink import Rounds, everyone, presence
+from feduplink import InputError, Scenario
+from feduplink.federated.uplink import Rounds, everyone, presence, recorded_rounds
 
 
 def test_presence_from_changes():
@@ -34,3 +35,22 @@ def test_bits_of_a_model():
     assert Scenario().model_bits(39_760) == 32 * 39_760 + 32
     own = Scenario(workers=2, bits_per_weight=(8, 16))
     assert own.model_bits(100).tolist() == [832, 1632]
+
+
+def test_recorded_channels_are_the_rounds_of_run_after_run():
+    recorded = torch.arange(1.0, 8.0)[:, None, None].expand(7, 2, 2)
+    present = everyone(3, 2)
+    for run, expected in ((0, [1, 2, 3]), (1, [4, 5, 6])):
+        found = Rounds.draw(Scenario(workers=2), present, seed=0, run=run, recorded=recorded)
+        assert found.csi[:, 0, 0].tolist() == expected
+        drawn = Rounds.draw(Scenario(workers=2), present, seed=0, run=run)
+        assert torch.equal(found.uniform, drawn.uniform)
+
+
+def test_recorded_channels_that_are_too_few_or_of_others_are_refused():
+    csi = torch.ones(4, 2, 2)
+    assert recorded_rounds(csi, 3, 2).shape == (3, 2, 2)
+    with pytest.raises(InputError, match="channels: 4 recorded for 5 rounds"):
+        recorded_rounds(csi, 5, 2)
+    with pytest.raises(InputError, match="2 workers; accepted here: exactly 3"):
+        recorded_rounds(csi, 3, 3)

@@ -20,6 +20,17 @@ def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
     assert len(prices.rate.unique()) > 50
 
 
+def test_batches_of_recorded_channels_are_drawn_with_replacement():
+    """The direct gains of a channel tell which one it is."""
+    scenario = Scenario(workers=2)
+    recorded = torch.ones(3, 2, 2) * torch.tensor([10.0, 20.0, 30.0])[:, None, None]
+    curriculum = Curriculum.only(scenario, recorded)
+    cell, _ = curriculum.draw(300, torch.Generator().manual_seed(0))
+    counts = [int((cell.direct[:, 0] == gain).sum()) for gain in (10, 20, 30)]
+    assert sum(counts) == 300
+    assert min(counts) > 75
+
+
 def test_everything_varies_size_power_and_weights():
     curriculum, generator = Curriculum.everything(), torch.Generator().manual_seed(0)
     cells = [curriculum.draw(4, generator) for _ in range(40)]

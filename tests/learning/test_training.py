@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import Tensor
@@ -27,7 +29,7 @@ SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
     csi = draw_csi(SCENARIO, 80, torch.Generator().manual_seed(0))
-    return TrainingData(csi[:40], csi[40:])
+    return TrainingData(csi[:40], csi[40:], functools.partial(draw_csi, SCENARIO))
 
 
 def make_training(data: TrainingData, settings: TrainingSettings = SETTINGS, **kwargs) -> Training:
@@ -58,6 +60,13 @@ class StopAfter:
 def same_weights(one: Training, other: Training) -> bool:
     weights, others = one.policy.state_dict(), other.policy.state_dict()
     return all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
+    recorded = TrainingData(data.training, data.validation)
+    settings = SETTINGS.model_copy(update={"fresh_channels": True})
+    with pytest.raises(InputError, match=r"^fresh_channels: the channels are recorded"):
+        Training(GraphPolicy.initialised(SCENARIO), recorded, settings)
 
 
 @pytest.mark.parametrize("fresh_channels", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -26,7 +27,8 @@ def make_training() -> Training:
         epochs=EPOCHS, batch_size=50, checkpoint_every=1, fresh_channels=True
     )
     policy = GraphPolicy.initialised(scenario)
-    return Training(policy, TrainingData(channels[:150], channels[150:]), settings)
+    data = TrainingData(channels[:150], channels[150:], functools.partial(draw_csi, scenario))
+    return Training(policy, data, settings)
 
 
 def _written(checkpoint: Path) -> int | None:

@@ -1,13 +1,26 @@
-"""Where H comes from: geometry, path loss, fading, CSI, recorded files."""
+"""Where H comes from: channel models, drawn and recorded channels, CSI."""
 
+from feduplink.channels.channel_model import AntennaChannelModel, ChannelModel, Channels
 from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi, scale_interference
-from feduplink.channels.model import Channels, draw_channels, draw_csi
+from feduplink.channels.drawing import draw_channels, draw_csi
+from feduplink.channels.rayleigh_cell import RayleighCell
 from feduplink.channels.recorded import read_channels, write_channels
-from feduplink.channels.splits import ChannelSplits, draw_splits, draw_training_csi
+from feduplink.channels.source import ChannelSource
+from feduplink.channels.splits import (
+    ChannelSplits,
+    draw_splits,
+    draw_training_csi,
+    resampled_csi,
+    split_recording,
+)
 
 __all__ = [
+    "AntennaChannelModel",
+    "ChannelModel",
+    "ChannelSource",
     "ChannelSplits",
     "Channels",
+    "RayleighCell",
     "check_csi",
     "denoised_csi",
     "draw_channels",
@@ -16,6 +29,8 @@ __all__ = [
     "draw_training_csi",
     "noisy_csi",
     "read_channels",
+    "resampled_csi",
     "scale_interference",
+    "split_recording",
     "write_channels",
 ]

@@ -106,3 +106,19 @@ def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
     if not bool((csi > 0).all()):
         raise InputError("csi: holds a negative or zero gain; accepted: finite gains above 0.")
     return csi
+
+
+def check_antenna(antenna: Tensor, csi: Tensor) -> Tensor:
+    """Return ``antenna`` if it may be behind H (N, L, L): (N, L, K, n_R), complex, finite."""
+    count, workers, _ = csi.shape
+    if antenna.ndim != 4 or antenna.shape[:2] != (count, workers) or antenna.numel() == 0:
+        raise InputError(
+            f"antenna coefficients: shape {tuple(antenna.shape)}; accepted with H "
+            f"{tuple(csi.shape)}: ({count}, {workers}, K, n_R)."
+        )
+    if not antenna.is_complex() or not bool(torch.isfinite(torch.view_as_real(antenna)).all()):
+        raise InputError(
+            "antenna coefficients: hold NaN, infinity or real numbers; accepted: finite complex "
+            "ones."
+        )
+    return antenna

@@ -15,6 +15,7 @@ HATA_STATION_HEIGHT_M = 30.0
 HATA_MOBILE_HEIGHT_M = 1.5
 HATA_URBAN_CORRECTION_DB = 3.0
 
+#: Standard deviation of the log-normal shadowing, dB.
 SHADOWING_STD_DB = 8.0
 
 
@@ -47,8 +48,6 @@ def hata_cost231_gain(distance_m: Tensor, *, urban: bool, carrier_hz: float) -> 
     return 10 ** (-loss_db / 10)
 
 
-def shadowing_gain(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Log-normal shadowing with 8 dB standard deviation, linear."""
-    return 10 ** (
-        SHADOWING_STD_DB / 10 * torch.randn(shape, generator=generator, device=generator.device)
-    )
+def shadowing_gain(shape: tuple[int, ...], std_db: float, generator: torch.Generator) -> Tensor:
+    """Log-normal shadowing of the given standard deviation in dB, linear."""
+    return 10 ** (std_db / 10 * torch.randn(shape, generator=generator, device=generator.device))

@@ -12,10 +12,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
-from torch import Tensor
 
-from feduplink.channels.csi import check_csi
-from feduplink.channels.model import Channels
+from feduplink.channels.channel_model import Channels
+from feduplink.channels.csi import check_antenna, check_csi
 from feduplink.errors import InputError
 from feduplink.files import replaced_atomically
 
@@ -70,22 +69,8 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
         )
     try:
         check_csi(csi)
+        if antenna is not None:
+            check_antenna(antenna, csi)
     except InputError as error:
         raise InputError(f"channels: {path}: {error}") from None
-    if antenna is not None:
-        _check_antenna(antenna, csi, path)
     return Channels(csi, antenna)
-
-
-def _check_antenna(antenna: Tensor, csi: Tensor, path: str | os.PathLike[str]) -> None:
-    count, workers, _ = csi.shape
-    if antenna.ndim != 4 or antenna.shape[:2] != (count, workers) or antenna.numel() == 0:
-        raise InputError(
-            f"channels: {ANTENNA_DATASET} of {path} has shape {tuple(antenna.shape)}; accepted "
-            f"with {CSI_DATASET} {tuple(csi.shape)}: ({count}, {workers}, K, n_R)."
-        )
-    if not bool(torch.isfinite(torch.view_as_real(antenna)).all()):
-        raise InputError(
-            f"channels: {ANTENNA_DATASET} of {path} holds NaN or infinity; accepted: finite "
-            "coefficients."
-        )

@@ -1,17 +1,21 @@
-"""Training, validation and test channels of one seed."""
+"""Training, validation and test channels: drawn, or parts of a recording."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from feduplink.channels.model import draw_csi
+from feduplink.channels.drawing import draw_csi
+from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
 from feduplink.scenario import Scenario
 
 #: Channels in each of the three sets, unless asked otherwise.
 CHANNELS_PER_SPLIT = 1000
+
+_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,28 @@ def draw_splits(
 def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0) -> Tensor:
     """The training channels of :func:`draw_splits`, only as many as it takes, (count, L, L)."""
     return _draw(scenario, count, seed, "train-channels")
+
+
+def split_recording(csi: Tensor) -> ChannelSplits:
+    """The three parts of recorded channels (N, L, L), in turns.
+
+    Channels 0, 3, 6, … are for training, 1, 4, 7, … for validation and 2, 5, 8, … for the test:
+    every part sees the whole recording, in its order, and no channel is in two of them. Where
+    neighbouring channels of a recording are alike, so are the parts.
+    """
+    if len(csi) < _PARTS:
+        raise InputError(
+            f"channels: {len(csi)} recorded; accepted: {_PARTS} or more, for training, validation "
+            "and test."
+        )
+    training, validation, test = (csi[first::_PARTS] for first in range(_PARTS))
+    return ChannelSplits(training, validation, test)
+
+
+def resampled_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
+    """``count`` of the channels (N, L, L) drawn with replacement, (count, L, L)."""
+    generator = torch_generator(seed, "round-channels")
+    return csi[torch.randint(len(csi), (count,), generator=generator)]
 
 
 def _draw(scenario: Scenario, count: int, seed: int, stream: Stream) -> Tensor:

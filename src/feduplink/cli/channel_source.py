@@ -4,109 +4,108 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
-from feduplink.channels import draw_splits, read_channels
+from feduplink.channels import ChannelSource, resampled_csi
 from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
+from feduplink.federated.uplink import recorded_rounds
 from feduplink.scenario import DRAWING_FIELDS, Scenario
 
 
-@dataclass(frozen=True)
-class ChannelSource:
-    """Channels of one scenario.
-
-    Attributes:
-        test: channels to judge on, (N, L, L).
-        tuning: channels to learn on, (N, L, L); recorded ones serve for both.
-        origin: where they come from, in words.
-        recorded: they come from a file.
-        papers_weights: ω of the scenario, (L,), where recorded channels came without weights and
-            the paper's draw stands in.
-    """
-
-    test: Tensor
-    tuning: Tensor
-    origin: str
-    recorded: bool
-    papers_weights: Tensor | None = None
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of results on these channels has to know."""
-        if self.papers_weights is None:
-            return []
-        low, high = self.papers_weights.aminmax()
-        return [
-            f"the workers' weights are the paper's draw ({low:.3f} to {high:.3f}), not of your "
-            "data; --weights takes your own"
-        ]
-
-    def as_metrics(self) -> dict[str, Any]:
-        """The ``channels`` entry of ``metrics.json``."""
-        entry: dict[str, Any] = {"source": self.origin, "count": len(self.test)}
-        if self.papers_weights is not None:
-            entry["weights"] = {
-                "values": self.papers_weights.tolist(),
-                "origin": "the paper's draw of data sizes; the recording came without any",
-            }
-        return entry
-
-
-def add_channels_option(parser: argparse.ArgumentParser, remark: str = "") -> None:
-    """``--channels``; ``remark`` is added to its help."""
+def add_channels_option(parser: argparse.ArgumentParser, use: str) -> None:
+    """``--channels``; ``use`` says what the parts of a recording are used for."""
     parser.add_argument(
         "--channels",
         metavar="FILE",
-        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file"
-        + remark,
+        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file. "
+        f"Of every three channels in turn one is for training, one for validation and one for the "
+        f"test; {use}",
     )
 
 
 def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
     """The scenario and its channels, of ``--channels`` or drawn."""
     if args.channels:
-        return _recorded(args)
+        scenario, source = recorded_channels(args, scenario_from)
+        if args.channels_per_split != CHANNELS_PER_SPLIT:
+            _has_no_effect("channels-per-split")
+        return _with_assumed_weights(args, scenario, source)
     scenario = scenario_from(args)
-    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
-    return scenario, ChannelSource(
-        splits.test, splits.training, "drawn from the scenario", recorded=False
-    )
+    return scenario, ChannelSource.from_scenario(scenario, args.channels_per_split, seed=args.seed)
 
 
-def _recorded(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
-    csi = read_channels(args.channels).csi
-    workers = csi.shape[-1]
+def recorded_channels(
+    args: argparse.Namespace, make_scenario: Callable[..., Scenario]
+) -> tuple[Scenario, ChannelSource]:
+    """The channels of ``--channels`` and the scenario for them.
+
+    ``make_scenario(args, workers=...)`` makes it, for the workers of the file. What describes how
+    channels would be drawn has no effect, and is warned of.
+    """
+    source = ChannelSource.from_file(args.channels)
+    workers = source.test.shape[-1]
     explicit = explicit_fields(args, Scenario)
     if explicit.get("workers", str(workers)) != str(workers):
         raise InputError(
             f"workers: {args.channels} holds channels of {workers} workers; accepted: {workers}, "
             "or no --workers."
         )
-    scenario = scenario_from(args, workers=workers)
-    usual = Scenario()
+    scenario, usual = make_scenario(args, workers=workers), Scenario()
     for name in sorted(DRAWING_FIELDS):
         if name in explicit or getattr(scenario, name) != getattr(usual, name):
-            warnings.warn(
-                f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect",
-                stacklevel=2,
-            )
-    if args.channels_per_split != CHANNELS_PER_SPLIT:
-        warnings.warn(
-            "all recorded channels are taken; channels-per-split has no effect", stacklevel=2
-        )
-    assumed = scenario.weights == "data" and "weights" not in explicit
-    source = ChannelSource(
-        csi,
-        csi,
-        f"from {args.channels}",
-        recorded=True,
-        papers_weights=scenario.worker_weights if assumed else None,
-    )
-    for note in source.notes:
-        warnings.warn(note, stacklevel=2)
+            _has_no_effect(name.replace("_", "-"))
     return scenario.replace(interference=1.0), source
+
+
+@dataclass(frozen=True)
+class RecordedRounds:
+    """The test channels of a recording as the rounds of a federation.
+
+    Attributes:
+        source: the recording.
+        csi: one channel per round of all runs, run after run, (count, L, L).
+        resampled: they were drawn with replacement; otherwise they are in the file's order.
+    """
+
+    source: ChannelSource
+    csi: Tensor
+    resampled: bool
+
+    @classmethod
+    def from_source(
+        cls, source: ChannelSource, count: int, *, resampled: bool, seed: int
+    ) -> RecordedRounds:
+        """``count`` rounds; more of them than test channels take ``resampled``."""
+        csi = resampled_csi(source.test, count, seed=seed) if resampled else source.test
+        return cls(source, recorded_rounds(csi, count, csi.shape[-1]), resampled)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of results on these channels has to know."""
+        how = "drawn with replacement" if self.resampled else "in their order"
+        return [*self.source.notes, f"the channels of the rounds are those for the test, {how}"]
+
+    def as_metrics(self) -> dict[str, Any]:
+        """The ``channels`` entry of ``metrics.json``."""
+        return {**self.source.as_metrics(), "resampled": self.resampled}
+
+
+def _has_no_effect(option: str) -> None:
+    warnings.warn(f"recorded channels are taken as they are; {option} has no effect", stacklevel=3)
+
+
+def _with_assumed_weights(
+    args: argparse.Namespace, scenario: Scenario, source: ChannelSource
+) -> tuple[Scenario, ChannelSource]:
+    """Recorded channels say nothing of the workers' data; what stands in for it is said."""
+    if scenario.weights != "data" or "weights" in explicit_fields(args, Scenario):
+        return scenario, source
+    source = replace(source, assumed_weights=scenario.worker_weights)
+    warnings.warn(source.notes[-1], stacklevel=3)
+    return scenario, source

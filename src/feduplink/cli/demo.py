@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from feduplink import provenance
-from feduplink.channels import ChannelSplits, draw_splits
+from feduplink.channels import ChannelSource
 from feduplink.cli.console import console
 from feduplink.cli.federate import RoundsProgress, default_target
 from feduplink.cli.optimum import search_optimum
@@ -87,28 +87,28 @@ def run(args: argparse.Namespace) -> None:
     task = load_task("digits", workers=scenario.workers)
     out = console()
     largest_w = float(scenario.pmax_w.max())
-    splits = draw_splits(scenario, seed=args.seed)
+    channels = ChannelSource.from_scenario(scenario, seed=args.seed)
     out.print(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         f"antennas at up to {largest_w:g} W and disturb each other.\n"
-        f"Drew {len(splits.test)} channels each for training, validation and test."
+        f"Drew {len(channels.test)} channels each for training, validation and test."
     )
-    deployment = Deployment(scenario, splits.training, seed=args.seed)
+    deployment = Deployment(scenario, channels.training, seed=args.seed)
     policies = find_policies(default_policies(), deployment)
     for kind in _LEARNED:
         out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")
         with provenance.part():
             policies[kind.name] = _train(
-                kind, scenario, splits, directory / kind.name, args.seed, out
+                kind, scenario, channels, directory / kind.name, args.seed, out
             )
     out.print(
         "Learning the multipliers of dual and pdx, then searching the optimum of the test "
         "channels ..."
     )
-    for policy in (DualPolicy.learned(scenario, splits.training), shipped_pdx(scenario)):
+    for policy in (DualPolicy.learned(scenario, channels.training), shipped_pdx(scenario)):
         policies[policy.name] = policy
-    optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
-    outcomes = compare(policies, splits.test, scenario, seed=args.seed)
+    optimum = search_optimum(scenario, channels.test, _BUDGET_S, out)
+    outcomes = compare(policies, channels.test, scenario, seed=args.seed)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
@@ -134,20 +134,20 @@ def run(args: argparse.Namespace) -> None:
 def _train(
     kind: type[NeuralPolicy],
     scenario: Scenario,
-    splits: ChannelSplits,
+    channels: ChannelSource,
     directory: Path,
     seed: int,
     out: Console,
 ) -> Policy:
     settings = training_settings(kind, epochs=_EPOCHS)
     policy = kind.initialised(scenario, seed)
-    data = TrainingData(splits.training, splits.validation)
+    data = TrainingData.from_source(channels)
     training = Training(policy, data, settings, seed=seed)
     callbacks: list[Callback] = [CsvLog(directory / "history.csv")]
     if out.is_terminal:
         callbacks.append(ProgressBar(out, kind.name))
     training.run(callbacks)
-    write_training(directory, training, splits, seed=seed)
+    write_training(directory, training, channels, seed=seed)
     return policy
 
 

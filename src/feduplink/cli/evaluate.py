@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
@@ -46,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also find the optimum on these channels and show how far each policy is below it; "
         f"SECONDS (default: {_BUDGET_S:g}) go into proving that nobody does better",
     )
-    add_channels_option(parser, ", and policies that are tuned are tuned on these very channels")
+    add_channels_option(
+        parser, "policies are tuned on the first and judged on the third, the second is left"
+    )
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     directory = output_directory(args)
     names = [name.strip() for name in args.policies.split(",") if name.strip()]
     scenario, channels = channels_from(args)
-    deployment = Deployment(scenario, channels.tuning, recorded=channels.recorded, seed=args.seed)
+    deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
     policies = find_policies(names, deployment)
     out = console()
     outcomes = compare(
@@ -78,19 +79,7 @@ def run(args: argparse.Namespace) -> None:
         channels=channels.as_metrics(),
     )
 
-    out.print(f"{len(channels.test)} channels, {channels.origin}")
-    tuned = [name for name, policy in policies.items() if policy.is_tuned and name in names]
-    if channels.recorded and tuned:
-        out.print(
-            f"{_listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned on these very "
-            "channels: read it as the best that could be done"
-        )
+    out.print(channels.headline(channels.test))
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum, notes))
     out.print(f"comparison.md, comparison.png, power-histogram.png, metrics.json in {directory}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from feduplink.channels import draw_splits
+from feduplink.channels import ChannelSource
+from feduplink.cli.channel_source import RecordedRounds, add_channels_option, recorded_channels
 from feduplink.cli.console import console, progress_bar
 from feduplink.cli.options import (
     add_common_options,
@@ -133,6 +134,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ERROR",
         help="error that time and energy are counted to (default: the best final error plus 20 %%)",
     )
+    add_channels_option(
+        parser,
+        "policies are tuned on the first; the third are the channels of the rounds, in their "
+        "order, run after run",
+    )
+    parser.add_argument(
+        "--resample-channels",
+        action="store_true",
+        help="draw the rounds' channels from the test channels of --channels at random, with "
+        "replacement: for more rounds than there are channels",
+    )
     add_data_option(parser)
     add_device_option(parser)
     parser.add_argument(
@@ -152,9 +164,12 @@ def run(args: argparse.Namespace) -> None:
     usable_device(args.device)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=args.resume)
-    scenario = _scenario(args)
+    scenario, source = _scenario_and_recording(args)
     task = _task(args, scenario)
     rounds = args.rounds or task.rounds
+    recorded = source and RecordedRounds.from_source(
+        source, args.runs * rounds, resampled=args.resample_channels, seed=args.seed
+    )
     settings = FederationSettings(
         runs=args.runs,
         rounds=rounds,
@@ -169,7 +184,7 @@ def run(args: argparse.Namespace) -> None:
         told_how_to_go_on(checkpoint),
         RoundsProgress(f"{args.task}, {runs}", rounds) as progress,
     ):
-        policies = _policies(args, scenario)
+        policies = _policies(args, scenario, source)
         history = federate(
             task,
             policies,
@@ -177,11 +192,13 @@ def run(args: argparse.Namespace) -> None:
             settings,
             seed=args.seed,
             device=args.device,
+            recorded=recorded.csi if recorded else None,
             observers=[progress],
             checkpoint=checkpoint,
             resume=args.resume,
         )
-    differences = _made_for(policies, _names(args), scenario)
+    differences = _made_for(policies, _names(args), scenario, recorded=recorded is not None)
+    notes = recorded.notes if recorded else []
     target = args.target if args.target is not None else default_target(history)
     write_federated(
         directory,
@@ -196,15 +213,29 @@ def run(args: argparse.Namespace) -> None:
         packet_success=args.packet_success,
         present=args.present,
         made_for=differences,
-        notes=[made_for_sentence(name, differs) for name, differs in differences.items()],
+        notes=[
+            *notes,
+            *(made_for_sentence(name, differs) for name, differs in differences.items()),
+        ],
+        **({"channels": recorded.as_metrics()} if recorded else {}),
     )
     out = console()
     out.print(federated_table(history, target))
+    for note in notes:
+        out.print(note)
     out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
 
 
-def _scenario(args: argparse.Namespace) -> Scenario:
-    scenario = scenario_from(args, lambda found: _task(args, found).weights)
+def _scenario_and_recording(args: argparse.Namespace) -> tuple[Scenario, ChannelSource | None]:
+    if args.channels:
+        return recorded_channels(args, _scenario)
+    if args.resample_channels:
+        raise InputError("resample-channels: accepted only with --channels FILE.")
+    return _scenario(args), None
+
+
+def _scenario(args: argparse.Namespace, **fixed: Any) -> Scenario:
+    scenario = scenario_from(args, lambda found: _task(args, found).weights, **fixed)
     asked = "weights" in explicit_fields(args, Scenario)
     if args.partition == "gaussian" and scenario.weights == "data" and not asked:
         return weighed_by_noise(scenario)
@@ -221,7 +252,9 @@ def _names(args: argparse.Namespace) -> list[str]:
     return [name.strip() for name in args.policies.split(",") if name.strip()]
 
 
-def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]:
+def _policies(
+    args: argparse.Namespace, scenario: Scenario, recording: ChannelSource | None
+) -> dict[str, Sender]:
     names = _names(args)
     policies: dict[str, Sender] = {}
     for access in ACCESS_SCHEMES.names():
@@ -229,8 +262,9 @@ def _policies(args: argparse.Namespace, scenario: Scenario) -> dict[str, Sender]
             policies[access] = find_access_scheme(access, seconds_per_joule=args.kappa)
     if real := [name for name in names if name not in policies]:
         anywhere = _anywhere(scenario)
-        tuning = draw_splits(anywhere, seed=args.seed).training
-        policies.update(find_policies(real, Deployment(anywhere, tuning, seed=args.seed)))
+        source = recording or ChannelSource.from_scenario(anywhere, seed=args.seed)
+        deployment = Deployment(anywhere, source.training, recorded=source.recorded, seed=args.seed)
+        policies.update(find_policies(real, deployment))
     return policies
 
 
@@ -240,11 +274,15 @@ def _anywhere(scenario: Scenario) -> Scenario:
 
 
 def _made_for(
-    policies: Mapping[str, Sender], built_in: Collection[str], scenario: Scenario
+    policies: Mapping[str, Sender],
+    built_in: Collection[str],
+    scenario: Scenario,
+    *,
+    recorded: bool,
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
     """In what policies that are not ``built_in`` were made for another scenario, by name."""
     found = {
-        name: made_for(policy, _anywhere(scenario))
+        name: made_for(policy, _anywhere(scenario), recorded=recorded)
         for name, policy in policies.items()
         if isinstance(policy, Policy) and name not in built_in
     }

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from feduplink.cli.channel_source import ChannelSource, add_channels_option, channels_from
+from feduplink.channels import ChannelSource
+from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
@@ -43,7 +44,7 @@ HELP = "the best any policy can do on test or recorded channels, with proof"
 EXAMPLE = "feduplink optimum --scenario interference-x2 --budget 120 --out runs/optimum-x2"
 
 _BUDGET_S = 60.0
-#: The statement for the distribution needs channels to learn on, and others to bound on.
+#: That a statement for the distribution is made from: their spread has to be known.
 _FEWEST_CHANNELS = 2
 
 
@@ -87,7 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also bound every policy on all channels of the distribution, with this probability, "
         "for instance 0.95; takes another --budget (default: no such statement)",
     )
-    add_channels_option(parser)
+    add_channels_option(parser, "the optimum is that of the third")
+    parser.add_argument(
+        "--whole-file",
+        action="store_true",
+        help="find the optimum of all channels of --channels, not of those for the test alone",
+    )
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -96,37 +102,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Solve, certify, write everything to --out and say what was found."""
     directory = output_directory(args)
+    if args.whole_file and not args.channels:
+        raise InputError("whole-file: accepted only with --channels FILE.")
     scenario, channels = channels_from(args)
-    if args.confidence is not None and len(channels.test) < 2 * _FEWEST_CHANNELS:
+    csi = channels.all_parts if args.whole_file else channels.test
+    if args.confidence is not None and len(channels.test) < _FEWEST_CHANNELS:
         raise InputError(
-            f"confidence: {len(channels.test)} channels say nothing about a distribution; "
-            f"accepted: {2 * _FEWEST_CHANNELS} channels or more."
+            f"confidence: {len(channels.test)} test channels say nothing about a distribution; "
+            f"accepted: {_FEWEST_CHANNELS} or more."
         )
     out = console()
-    optimum = search_optimum(scenario, channels.test, args.budget, out)
+    optimum = search_optimum(scenario, csi, args.budget, out)
     beyond = None
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
     point = DualPoint(optimum.solution.primal_multipliers, optimum.problem.thresholds)
     policy = DualPolicy(scenario, point)
     outcomes = compare(
-        {policy.name: policy}, channels.test, scenario, seed=args.seed, recorded=channels.recorded
+        {policy.name: policy}, csi, scenario, seed=args.seed, recorded=channels.recorded
     )
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    notes = channels.notes
+    if args.whole_file:
+        notes.append(f"the optimum is that of all {len(csi)} channels")
     write_optimum(
         directory,
         optimum,
         policy,
         outcomes,
         beyond,
-        notes=channels.notes,
+        notes=notes,
         seed=args.seed,
-        channels=channels.as_metrics(),
+        channels={**channels.as_metrics(), "count": len(csi)},
     )
 
-    out.print(f"{len(channels.test)} channels, {channels.origin}")
+    out.print(channels.headline(csi))
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum, channels.notes))
+    out.print(comparison_table(judgements, scenario, optimum, notes))
     if beyond is not None:
         out.print(beyond.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
@@ -158,13 +170,10 @@ def warn_of(unreachable: Iterable[Unreachable]) -> None:
 def _bound_distribution(
     scenario: Scenario, channels: ChannelSource, confidence: float, budget_s: float
 ) -> DistributionBound:
-    """Multipliers from some channels, the bound from others: halves of the recorded ones."""
-    learning, unseen = channels.tuning, channels.test
-    if channels.recorded:
-        learning, unseen = channels.test[::2], channels.test[1::2]
-    multipliers = solve_dual(scenario, learning).multipliers
+    """Multipliers from the training channels, the bound from those for the test."""
+    multipliers = solve_dual(scenario, channels.training).multipliers
     return distribution_bound(
-        scenario, multipliers, unseen, confidence=confidence, budget_s=budget_s
+        scenario, multipliers, channels.test, confidence=confidence, budget_s=budget_s
     )
 
 

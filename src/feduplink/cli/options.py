@@ -17,6 +17,7 @@ from torch import Tensor
 from feduplink.channels.splits import CHANNELS_PER_SPLIT
 from feduplink.errors import InputError
 from feduplink.metrics import METRICS_FILE, read_metrics
+from feduplink.registry import Registry
 from feduplink.scenario import Scenario, shipped_scenarios
 
 #: Weights of the paper's network for digits: the model of limits on time and energy, where no
@@ -168,10 +169,11 @@ def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel])
         if name in _SHORT_NAMES:
             options.append(_SHORT_NAMES[name])
         default = "none" if field.default is None else f"{field.default}"
+        told = f"{field.description}{_names_of(field)} (default: {default})"
         shared: dict[str, Any] = {
             "dest": _destination(model, name),
             "default": argparse.SUPPRESS,
-            "help": f"{field.description} (default: {default})".replace("%", "%%"),
+            "help": told.replace("%", "%%"),
         }
         if field.annotation is bool:
             group.add_argument(*options, action=argparse.BooleanOptionalAction, **shared)
@@ -250,8 +252,17 @@ def _split(text: str) -> str | list[str] | None:
     return text
 
 
+def _names_of(field: FieldInfo) -> str:
+    """The names that a field takes from a registry, to be added to its description."""
+    registries = [item for item in field.metadata if isinstance(item, Registry)]
+    names = [name for registry in registries for name in registry.names()]
+    return f": {', '.join(names)} or package.module:Object" if names else ""
+
+
 def _metavar(field: FieldInfo) -> str:
     """``{a,b}`` for a choice of names, else the kind of value."""
+    if _names_of(field):
+        return "NAME"
     annotation = field.annotation
     if get_origin(annotation) is Literal:
         return "{" + ",".join(get_args(annotation)) + "}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from feduplink.channels import draw_splits
 from feduplink.cli import train_pdx
+from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import (
@@ -17,7 +17,6 @@ from feduplink.cli.options import (
     add_split_option,
     explicit_fields,
     output_directory,
-    scenario_from,
 )
 from feduplink.cli.resuming import check_beginning, told_how_to_go_on
 from feduplink.device import usable_device
@@ -50,7 +49,7 @@ from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
 NAME = "train"
-HELP = "train a policy on channels of a scenario"
+HELP = "train a policy on channels of a scenario, or on recorded channels"
 EXAMPLE = "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2"
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
@@ -63,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="NAME",
         help=f"what to train: {', '.join(_trainable())}, or package.module:Class of your own",
+    )
+    add_channels_option(
+        parser,
+        "the policy learns on the first, the best epoch is chosen by the second, and the third is "
+        "reported on",
     )
     add_common_options(parser, NAME)
     add_split_option(parser)
@@ -97,12 +101,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, then write the best policy, plots and ``metrics.json``."""
-    scenario, directory = scenario_from(args), output_directory(args)
+    directory = output_directory(args)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=args.resume)
     kind = policy_class(POLICIES.find(args.policy))
     if issubclass(kind, UnrolledPolicy):
-        train_pdx.run(args, scenario, directory, checkpoint)
+        train_pdx.run(args, directory, checkpoint)
         return
     if not issubclass(kind, NeuralPolicy):
         raise InputError(
@@ -116,25 +120,25 @@ def run(args: argparse.Namespace) -> None:
     settings = training_settings(kind, preset, **explicit_fields(args, TrainingSettings))
     architecture = _architecture(args, Preset.for_policy(kind, preset).architecture)
     device = usable_device(args.device)
-    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
+    scenario, channels = channels_from(args)
     training = Training(
         kind.initialised(scenario, args.seed, architecture).to(device),
-        TrainingData(splits.training, splits.validation),
+        TrainingData.from_source(channels),
         settings,
         seed=args.seed,
     )
     if args.resume:
         training.resume(checkpoint)
-    warn_of(check_reachable(training.problem, scenario, splits.training))
+    warn_of(check_reachable(training.problem, scenario, channels.training))
     with told_how_to_go_on(checkpoint):
         training.run(_callbacks(args, directory), checkpoint)
     training.policy.cpu()
-    test = write_training(directory, training, splits, seed=args.seed)
+    test = write_training(directory, training, channels, seed=args.seed)
 
     out = console()
     best = best_epoch(training.history)
     out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
-    out.print(comparison_table({kind.name: test.judgement}, scenario))
+    out.print(comparison_table({kind.name: test.judgement}, scenario, notes=channels.notes))
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from feduplink.channels import draw_splits, draw_training_csi
+from feduplink.channels import draw_training_csi
+from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console, progress_bar
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
@@ -22,7 +23,7 @@ from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.tables import comparison_markdown, comparison_table
-from feduplink.scenario import Scenario
+from feduplink.report.training import training_channels
 
 #: Options of primal-dual training that mean the same here.
 _SHARED = ("batch_size", "learning_rate")
@@ -46,14 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoint: Path) -> None:
+def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     """Train, calibrate, write the policy, its histogram and ``metrics.json``."""
     settings = _settings(args)
     device = usable_device(args.device)
-    splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
-    warn_of(check_reachable(Problem.from_scenario(scenario), scenario, splits.training))
+    scenario, channels = channels_from(args)
+    warn_of(check_reachable(Problem.from_scenario(scenario), scenario, channels.training))
     out = console()
-    curriculum = Curriculum.all_settings() if args.everything else Curriculum.one_scenario(scenario)
+    recorded = channels.training if channels.recorded else None
+    curriculum = (
+        Curriculum.all_settings()
+        if args.everything
+        else Curriculum.one_scenario(scenario, recorded)
+    )
     network = UnrolledNetwork.initialised(args.seed).to(device)
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:
@@ -67,12 +73,13 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
             checkpoint,
         )
     out.print("network trained; finding the multipliers of the scenario ...")
-    csi = draw_training_csi(scenario, CHANNELS, seed=args.seed)
+    csi = draw_training_csi(scenario, CHANNELS, seed=args.seed) if recorded is None else recorded
     policy = UnrolledPolicy.calibrated(network.cpu(), scenario, csi, seed=args.seed)
-    test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
+    test = compare({"pdx": policy}, channels.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
     plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
-    write_text(directory / "comparison.md", comparison_markdown({"pdx": test.judgement}, scenario))
+    table = comparison_markdown({"pdx": test.judgement}, scenario, notes=channels.notes)
+    write_text(directory / "comparison.md", table)
     write_metrics(
         directory,
         {
@@ -80,12 +87,12 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
             "scenario": scenario.model_dump(mode="json"),
             "policy": "pdx",
             "seed": args.seed,
-            "channels_per_split": args.channels_per_split,
+            **training_channels(channels),
             "settings": {**settings.model_dump(mode="json"), "everything": args.everything},
             "test": test.judgement.as_metrics(),
         },
     )
-    out.print(comparison_table({"pdx": test.judgement}, scenario))
+    out.print(comparison_table({"pdx": test.judgement}, scenario, notes=channels.notes))
     out.print(f"policy, histogram and metrics.json in {directory}")
 
 

@@ -19,7 +19,7 @@ from feduplink.federated.access import AccessScheme, Sender, access_scheme, tran
 from feduplink.federated.adam import AdamState
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.federated_history import FederatedHistory, RunHistory
-from feduplink.federated.federation_data import data_fingerprint, draw_runs
+from feduplink.federated.federation_data import channel_fingerprint, data_fingerprint, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.federation_state import FederationState
 from feduplink.federated.global_evaluation import evaluate
@@ -36,7 +36,7 @@ from feduplink.federated.simulations import Capacity, TrialRound, measured_capac
 from feduplink.federated.task import Task
 from feduplink.federated.task_checks import check_task
 from feduplink.federated.task_fingerprint import task_fingerprint
-from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules
+from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
 
@@ -59,18 +59,26 @@ def federate(
     *,
     seed: int = 0,
     device: str | torch.device = "cpu",
+    recorded: Tensor | None = None,
     observers: Sequence[Observer] = (),
     checkpoint: Path | None = None,
     resume: bool = False,
 ) -> FederatedHistory:
     """Compare power policies by what they do to a federated task.
 
-    All policies of a run share its data, first weights, minibatches and channels. With
+    All policies of a run share its data, first weights, minibatches and channels: one per round,
+    drawn from the scenario or ``recorded``, (runs · rounds or more, L, L), in their order. With
     ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
     from it and ends with the same figures as one left alone (bit for bit on a CPU).
     """
     federation = Federation(
-        task, policies, scenario, settings or FederationSettings(), seed=seed, device=device
+        task,
+        policies,
+        scenario,
+        settings or FederationSettings(),
+        seed=seed,
+        device=device,
+        recorded=recorded,
     )
     if resume:
         if checkpoint is None:
@@ -100,6 +108,7 @@ class Federation:
         *,
         seed: int = 0,
         device: str | torch.device = "cpu",
+        recorded: Tensor | None = None,
     ) -> None:
         if not policies:
             raise InputError("policies: none given; accepted: one or more.")
@@ -107,6 +116,10 @@ class Federation:
         self.names = tuple(policies)
         self.rounds = settings.rounds or task.rounds
         self.device = usable_device(device)
+        self._recorded = None
+        if recorded is not None:
+            needed = settings.runs * self.rounds
+            self._recorded = recorded_rounds(recorded, needed, scenario.workers)
         self.present = settings.presence(self.rounds, scenario.workers)
         self._aggregation = find_aggregation(settings.aggregation)
         schemes = {name: access_scheme(policy) for name, policy in policies.items()}
@@ -166,6 +179,7 @@ class Federation:
             "task": self.task.name,
             "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),
+            "channel set": channel_fingerprint(self._recorded),
             "runs": self.settings.runs,
             "rounds": self.rounds,
             "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
@@ -204,7 +218,9 @@ class Federation:
             self.settings.packet_success,
         )
         rounds = [
-            Rounds.draw(self.scenario, self.present, seed=self.seed, run=run)
+            Rounds.draw(
+                self.scenario, self.present, seed=self.seed, run=run, recorded=self._recorded
+            )
             for run in range(self.settings.runs)
         ]
         return [

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels import draw_csi, noisy_csi
+from feduplink.channels import check_csi, draw_csi, noisy_csi
+from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -40,10 +41,24 @@ class Rounds:
     present: Tensor
 
     @classmethod
-    def draw(cls, scenario: Scenario, present: Tensor, *, seed: int, run: int) -> Rounds:
-        """The rounds of run ``run``; positions and fading persist as the scenario says."""
+    def draw(
+        cls,
+        scenario: Scenario,
+        present: Tensor,
+        *,
+        seed: int,
+        run: int,
+        recorded: Tensor | None = None,
+    ) -> Rounds:
+        """The rounds of run ``run``; positions and fading persist as the scenario says.
+
+        ``recorded`` channels, (runs · N or more, L, L), are taken in their order, run after run.
+        """
         rounds, workers = present.shape
-        csi = draw_csi(scenario, rounds, torch_generator(seed, "round-channels", run))
+        if recorded is None:
+            csi = draw_csi(scenario, rounds, torch_generator(seed, "round-channels", run))
+        else:
+            csi = recorded[run * rounds : (run + 1) * rounds]
         return cls(
             csi,
             noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run)),
@@ -133,6 +148,17 @@ class UplinkRecord(Uploads):
     def draw(cls, uploads: Uploads, uniform: Tensor) -> UplinkRecord:
         """An upload arrives if its number in ``uniform`` (N, L) is under its success rate."""
         return cls(**uploads.tensors(), arrived=uniform < uploads.success)
+
+
+def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
+    """The first ``count`` of recorded channels (N, L, L): one per round of all runs, none twice."""
+    check_csi(csi, workers)
+    if csi.ndim != 3 or len(csi) < count:
+        raise InputError(
+            f"channels: {len(csi)} recorded for {count} rounds of all runs; accepted: one per "
+            "round, or --resample-channels (channels.resampled_csi) to draw them with replacement."
+        )
+    return csi[:count]
 
 
 def everyone(rounds: int, workers: int) -> Tensor:

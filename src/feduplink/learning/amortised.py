@@ -25,7 +25,7 @@ from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario, first_problem
-from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
 
 #: How much each iteration's output counts in the loss, the start first.
 _DEPTH_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 1.0)
@@ -44,6 +44,8 @@ class Curriculum:
         pmax_dbw: range of Pmax, dBW; None takes the scenario's.
         interference: range of the interference factor.
         varied_weights: draw the worker weights too, instead of taking the scenario's.
+        recorded: channels that batches are drawn from, with replacement, (N, L, L); None: those
+            that the scenario's model draws.
     """
 
     scenario: Scenario
@@ -51,6 +53,7 @@ class Curriculum:
     pmax_dbw: tuple[float, float] | None
     interference: tuple[float, float]
     varied_weights: bool
+    recorded: Tensor | None = None
 
     @classmethod
     def all_settings(cls) -> Curriculum:
@@ -58,10 +61,10 @@ class Curriculum:
         return cls(Scenario(), (4, 6, 8, 8, 8, 10, 12, 16, 24, 32), (-45, 5), (0.7, 10), True)
 
     @classmethod
-    def one_scenario(cls, scenario: Scenario) -> Curriculum:
-        """One scenario, at any multipliers."""
+    def one_scenario(cls, scenario: Scenario, recorded: Tensor | None = None) -> Curriculum:
+        """One scenario, at any multipliers; with channels of its model or ``recorded`` ones."""
         level = scenario.interference
-        return cls(scenario, (scenario.workers,), None, (level, level), False)
+        return cls(scenario, (scenario.workers,), None, (level, level), False, recorded)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
         """A batch of channels of one batch with prices of their own, in float32."""
@@ -84,9 +87,8 @@ class Curriculum:
             interference=float(log_uniform(*self.interference)),
             **({"rate_min": 0.7, "ee_min": 55.0, "weights": "data"} if self.varied_weights else {}),
         )
-        batch = ChannelBatch.from_scenario(scenario, draw_csi(scenario, count, generator)).to(
-            torch.float32
-        )
+        csi = self._draw_csi(scenario, count, generator)
+        batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
         if self.varied_weights:
             weights = uniform(0.1, 1.0, count, workers)
             weights = weights / weights.sum(-1, keepdim=True)
@@ -108,6 +110,13 @@ class Curriculum:
         return batch, Prices(
             weights, rate_price / rate_min, ee_price / ee_min, rate_price + ee_price
         )
+
+    def _draw_csi(self, scenario: Scenario, count: int, generator: torch.Generator) -> Tensor:
+        if self.recorded is None:
+            return draw_csi(scenario, count, generator)
+        device = generator.device
+        chosen = torch.randint(len(self.recorded), (count,), generator=generator, device=device)
+        return self.recorded.to(device)[chosen]
 
 
 class NetworkSettings(BaseModel):
@@ -201,8 +210,11 @@ class NetworkTraining:
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
         scenario = self.curriculum.scenario.model_dump(mode="json")
+        recorded = self.curriculum.recorded
+        channels = "drawn" if recorded is None else checksum({"recorded": recorded}, {})
+        curriculum = {**asdict(self.curriculum), "scenario": scenario, "recorded": channels}
         return {
-            "curriculum": {**asdict(self.curriculum), "scenario": scenario},
+            "curriculum": curriculum,
             "settings": self.settings.model_dump(mode="json"),
             "seed": self._seed,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.channels import check_csi, draw_csi, noisy_csi
+from feduplink.channels import ChannelSource, check_csi, noisy_csi
+from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import judge
 from feduplink.learning.adam_state import adam_tensors, restore_adam
@@ -33,14 +34,24 @@ _WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Channels to learn from and to choose the best epoch on, (N, L, L) each."""
+    """Channels to learn from and to choose the best epoch on, (N, L, L) each.
+
+    ``fresh(count, generator)`` draws further ones to learn from, for ``fresh_channels``; None
+    where no others can be drawn.
+    """
 
     training: Tensor
     validation: Tensor
+    fresh: Callable[[int, torch.Generator], Tensor] | None = None
+
+    @classmethod
+    def from_source(cls, source: ChannelSource) -> TrainingData:
+        """The parts of a source that training may see."""
+        return cls(source.training, source.validation, None if source.recorded else source.fresh)
 
     def to(self, device: torch.device) -> TrainingData:
         """The same channels on another device."""
-        return TrainingData(self.training.to(device), self.validation.to(device))
+        return TrainingData(self.training.to(device), self.validation.to(device), self.fresh)
 
     def fingerprint(self) -> str:
         """A checksum of all channels."""
@@ -100,6 +111,11 @@ class Training:
     ) -> None:
         for csi in (data.training, data.validation):
             check_csi(csi, policy.scenario.workers)
+        if settings.fresh_channels and data.fresh is None:
+            raise InputError(
+                "fresh_channels: the channels are recorded and no others can be drawn; accepted: "
+                "channels drawn from a scenario."
+            )
         check_subset_size(settings.subset_workers, policy)
         self.policy = policy
         self._device = next(policy.parameters()).device
@@ -220,12 +236,10 @@ class Training:
 
     def _batches(self) -> Iterator[Tensor]:
         size = self.settings.batch_size
-        if self.settings.fresh_channels:
+        if self.settings.fresh_channels and self.data.fresh is not None:
             for start in range(0, len(self.data.training), size):
                 count = min(size, len(self.data.training) - start)
-                cell = torch_generator(self._seed, "cell")
-                csi = draw_csi(self.policy.scenario, count, self._generator, cell=cell)
-                yield csi.to(self._device)
+                yield self.data.fresh(count, self._generator).to(self._device)
         else:
             order = torch.randperm(len(self.data.training), generator=self._generator)
             for start in range(0, len(order), size):

@@ -36,11 +36,9 @@ class DualPolicy(LagrangianPolicy):
     @classmethod
     def for_deployment(cls, deployment: Deployment) -> DualPolicy:
         """Learned on recorded channels, or on as many as it needs drawn from the scenario."""
-        if deployment.recorded:
-            return cls.learned(
-                deployment.scenario, deployment.training, deployment.problem, margin=0.0
-            )
-        csi = draw_training_csi(deployment.scenario, LEARNING_CHANNELS, seed=deployment.seed)
+        csi = deployment.training
+        if not deployment.recorded:
+            csi = draw_training_csi(deployment.scenario, LEARNING_CHANNELS, seed=deployment.seed)
         return cls.learned(deployment.scenario, csi, deployment.problem)
 
     @classmethod

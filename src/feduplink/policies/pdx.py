@@ -48,12 +48,8 @@ class UnrolledPolicy(LagrangianPolicy):
 
         For recorded channels the multipliers are found on these.
         """
-        scenario, problem = deployment.scenario, deployment.problem
-        if deployment.recorded:
-            return cls.calibrated(
-                shipped_network(), scenario, deployment.training, problem, margin=0.0, seed=_SEED
-            )
-        return shipped_pdx(scenario, problem=problem)
+        csi = deployment.training if deployment.recorded else None
+        return shipped_pdx(deployment.scenario, csi, problem=deployment.problem)
 
     @classmethod
     def calibrated(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feduplink.errors import InputError
 from feduplink.policies.base import Policy
-from feduplink.registry import MEASURES, POLICIES
+from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -40,6 +40,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     fields = content.header.get("scenario")
     if not isinstance(fields, dict):
         raise InputError(f"policy: {file} holds no scenario.")
+    CHANNEL_MODELS.find_in_file(str(fields.get("channel_model", "wbs")), file)
     scenario = Scenario(**fields)
     for measure in scenario.measures:
         MEASURES.find_in_file(measure, file)

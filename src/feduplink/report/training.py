@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from feduplink.channels import ChannelSplits
+from feduplink.channels import ChannelSource
 from feduplink.comparison import Outcome, compare
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
@@ -16,17 +17,17 @@ from feduplink.report.tables import comparison_markdown
 
 
 def write_training(
-    directory: Path, training: Training, splits: ChannelSplits, *, seed: int = 0
+    directory: Path, training: Training, channels: ChannelSource, *, seed: int = 0
 ) -> Outcome:
     """Write policy, plots, table and ``metrics.json`` of a run; returns the test outcome."""
     policy = training.policy
     scenario, problem = policy.scenario, training.problem
-    validation = compare({policy.name: policy}, splits.validation, scenario, problem, seed=seed)
-    test = compare({policy.name: policy}, splits.test, scenario, problem, seed=seed)[policy.name]
+    validation = compare({policy.name: policy}, channels.validation, scenario, problem, seed=seed)
+    test = compare({policy.name: policy}, channels.test, scenario, problem, seed=seed)[policy.name]
     save_policy(policy, directory)
     plot_convergence(directory / "convergence.png", training.history, problem, policy.name)
     plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
-    table = comparison_markdown({policy.name: test.judgement}, scenario)
+    table = comparison_markdown({policy.name: test.judgement}, scenario, notes=channels.notes)
     write_text(directory / "comparison.md", table)
     write_metrics(
         directory,
@@ -35,7 +36,7 @@ def write_training(
             "scenario": scenario.model_dump(mode="json"),
             "policy": policy.name,
             "seed": seed,
-            "channels_per_split": len(splits.test),
+            **training_channels(channels),
             "settings": training.settings.model_dump(mode="json"),
             "architecture": policy.architecture.model_dump(mode="json"),
             "epochs": len(training.history),
@@ -45,3 +46,10 @@ def write_training(
         },
     )
     return test
+
+
+def training_channels(channels: ChannelSource) -> dict[str, Any]:
+    """What ``metrics.json`` says of the channels of a training run."""
+    if channels.recorded:
+        return {"channels": channels.as_metrics()}
+    return {"channels_per_split": len(channels.test)}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from feduplink.registry import CHANNEL_MODELS
 from feduplink.scenario.part import ScenarioPart
 
-ChannelModelName = Literal[
-    "wbs", "hata-urban", "hata-suburban", "hata-urban-shadowed", "hata-suburban-shadowed"
-]
+#: A registered name or ``package.module:Object``; only the name is kept.
+ChannelModelName = Annotated[str, AfterValidator(CHANNEL_MODELS.check), CHANNEL_MODELS]
 
 
 class Cell(ScenarioPart):
@@ -18,7 +18,7 @@ class Cell(ScenarioPart):
 
     antennas: int = Field(10, ge=1, le=1024, description="antennas n_R of each base station")
     base_stations: int = Field(1, ge=1, le=64, description="base stations in the cell")
-    channel_model: ChannelModelName = Field("wbs", description="path loss and shadowing")
+    channel_model: ChannelModelName = Field("wbs", description="what draws the channels")
     cell_side_m: float = Field(1000.0, gt=0, le=1e5, description="side of the square cell, m")
     geometry: Literal["redrawn", "kept"] = Field(
         "redrawn", description="worker positions: new in every realisation, or kept"
