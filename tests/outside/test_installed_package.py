@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).parent / "project"
 SMALL = ["--channels-per-split", "60", "--channel-model", "ring", "--workers", "4"]
+BITS = ["--objective", "bits"]
 LIMITED = ["--constraints", "power <= 0.006", "--rate-min", "0.5", "--ee-min", "0"]
 
 
@@ -42,110 +44,117 @@ def write_wheel(directory: Path) -> Path:
     return wheel
 
 
-class Installed:
-    """Runs commands in an environment that has the package."""
+#: Runs all commands in one process that has the package: starting Python takes longest.
+DRIVER = """
+import contextlib, io, json, sys
+from feduplink.cli import main
+results = {}
+for name, words in json.load(sys.stdin).items():
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([*words, "--out", name])
+    results[name] = [status, out.getvalue(), err.getvalue()]
+json.dump(results, sys.stdout)
+"""
 
-    def __init__(self, site: Path, runs: Path) -> None:
-        self.runs = runs
-        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+COMMANDS = {
+    "trained": ["train", "--policy", "tinynet", "--epochs", "40", *SMALL, *LIMITED, *BITS],
+    "compared": ["evaluate", "--policies", "max,halfpower,trained", *SMALL, *LIMITED, *BITS],
+    "optimum": ["optimum", *SMALL, *LIMITED, "--budget", "20"],
+    "refused": ["optimum", *SMALL, *BITS],
+    "channels": ["channels", "--count", "20", "--channel-model", "ring", "--workers", "4"],
+    "federated": [
+        *("federate", "--task", "line", "--aggregation", "halfway", "--channel-model", "ring"),
+        *("--workers", "4", "--policies", "ideal,halfpower", "--rounds", "5"),
+    ],
+    "page": ["report", "trained", "compared"],
+    "typo": ["evaluate", "--policies", "halfpowr", *SMALL],
+}
 
-    def __call__(self, *words: str, out: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "feduplink", *words, "--out", str(self.runs / out)],
-            env=self._environment,
-            cwd=self.runs,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
 
-    def metrics(self, *words: str, out: str) -> dict:
-        done = self(*words, out=out)
-        assert done.returncode == 0, done.stderr
-        return json.loads((self.runs / out / "metrics.json").read_text("utf-8"))
+@dataclass(frozen=True)
+class Run:
+    directory: Path
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def metrics(self) -> dict:
+        assert self.status == 0, self.errors
+        return json.loads((self.directory / "metrics.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     directory = tmp_path_factory.mktemp("outside")
-    site, runs = directory / "site", directory / "runs"
-    runs.mkdir()
+    site, work = directory / "site", directory / "work"
+    work.mkdir()
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    wheel = write_wheel(directory)
-    subprocess.run([*pip, "--target", str(site), str(wheel)], check=True)
-    return Installed(site, runs)
-
-
-@pytest.fixture(scope="module")
-def trained(installed: Installed) -> dict:
-    return installed.metrics(
-        *("train", "--policy", "tinynet", "--epochs", "40", *SMALL, *LIMITED, "--objective"),
-        "bits",
-        out="trained",
+    subprocess.run([*pip, "--target", str(site), str(write_wheel(directory))], check=True)
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        input=json.dumps(COMMANDS),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    return {name: Run(work / name, *found) for name, found in json.loads(done.stdout).items()}
 
 
-def test_its_policy_is_trained_for_its_objective_and_constraint_on_its_channels(trained):
+def test_its_policy_is_trained_for_its_objective_and_constraint_on_its_channels(runs):
+    trained = runs["trained"].metrics
     assert trained["policy"] == "tinynet"
     assert trained["scenario"]["channel_model"] == "ring"
     assert 0 < trained["test"]["power_max"] < 0.01
     assert trained["test"]["objective"] > 0
 
 
-def test_all_of_it_is_compared(installed, trained):
-    found = installed.metrics(
-        *("evaluate", "--policies", "max,halfpower,trained", *SMALL, *LIMITED, "--objective"),
-        "bits",
-        out="compared",
-    )
-    assert set(found["policies"]) == {"max", "halfpower", "tinynet"}
-    assert found["policies"]["max"]["power_max"] == pytest.approx(0.01)
-    assert found["policies"]["max"]["feasible"] is False
-    assert found["policies"]["halfpower"]["power_max"] == pytest.approx(0.005)
-    table = (installed.runs / "compared" / "comparison.md").read_text("utf-8")
+def test_all_of_it_is_compared(runs):
+    found = runs["compared"].metrics["policies"]
+    assert set(found) == {"max", "halfpower", "tinynet"}
+    assert found["max"]["power_max"] == pytest.approx(0.01)
+    assert found["max"]["feasible"] is False
+    assert found["halfpower"]["power_max"] == pytest.approx(0.005)
+    table = (runs["compared"].directory / "comparison.md").read_text("utf-8")
     assert "power <= 0.006" in table
-    assert "power (W): the worst worker's mean over all rounds" in table
-    assert "#123456" in (installed.runs / "compared" / "comparison.svg").read_text("utf-8")
+    assert "Power (W): the worst worker's mean over all rounds" in table
+    assert "#123456" in (runs["compared"].directory / "comparison.svg").read_text("utf-8")
 
 
-def test_its_constraint_is_solved_and_proved(installed):
-    found = installed.metrics("optimum", *SMALL, *LIMITED, "--budget", "20", out="optimum")
+def test_its_constraint_is_solved_and_proved(runs):
+    found = runs["optimum"].metrics
     best = found["optimum"]
     assert best["power_max"] <= 0.006 * (1 + 1e-9)
     assert best["objective"] <= best["upper_bound"] <= best["objective"] + 0.01
     assert found["policies"]["dual"]["power_max"] == pytest.approx(0.006, rel=0.05)
 
 
-def test_what_has_no_bound_is_refused_before_anything_takes_long(installed):
-    done = installed("optimum", *SMALL, "--objective", "bits", out="refused")
-    assert done.returncode == 2
-    assert done.stderr.startswith("feduplink: certificate: has no bound with bits; accepted: ")
-    assert len(done.stderr.splitlines()) == 1
+def test_what_has_no_bound_is_refused_in_one_sentence(runs):
+    refused = runs["refused"]
+    assert refused.status == 2
+    assert refused.errors.startswith("feduplink: certificate: has no bound with bits; accepted: ")
+    assert len(refused.errors.splitlines()) == 1
 
 
-def test_its_channels_are_drawn_and_its_policy_federates_its_task_with_its_average(installed):
-    channels = installed.metrics(
-        "channels", "--count", "20", "--channel-model", "ring", "--workers", "4", out="channels"
-    )
-    assert channels["count"] == 20
-    found = installed.metrics(
-        *("federate", "--task", "line", "--aggregation", "halfway", "--channel-model", "ring"),
-        *("--workers", "4", "--policies", "ideal,halfpower", "--rounds", "5"),
-        out="federated",
-    )
+def test_its_channels_are_drawn_and_its_policy_federates_its_task_with_its_average(runs):
+    assert runs["channels"].metrics["count"] == 20
+    found = runs["federated"].metrics
     assert found["task"] == "line"
     assert found["aggregation"] == "halfway"
     assert set(found["policies"]) == {"ideal", "halfpower"}
 
 
-def test_it_is_on_the_page(installed, trained):
-    done = installed("report", "trained", out="page")
-    assert done.returncode == 0, done.stderr
-    assert "tinynet" in (installed.runs / "page" / "report.html").read_text("utf-8")
+def test_it_is_on_the_page(runs):
+    assert runs["page"].status == 0, runs["page"].errors
+    page = (runs["page"].directory / "report.html").read_text("utf-8")
+    assert "tinynet" in page
+    assert "halfpower" in page
 
 
-def test_its_names_are_offered(installed):
-    done = installed("evaluate", "--policies", "halfpowr", *SMALL, out="typo")
-    assert done.returncode == 2
-    assert "did you mean halfpower?" in done.stderr
+def test_its_names_are_offered(runs):
+    assert runs["typo"].status == 2
+    assert "did you mean halfpower?" in runs["typo"].errors
