@@ -100,7 +100,7 @@ def test_drawing_nothing_is_refused(geometry, model):
 
 
 def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
-    (tmp_path / "absent_model.py").write_text("class Model:\n    'Not imported yet.'\n")
+    (tmp_path / "absent_model.py").write_text("class Model:\n    draw = None\n")
     monkeypatch.syspath_prepend(tmp_path)
     # As another process would, which had the module.
     policy = FullPower(Scenario().model_copy(update={"channel_model": "absent_model:Model"}))
@@ -109,3 +109,17 @@ def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
         load_policy(tmp_path)
     CHANNEL_MODELS.find("absent_model:Model")
     assert load_policy(tmp_path).scenario.channel_model == "absent_model:Model"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no.such:Model", "no.such:Model cannot be imported"),
+        ("fractions:Fraction", "fractions:Fraction is no channel model; accepted: a class"),
+        ("math:pi", "math:pi is no channel model"),
+    ],
+)
+def test_what_is_no_channel_model_is_refused(name: str, reason: str):
+    scenario = Scenario(channel_model=name)  # nothing is imported yet
+    with pytest.raises(InputError, match=f"^channel_model: {reason}"):
+        draw_csi(scenario, 1, torch.Generator())

@@ -40,7 +40,7 @@ def draw_channels(
     """As :func:`draw_csi`, with the antenna coefficients unless they are not to be kept."""
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
-    model: ChannelModel = CHANNEL_MODELS.find(scenario.channel_model)(scenario)
+    model = _model(scenario)
     # Where nothing is kept there is no cell to share, and a model need not take one.
     shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}
     if not keep_antenna:
@@ -54,6 +54,17 @@ def draw_channels(
         )
     csi, antenna = _checked(drawn, scenario, count)
     return Channels(scale_interference(csi, scenario.interference), antenna)
+
+
+def _model(scenario: Scenario) -> ChannelModel:
+    """The scenario's channel model, built for it."""
+    found = CHANNEL_MODELS.find(scenario.channel_model)
+    if not callable(found) or (isinstance(found, type) and not hasattr(found, "draw")):
+        raise InputError(
+            f"channel_model: {scenario.channel_model} is no channel model; accepted: a class that "
+            "is built for a scenario and has draw(count, generator)."
+        )
+    return found(scenario)
 
 
 def _checked(drawn: Channels, scenario: Scenario, count: int) -> tuple[Tensor, Tensor | None]:

@@ -17,6 +17,7 @@ POLICIES = (
     "scenario",
     "scenarios",
     "randomness",
+    "registry",
     "channels",
     "link",
     "utility",
