@@ -5,18 +5,18 @@ import torch
 
 from feduplink import InputError, Scenario
 from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining
-from feduplink.policies import UnrolledNetwork, UnrolledPolicy
-from feduplink.policies.pdx import lagrangian_at_gates
+from feduplink.policies import UnrolledNetwork, shipped_network
+from feduplink.policies.unrolled_network import lagrangian_at_gates
 
 
 def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
     scenario = Scenario(workers=5, pmax_dbw=-30, interference=2, weights="uniform")
-    batch, prices = Curriculum.only(scenario).draw(50, torch.Generator().manual_seed(0))
+    batch, prices = Curriculum.one_scenario(scenario).draw(50, torch.Generator().manual_seed(0))
     assert batch.direct.shape == (50, 5)
     assert batch.pmax_w.tolist() == pytest.approx([float(scenario.pmax_w)] * 5)
     torch.testing.assert_close(prices.success, torch.full((50, 5), 0.2))
-    fee = prices.rate * 0.7 + prices.efficiency * 55.0
-    torch.testing.assert_close(prices.fee, fee, rtol=1e-5, atol=1e-8)
+    cost = prices.rate * 0.7 + prices.efficiency * 55.0
+    torch.testing.assert_close(prices.activation_cost, cost, rtol=1e-5, atol=1e-8)
     assert len(prices.rate.unique()) > 50
 
 
@@ -32,19 +32,19 @@ def test_batches_of_recorded_channels_are_drawn_with_replacement():
 
 
 def test_everything_varies_size_power_and_weights():
-    curriculum, generator = Curriculum.everything(), torch.Generator().manual_seed(0)
-    cells = [curriculum.draw(4, generator) for _ in range(40)]
-    assert {batch.direct.shape[1] for cell, _ in cells} >= {4, 8, 16, 32}
-    pmax = torch.stack([batch.pmax_w[0] for cell, _ in cells])
+    curriculum, generator = Curriculum.all_settings(), torch.Generator().manual_seed(0)
+    batches = [curriculum.draw(4, generator) for _ in range(40)]
+    assert {batch.direct.shape[1] for batch, _ in batches} >= {4, 8, 16, 32}
+    pmax = torch.stack([batch.pmax_w[0] for batch, _ in batches])
     assert pmax.max() > 100 * pmax.min()
-    for _, prices in cells:
+    for _, prices in batches:
         torch.testing.assert_close(prices.success.sum(-1), torch.ones(4))
 
 
 def test_a_short_training_comes_near_the_maximum():
     scenario = Scenario(workers=4)
     network = UnrolledNetwork.initialised(0)
-    curriculum = Curriculum.only(scenario)
+    curriculum = Curriculum.one_scenario(scenario)
     told = []
     training = NetworkTraining(network, curriculum, NetworkSettings(steps=100, batch_size=64))
     training.run(lambda step, value: told.append((step, value)))
@@ -55,16 +55,15 @@ def test_a_short_training_comes_near_the_maximum():
     def reached(candidate: UnrolledNetwork) -> float:
         return float(lagrangian_at_gates(batch, prices, candidate(batch, prices)[-1]).mean())
 
-    shipped = shipped_pdx()
-    assert isinstance(shipped, UnrolledPolicy)
-    assert reached(UnrolledNetwork.initialised(0)) < reached(shipped.network) - 0.05
-    assert reached(network) > reached(shipped.network) - 0.02
+    shipped = shipped_network()
+    assert reached(UnrolledNetwork.initialised(0)) < reached(shipped) - 0.05
+    assert reached(network) > reached(shipped) - 0.02
 
 
 def small_training(seed: int = 3, steps: int = 200) -> NetworkTraining:
     return NetworkTraining(
         UnrolledNetwork.initialised(1),
-        Curriculum.only(Scenario(workers=2)),
+        Curriculum.one_scenario(Scenario(workers=2)),
         NetworkSettings(steps=steps, batch_size=4),
         seed=seed,
     )

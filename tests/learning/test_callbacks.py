@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -17,8 +18,12 @@ def epoch(number: int) -> Epoch:
         participation=0.75,
         violation=0.25,
         feasible=False,
-        worker_rate=(float("nan"), 0.625),  # the first worker never transmits
-        worker_energy_efficiency=(float("nan"), 40.0),
+        constraints={
+            "rate": (math.nan, 0.625),  # the first worker never transmits
+            "energy_efficiency": (math.nan, 40.0),
+            "power": (0.0, 0.0078125),
+        },
+        worst={"rate_min": 0.625, "energy_efficiency_min": 40.0, "power_max": 0.0078125},
     )
 
 
@@ -41,6 +46,7 @@ def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):
     assert rows[0]["feasible"] == "False"
     assert [rows[0][f"rate_{i}"] for i in (1, 2)] == ["nan", "0.625"]
     assert [rows[0][f"energy_efficiency_{i}"] for i in (1, 2)] == ["nan", "40.0"]
+    assert [rows[0][f"power_{i}"] for i in (1, 2)] == ["0.0", "0.0078125"]
 
 
 def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):
@@ -58,6 +64,7 @@ def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):
     assert set(series("violation").values()) == {0.25}
     assert set(series("rate_min").values()) == {0.625}
     assert set(series("energy_efficiency_min").values()) == {40.0}
+    assert set(series("power_max").values()) == {0.0078125}
 
 
 @pytest.mark.parametrize("first", [0, 3])

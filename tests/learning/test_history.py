@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
+import torch
 
+from feduplink import Scenario, judge
 from feduplink.learning import Epoch, best_epoch
 
 
@@ -14,8 +17,8 @@ def epoch(number: int, objective: float, violation: float) -> Epoch:
         participation=1.0,
         violation=violation,
         feasible=violation <= 0.01,
-        worker_rate=(0.7, float("inf")),
-        worker_energy_efficiency=(55.0, 60.0),
+        constraints={"rate": (0.7, float("inf")), "energy_efficiency": (55.0, 60.0)},
+        worst={"rate_min": 0.7, "energy_efficiency_min": 55.0},
     )
 
 
@@ -40,3 +43,23 @@ def test_best_epoch(history, best):
 def test_json_round_trip():
     original = epoch(3, 0.9, 0.0)
     assert Epoch.from_json(json.loads(json.dumps(original.to_json()))) == original
+
+
+def test_an_epoch_has_the_figures_of_its_judgement():
+    """Two workers that hear nothing of each other; the second is silent."""
+    scenario = Scenario(
+        workers=2, rate_min=0.5, ee_min=0, constraints="link.own_measures:AveragePower <= 0.004"
+    )
+    csi = torch.tensor([[[100.0, 1e-9], [1e-9, 100.0]]]).repeat(2, 1, 1)
+    power = torch.tensor([[0.01, 0.0], [0.0, 0.0]])
+    verdict = judge(power, csi, scenario)
+    epoch = Epoch.from_judgement(7, verdict)
+    assert (epoch.number, epoch.objective) == (7, verdict.objective)
+    assert epoch.participation == 0.25
+    assert epoch.violation == pytest.approx(0.25)
+    assert not epoch.met
+    assert epoch.constraints["power"] == pytest.approx((0.005, 0.0))
+    assert epoch.constraints["rate"][0] == pytest.approx(math.log(2), rel=1e-6)
+    assert math.isnan(epoch.constraints["rate"][1])
+    assert epoch.worst["power_max"] == pytest.approx(0.005)
+    assert epoch.worst["rate_min"] == pytest.approx(math.log(2), rel=1e-6)

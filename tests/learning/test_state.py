@@ -5,7 +5,9 @@ import torch
 
 from feduplink import Problem, Scenario, link
 from feduplink.learning.state import Expectations, PrimalDualState
-from feduplink.problem import ProportionalFairness, WeightedSum
+from feduplink.problem import Constraint
+from feduplink.utility import ProportionalFairness, WeightedSum
+from link.own_measures import AveragePower
 
 SCENARIO = Scenario(workers=2, weights=(0.75, 0.25), rate_min=(0.5, 0.6), ee_min=(30.0, 40.0))
 PROBLEM = Problem.from_scenario(SCENARIO)
@@ -108,3 +110,21 @@ def test_gradient_is_finite_when_a_worker_is_silent_throughout_the_batch():
     state.lagrangian(expected).backward()
     assert power.grad.isfinite().all()
     assert (power.grad[:, 0] != 0).all()
+
+
+def test_an_upper_limit_over_all_rounds_by_hand():
+    """E[p] of 7.5 and 10 mW against 5 and 12 mW: the first worker pays, by γ (7.5 − 5) mW."""
+    limit = torch.tensor([0.005, 0.012], dtype=torch.float64)
+    problem = Problem(
+        PROBLEM.objective, PROBLEM.utility, (Constraint.below(AveragePower(), limit),)
+    )
+    power = torch.tensor([[0.01, 0.02], [0.005, 0.0]], dtype=torch.float64, requires_grad=True)
+    expected = Expectations.estimate(problem, CSI.double(), power)
+    assert expected.constraints.flatten().tolist() == pytest.approx([-0.0075, -0.01])
+    state = PrimalDualState.start(problem, expected)
+    assert state.required.flatten().tolist() == [-0.005, -0.012]
+    after = state.updated(problem, expected, 0.1)
+    assert after.constraint_multiplier.flatten().tolist() == pytest.approx([0.1 * 0.0025, 0.0])
+    # And the Lagrangian falls with its power, in silent rounds too.
+    (after.constraint_multiplier * expected.constraints).sum().backward()
+    assert power.grad.flatten().tolist() == pytest.approx([-0.000125, 0.0, -0.000125, 0.0])

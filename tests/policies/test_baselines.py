@@ -21,6 +21,7 @@ from feduplink import (
     evaluate,
 )
 from feduplink.channels import draw_splits
+from feduplink.policies import UnselectedOrthogonal, UnselectedRandomPower
 from feduplink.policies.orth import largest_efficient_power
 from feduplink.policies.selection import select
 from feduplink.randomness import torch_generator
@@ -41,7 +42,7 @@ def mean_objective(make) -> float:
     ("make", "objective"),
     [
         (lambda scenario, _: FullPower(scenario), 0.710),
-        (lambda scenario, seed: RandomPower(scenario, seed=seed, selection=False), 0.689),
+        (lambda scenario, seed: UnselectedRandomPower(scenario, seed=seed), 0.689),
         (lambda scenario, seed: RandomPower(scenario, seed=seed), 0.238),
         (lambda scenario, _: Orthogonal(scenario), 0.209),
     ],
@@ -109,9 +110,35 @@ def test_selection_judges_each_worker_by_its_own_thresholds():
     assert (kept[0] > 0).tolist() == [False, True]
 
 
+def test_selection_knows_every_constraint_of_the_scenario():
+    """Powers of 10 and 4 mW under an upper limit of 5 mW."""
+    csi = torch.tensor([[[1e3, 1.0], [1.0, 1e3]]])
+    power = torch.tensor([[0.01, 0.004]])
+    scenario = Scenario(
+        workers=2, rate_min=0, ee_min=0, constraints="link.own_measures:PowerOnAir <= 0.005"
+    )
+    torch.testing.assert_close(select(power, csi, scenario), torch.tensor([[0.0, 0.004]]))
+
+
+@pytest.mark.parametrize(
+    ("selecting", "unselecting"),
+    [(RandomPower, UnselectedRandomPower), (Orthogonal, UnselectedOrthogonal)],
+)
+def test_a_variant_without_selection_only_does_not_silence(selecting, unselecting, default_csi):
+    selected, everyone = (
+        kind(Scenario()).allocate(default_csi) for kind in (selecting, unselecting)
+    )
+    on_air = selected > 0
+    assert 0 < on_air.sum() < on_air.numel()
+    assert torch.equal(selected[on_air], everyone[on_air])
+    assert (everyone > 0).sum() > on_air.sum()
+    assert unselecting.name == f"{selecting.name}:unselected"
+    assert not unselecting.by_default
+
+
 def test_random_powers_are_uniform_fresh_and_seeded(default_csi):
     def policy(seed: int) -> Policy:
-        return RandomPower(Scenario(), seed=seed, selection=False)
+        return UnselectedRandomPower(Scenario(), seed=seed)
 
     first = policy(1)
     powers = first.allocate(default_csi)

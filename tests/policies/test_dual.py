@@ -3,25 +3,28 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import DualPolicy, InputError, Scenario, draw_csi, evaluate
+from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi, evaluate
 from feduplink.lagrangian import ChannelBatch, Multipliers
 from feduplink.optimum import solve_dual
+from feduplink.policies import Deployment, DualPoint
+from feduplink.policies import dual as dual_module
+
+
+def _with(scenario: Scenario, constraints: torch.Tensor) -> DualPolicy:
+    multipliers = Multipliers(constraints.double(), scenario.worker_weights)
+    return DualPolicy(scenario, DualPoint(multipliers, Problem.from_scenario(scenario).thresholds))
 
 
 def _policy(scenario: Scenario) -> DualPolicy:
-    constraints = torch.full((2, scenario.workers), 1e-4, dtype=torch.float64)
-    return DualPolicy(scenario, Multipliers(constraints, scenario.worker_weights))
+    return _with(scenario, torch.full((2, scenario.workers), 1e-4))
 
 
 def test_maximises_the_lagrangian(generator: torch.Generator):
     """No powers of a fine grid are better, silence and full power among them."""
     scenario = Scenario(workers=2, interference=4.0)
     csi = draw_csi(scenario, 6, generator).double()
-    policy = DualPolicy(
-        scenario,
-        Multipliers(torch.tensor([[0.1, 0.0], [0.0, 2e-3]]).double(), scenario.worker_weights),
-    )
-    prices = policy.Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers)
+    policy = _with(scenario, torch.tensor([[0.1, 0.0], [0.0, 2e-3]]))
+    prices = policy.prices(csi)
     steps = torch.cat((torch.zeros(1), torch.logspace(-7, -2, 200))).double()
     grid = torch.cartesian_prod(steps, steps)
     power = policy.allocate(csi)
@@ -37,8 +40,8 @@ def test_a_channel_does_not_care_for_its_batch(
     default_scenario: Scenario, default_csi: torch.Tensor
 ):
     policy = _policy(default_scenario)
-    prices = policy.multipliers.prices(default_scenario)
     csi = default_csi.double()
+    prices = policy.prices(csi)
     together = ChannelBatch.from_scenario(default_scenario, csi[:8]).value(
         policy.allocate(csi)[:8], prices
     )
@@ -61,3 +64,23 @@ def test_learned_multipliers_hold_on_unseen_channels():
     assert verdict.violation < 0.03  # two standard errors of 1500 channels
     own = solve_dual(scenario, unseen)
     assert abs(own.dual_value - verdict.objective) < 0.005
+
+
+def test_unseen_channels_get_a_margin_and_recorded_ones_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dual_module, "LEARNING_CHANNELS", 60)
+    scenario = Scenario(workers=3, rate_min=2.0, ee_min=110)
+    training = draw_csi(scenario, 60, torch.Generator().manual_seed(7))
+
+    def made(*, recorded: bool, seed: int = 0) -> DualPolicy:
+        deployment = Deployment(scenario, training, recorded=recorded, seed=seed)
+        return DualPolicy.for_deployment(deployment)
+
+    drawn, again, other = made(recorded=False), made(recorded=False), made(recorded=False, seed=1)
+    constraints = [policy.point.multipliers.constraints for policy in (drawn, again, other)]
+    assert torch.equal(constraints[0], constraints[1])
+    assert not torch.equal(constraints[0], constraints[2])
+    thresholds = Problem.from_scenario(scenario).thresholds
+    assert (drawn.point.thresholds > thresholds).all()
+    recorded = made(recorded=True)
+    assert torch.equal(recorded.point.thresholds, thresholds)
+    assert evaluate(recorded, training, scenario).violation < 0.01

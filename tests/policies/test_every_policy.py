@@ -19,33 +19,51 @@ from feduplink import (
     Orthogonal,
     PerceptronPolicy,
     Policy,
+    Problem,
     RandomPower,
     Scenario,
     judge,
 )
 from feduplink.lagrangian import Multipliers
-from feduplink.policies import UnrolledPolicy
+from feduplink.policies import (
+    DualPoint,
+    UnrolledPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+    shipped_network,
+)
+from feduplink.registry import POLICIES as REGISTERED
 
-SHIPPED = shipped_pdx()
-assert isinstance(SHIPPED, UnrolledPolicy)
+NETWORK = shipped_network()
 
 
-def _multipliers(scenario: Scenario) -> Multipliers:
-    """Multipliers like those of the default setting, and equal worths."""
+def _point(scenario: Scenario) -> DualPoint:
+    """Multipliers like those of the default setting, and equal weights."""
     constraints = torch.tensor([[2e-3], [5e-5]]).double().expand(2, scenario.workers)
-    return Multipliers(constraints, torch.full((scenario.workers,), 0.125).double())
+    weight = torch.full((scenario.workers,), 0.125).double()
+    return DualPoint(Multipliers(constraints, weight), Problem.from_scenario(scenario).thresholds)
 
 
 POLICIES: dict[str, Callable[[Scenario], Policy]] = {
     "rand": RandomPower,
+    "rand:unselected": UnselectedRandomPower,
     "orth": Orthogonal,
+    "orth:unselected": UnselectedOrthogonal,
     "max": FullPower,
     "openloop": lambda scenario: OpenLoop(scenario, target=3.0, fraction=0.8),
     "pdm": PerceptronPolicy.initialised,
     "pdg": GraphPolicy.initialised,
-    "dual": lambda scenario: DualPolicy(scenario, _multipliers(scenario)),
-    "pdx": lambda scenario: UnrolledPolicy(scenario, SHIPPED.network, _multipliers(scenario)),
+    "dual": lambda scenario: DualPolicy(scenario, _point(scenario)),
+    "pdx": lambda scenario: UnrolledPolicy(scenario, NETWORK, _point(scenario)),
 }
+
+
+def test_every_registered_policy_is_tested_here_and_has_its_name():
+    assert set(POLICIES) == set(REGISTERED.names())
+    for name in REGISTERED.names():
+        assert REGISTERED.find(name).name == name
+
+
 every_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 any_size_policy = pytest.mark.parametrize(
     "make", [POLICIES[name] for name in ("orth", "max", "openloop", "pdg", "pdx")]
@@ -127,8 +145,11 @@ PRICES = torch.linspace(1e-3, 4e-3, 8).double()
 
 def _with_prices(scenario: Scenario, order: list[int]) -> Policy:
     constraints = torch.stack((PRICES[order], PRICES[order] / 40))
-    worth = torch.linspace(0.05, 0.2, 8).double()[order]
-    return UnrolledPolicy(scenario, SHIPPED.network, Multipliers(constraints, worth))
+    weight = torch.linspace(0.05, 0.2, 8).double()[order]
+    thresholds = Problem.from_scenario(scenario).thresholds
+    return UnrolledPolicy(
+        scenario, NETWORK, DualPoint(Multipliers(constraints, weight), thresholds)
+    )
 
 
 @pytest.mark.parametrize("name", ["orth", "max", "openloop", "pdg", "pdx"])
@@ -163,7 +184,10 @@ def test_renumbering_workers_renumbers_the_powers(make, csi, random):
 def test_what_a_model_takes_binds_no_policy_to_its_workers(name):
     """Bits and computation are of the upload, and no policy looks at them."""
     scenario = Scenario(
-        workers=4, bits_per_weight=[32, 16, 8, 8], compute_energy_j_per_bit=[0, 0, 0, 1e-9]
+        workers=4,
+        weights=[1, 2, 3, 4],
+        bits_per_weight=[32, 16, 8, 8],
+        compute_energy_j_per_bit=[0, 0, 0, 1e-9],
     )
     assert POLICIES[name](scenario).allocate(torch.ones(2, 3, 3)).shape == (2, 3)
 

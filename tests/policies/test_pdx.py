@@ -1,36 +1,31 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from feduplink import Scenario, draw_csi
-from feduplink.lagrangian import ChannelBatch, Multipliers, Prices, maximise
-from feduplink.policies import UnrolledNetwork, UnrolledPolicy
-from feduplink.policies.pdx import lagrangian_at_gates
+from feduplink import InputError, Problem, Scenario, draw_csi
+from feduplink.lagrangian import ChannelBatch, Multipliers, maximise
+from feduplink.policies import DualPoint, UnrolledPolicy, shipped_network, shipped_pdx
 
 
-def shipped(scenario: Scenario) -> UnrolledPolicy:
-    policy = shipped_pdx()
-    assert isinstance(policy, UnrolledPolicy)
-    price = torch.full((2, scenario.workers), 1e-3, dtype=torch.float64)
-    price[1] = 5e-5
-    return UnrolledPolicy(scenario, policy.network, Multipliers(price, scenario.worker_weights))
+def shipped(scenario: Scenario, rate_price: float = 1e-3, ee_price: float = 5e-5) -> UnrolledPolicy:
+    price = torch.tensor([[rate_price], [ee_price]], dtype=torch.float64)
+    multipliers = Multipliers(price.expand(2, scenario.workers), scenario.worker_weights)
+    thresholds = Problem.from_scenario(scenario).thresholds
+    return UnrolledPolicy(scenario, shipped_network(), DualPoint(multipliers, thresholds))
 
 
 def test_shipped_policy_is_for_the_default_scenario_and_under_a_megabyte():
     policy = shipped_pdx()
-    assert policy.scenario.workers == 8
+    assert policy.scenario == Scenario()
     assert sum(t.nbytes for t in policy.tensors().values()) < 1e6
 
 
 def test_is_near_the_maximum_of_the_lagrangian_where_silence_pays():
     scenario = Scenario(interference=8, rate_min=0.25, ee_min=20)
-    policy = shipped(scenario)
-    policy.multipliers.constraints[:] = torch.tensor([[0.03], [4e-4]])
+    policy = shipped(scenario, 0.03, 4e-4)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(3)).double()
-    batch, prices = (
-        ChannelBatch.from_scenario(scenario, csi),
-        policy.Prices.from_problem(Problem.from_scenario(scenario), scenario, multipliers),
-    )
+    batch, prices = ChannelBatch.from_scenario(scenario, csi), policy.prices(csi)
     best = maximise(batch, prices)
     power = policy.allocate(csi)
     assert batch.value(power, prices).mean() > batch.value(best, prices).mean() - 0.005
@@ -47,8 +42,12 @@ def test_permuting_the_workers_permutes_the_powers():
     permuted = UnrolledPolicy(
         scenario.replace(weights=weights),
         policy.network,
-        Multipliers(
-            policy.multipliers.constraints[:, order], policy.multipliers.objective_weight[order]
+        DualPoint(
+            Multipliers(
+                policy.point.multipliers.constraints[:, order],
+                policy.point.multipliers.objective_weight[order],
+            ),
+            policy.point.thresholds[:, order],
         ),
     )
     expected = policy.allocate(csi)[:, order]
@@ -56,21 +55,22 @@ def test_permuting_the_workers_permutes_the_powers():
     torch.testing.assert_close(power, expected, rtol=1e-3, atol=1e-9)
 
 
-def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
-    scenario = Scenario(workers=3)
-    csi = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
-    batch = ChannelBatch.from_scenario(scenario, csi)
-    prices = Prices(
-        *(torch.rand(3, generator=torch.Generator().manual_seed(k)).double() for k in range(4))
+def test_measures_it_does_not_know_are_refused_in_one_sentence():
+    scenario = Scenario(workers=3, constraints="link.own_measures:AveragePower <= 0.001")
+    csi = draw_csi(scenario, 10, torch.Generator().manual_seed(1))
+    with pytest.raises(InputError, match=r"^pdx: knows packet success, .*; not accepted: power\.$"):
+        shipped_pdx(scenario, csi)
+
+
+def test_for_other_numbers_of_workers_it_takes_average_ones():
+    """Two workers of one price each in a scenario of two; three cost the mean of them."""
+    scenario = Scenario(workers=2, rate_min=(0.2, 0.4), ee_min=0.0)
+    multipliers = Multipliers(
+        torch.tensor([[1e-3, 3e-3], [0.0, 0.0]]).double(), torch.tensor([0.25, 0.75]).double()
     )
-    power = torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.pmax_w
-    unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
-    output = ((power / scenario.pmax_w).log(), torch.full((5, 3), 50.0).double())
-    reached = lagrangian_at_gates(batch, prices, output)
-    torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
-
-
-def test_same_seed_same_network():
-    first, second = UnrolledNetwork.initialised(5), UnrolledNetwork.initialised(5)
-    for a, b in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(a, b)
+    point = DualPoint(multipliers, Problem.from_scenario(scenario).thresholds)
+    policy = UnrolledPolicy(scenario, shipped_network(), point)
+    prices = policy.prices(torch.ones(1, 3, 3))
+    torch.testing.assert_close(prices.success, torch.full((3,), 0.5).double())
+    torch.testing.assert_close(prices.rate, torch.full((3,), 2e-3).double())
+    torch.testing.assert_close(prices.activation_cost, torch.full((3,), 2e-3 * 0.3).double())

@@ -3,11 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import Scenario, draw_csi, evaluate
+from feduplink import DualPolicy, Problem, Scenario, draw_csi, evaluate
 from feduplink.channels import draw_training_csi
 from feduplink.comparison import find_policies
-from feduplink.optimum import calibration, shipped_pdx, solve_dual
-from feduplink.policies import UnrolledPolicy
+from feduplink.lagrangian import Multipliers
+from feduplink.optimum import solve_dual
+from feduplink.policies import Deployment, dual, pdx, pdx_calibration, shipped_network, shipped_pdx
+from feduplink.policies.pdx_calibration import calibrated
 
 
 def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimum():
@@ -23,23 +25,25 @@ def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimu
 def test_without_constraints_there_is_nothing_to_pay():
     scenario = Scenario(workers=3, rate_min=0.0, ee_min=0.0)
     policy = shipped_pdx(scenario, draw_csi(scenario, 100, torch.Generator().manual_seed(1)))
-    assert torch.equal(policy.multipliers.constraints, torch.zeros(2, 3).double())
+    assert torch.equal(policy.point.multipliers.constraints, torch.zeros(2, 3).double())
 
 
 def test_the_margin_aims_above_the_thresholds():
     scenario = Scenario(workers=4)
     csi = draw_csi(scenario, 500, torch.Generator().manual_seed(2))
     policy = shipped_pdx(scenario, csi, margin=2.0)
-    assert (policy.scenario.rate_thresholds > scenario.rate_thresholds).all()
+    assert policy.scenario == scenario
+    assert (policy.point.thresholds > Problem.from_scenario(scenario).thresholds).all()
     assert evaluate(policy, csi, scenario).violation == 0.0
 
 
 def test_a_scenario_has_one_pdx_whatever_the_seed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(calibration, "CHANNELS", 100)
+    monkeypatch.setattr(pdx, "CHANNELS", 100)
     scenario = Scenario(workers=3, csi_noise=4.0)
     tuning = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
     one, other = (
-        find_policies(["pdx"], scenario, tuning, seed=seed)["pdx"].tensors() for seed in (1, 2)
+        find_policies(["pdx"], Deployment(scenario, tuning, seed=seed))["pdx"].tensors()
+        for seed in (1, 2)
     )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -53,12 +57,32 @@ def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
 
 @pytest.mark.slow
 def test_the_multipliers_that_ship_are_those_that_are_found():
-    shipped = shipped_pdx()
-    assert isinstance(shipped, UnrolledPolicy)
-    csi = draw_training_csi(Scenario(), calibration.CHANNELS)
-    found = calibration.calibrated(shipped.network, Scenario(), csi)
-    for name, tensor in found.multipliers.__dict__.items():
+    scenario, shipped = Scenario(), shipped_pdx().point
+    csi = draw_training_csi(scenario, pdx.CHANNELS)
+    found = calibrated(shipped_network(), Problem.from_scenario(scenario), scenario, csi)
+    for name, tensor in vars(found.multipliers).items():
         expected = getattr(shipped.multipliers, name)
         torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=1e-9)
-    thresholds = shipped.scenario.rate_thresholds
-    torch.testing.assert_close(found.scenario.rate_thresholds, thresholds, rtol=1e-5, atol=0)
+    torch.testing.assert_close(found.thresholds, shipped.thresholds, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("rate_min", [0.0, 0.9])
+def test_without_thresholds_there_is_nothing_to_refine(
+    rate_min: float, monkeypatch: pytest.MonkeyPatch
+):
+    refinements = []
+
+    def watched(problem: Problem, *_: object) -> Multipliers:
+        refinements.append(problem)
+        return Multipliers(problem.thresholds, problem.utility.weights)
+
+    monkeypatch.setattr(dual, "refined", watched)
+    monkeypatch.setattr(pdx_calibration, "refined", watched)
+    scenario = Scenario(workers=4, rate_min=rate_min, ee_min=0.0)
+    csi = draw_csi(scenario, 50, torch.Generator().manual_seed(1))
+    policies = [DualPolicy.learned(scenario, csi), shipped_pdx(scenario, csi)]
+    assert len(refinements) == (2 if rate_min else 0)
+    if not rate_min:
+        for policy in policies:
+            assert torch.equal(policy.point.thresholds, policy.problem.thresholds)
+            assert not policy.point.multipliers.constraints.any()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,31 +17,40 @@ from feduplink import (
     OpenLoop,
     Orthogonal,
     PerceptronPolicy,
+    Policy,
     RandomPower,
     Scenario,
     load_policy,
     save_policy,
 )
 from feduplink.lagrangian import Multipliers
-from feduplink.policies import POLICIES, GraphArchitecture, UnrolledNetwork, UnrolledPolicy
+from feduplink.policies import (
+    DualPoint,
+    GraphArchitecture,
+    UnrolledNetwork,
+    UnrolledPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+)
+from feduplink.problem import Problem
+from feduplink.registry import POLICIES
 from feduplink.tensorfile import TensorFile, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
+POINT = DualPoint(
+    Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double()), torch.rand(2, 3).double()
+)
 SAVED = [
     FullPower(SCENARIO),
     RandomPower(SCENARIO, seed=3),
-    RandomPower(SCENARIO, selection=False),
+    UnselectedRandomPower(SCENARIO),
     Orthogonal(SCENARIO),
-    Orthogonal(SCENARIO, selection=False),
+    UnselectedOrthogonal(SCENARIO),
     OpenLoop(SCENARIO, target=0.123, fraction=0.77),
     PerceptronPolicy.initialised(SCENARIO),
     GraphPolicy.initialised(SCENARIO),
-    DualPolicy(SCENARIO, Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double())),
-    UnrolledPolicy(
-        SCENARIO,
-        UnrolledNetwork.initialised(),
-        Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double()),
-    ),
+    DualPolicy(SCENARIO, POINT),
+    UnrolledPolicy(SCENARIO, UnrolledNetwork.initialised(), POINT),
 ]
 
 
@@ -54,7 +65,7 @@ def test_round_trip(policy, tmp_path):
 
 
 def test_every_policy_that_can_be_loaded_is_tested_here():
-    assert {policy.name for policy in SAVED} == set(POLICIES)
+    assert {policy.name for policy in SAVED} == set(POLICIES.names())
 
 
 def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: object) -> None:
@@ -65,7 +76,12 @@ def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: o
 @pytest.mark.parametrize(
     ("policy", "tensors", "header", "sentence"),
     [
-        ("dqn", {}, {}, r"unknown policy 'dqn'; accepted: max, rand, orth"),
+        (
+            "dqn",
+            {},
+            {},
+            r"holds 'dqn', whose code is not here; accepted after importing its module",
+        ),
         ("pdg", {}, {}, r"does not fit a pdg: .*Missing key"),
         ("pdg", PerceptronPolicy(SCENARIO).state_dict(), {}, r"does not fit a pdg"),
         ("pdm", PerceptronPolicy(Scenario(workers=5)).state_dict(), {}, r"does not fit a pdm"),
@@ -82,6 +98,108 @@ def test_file_that_holds_no_working_policy_is_refused(tmp_path, policy, tensors,
     with pytest.raises(InputError, match=sentence) as refusal:
         load_policy(file)
     assert "\n" not in str(refusal.value)
+
+
+class Share(Policy):
+    """A share of Pmax, as a user would write it."""
+
+    name = "share"
+
+    def __init__(self, scenario: Scenario, share: float = 0.5) -> None:
+        super().__init__(scenario)
+        self.share = share
+
+    def powers(self, csi: torch.Tensor) -> torch.Tensor:
+        return csi.new_full(csi.shape[:-1], self.share * float(self.scenario.pmax_w))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {"share": torch.tensor(self.share, dtype=torch.float64)}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, torch.Tensor]) -> Share:
+        return cls(scenario, float(tensors["share"]))
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_policy_of_ones_own_is_saved_and_loaded(registered, tmp_path, monkeypatch):
+    monkeypatch.setattr(POLICIES, "_registered", {})
+    if registered:
+        POLICIES.register("mine", Share)
+    assert POLICIES.name_of(Share) == ("mine" if registered else f"{__name__}:Share")
+    loaded = load_policy(save_policy(Share(SCENARIO, 0.25), tmp_path))
+    assert type(loaded) is Share
+    assert loaded.scenario == SCENARIO
+    assert loaded.allocate(torch.ones(3, 3)).tolist() == pytest.approx([0.25e-3] * 3)
+
+
+OWN_MODULE = """
+from feduplink.policies import FullPower
+
+
+class Loud(FullPower):
+    name = "loud"
+"""
+
+
+def test_a_policy_whose_module_is_not_imported_is_refused_by_name(tmp_path, monkeypatch):
+    (tmp_path / "own_module.py").write_text(OWN_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    loud = importlib.import_module("own_module").Loud
+    file = save_policy(loud(SCENARIO), tmp_path)
+    assert type(load_policy(file)) is loud
+    monkeypatch.delitem(sys.modules, "own_module")
+    with pytest.raises(
+        InputError, match=r"holds 'own_module:Loud', whose code is not here; accepted after imp"
+    ):
+        load_policy(file)
+    assert "own_module" not in sys.modules
+    again = importlib.import_module("own_module").Loud
+    assert type(load_policy(file)) is again
+
+
+@pytest.mark.parametrize("place", ["policy", "objective", "constraint"])
+def test_a_file_that_names_a_harmful_module_does_not_import_it(place, tmp_path, monkeypatch):
+    mark = tmp_path / "imported"
+    (tmp_path / "harmful_code.py").write_text(f"open({str(mark)!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "harmful_code:Thing"
+    fields = {
+        "policy": {},
+        "objective": {"objective": name},
+        "constraint": {"constraints": [f"{name} >= 1"]},
+    }
+    file = tmp_path / "policy.safetensors"
+    scenario = {**SCENARIO.model_dump(mode="json"), **fields[place]}
+    write(file, name if place == "policy" else "max", {}, scenario=scenario)
+    with pytest.raises(InputError, match=r"holds 'harmful_code:Thing', whose code is not here"):
+        load_policy(file)
+    assert "harmful_code" not in sys.modules
+    assert not mark.exists()
+
+
+def test_a_file_that_names_what_is_no_policy_is_refused(tmp_path):
+    file = tmp_path / "policy.safetensors"
+    write(file, "pathlib:Path", {})
+    with pytest.raises(InputError, match=r"^policy: <class .*Path'> is none; accepted: a subclass"):
+        load_policy(file)
+
+
+def test_a_scenario_with_measures_of_ones_own_is_saved_with_the_policy(tmp_path):
+    scenario = SCENARIO.replace(constraints="link.own_measures:AveragePower <= 0.001")
+    importlib.import_module("link.own_measures")
+    assert load_policy(save_policy(FullPower(scenario), tmp_path)).scenario == scenario
+
+
+@pytest.mark.parametrize("kind", [DualPolicy, UnrolledPolicy])
+def test_a_policy_for_a_problem_that_no_scenario_describes_cannot_be_saved(kind, tmp_path):
+    parts = (UnrolledNetwork.initialised(), POINT) if kind is UnrolledPolicy else (POINT,)
+    policy = kind(SCENARIO, *parts, Problem.from_scenario(SCENARIO.replace(objective="rate")))
+    with pytest.raises(
+        InputError,
+        match=rf"^policy: this {kind.name} is for a problem that its scenario does not describe",
+    ):
+        save_policy(policy, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 class Intruder:
