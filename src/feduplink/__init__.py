@@ -28,6 +28,7 @@ from feduplink.policies import (
 )
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario, shipped_scenarios
+from feduplink.version import __version__
 
 __all__ = [
     "DualPolicy",
@@ -46,6 +47,7 @@ __all__ = [
     "Training",
     "TrainingData",
     "TrainingSettings",
+    "__version__",
     "draw_channels",
     "draw_csi",
     "evaluate",
