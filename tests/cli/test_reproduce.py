@@ -10,7 +10,7 @@ from feduplink import experiments
 from feduplink.cli import reproduce
 from feduplink.experiments import EXPERIMENTS, arrivals, bench
 from feduplink.experiments.arrivals import Arrivals
-from feduplink.federated.data.registry import data_set
+from feduplink.federated.data.data_sets import data_set
 from feduplink.metrics import RunMetrics, read_metrics
 
 from .conftest import Run, metrics_of, refused

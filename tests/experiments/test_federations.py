@@ -20,7 +20,7 @@ from feduplink.experiments.federations import (
     image_set,
     image_task,
 )
-from feduplink.federated.data.registry import data_set
+from feduplink.federated.data.data_sets import data_set
 from feduplink.federated.partition import weighed_by_noise
 
 from .made import federations as made

@@ -26,7 +26,7 @@ from feduplink.federated import (
     federate,
     load_task,
 )
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.tasks import imdb
 from feduplink.federated.uplink import OrthogonalName

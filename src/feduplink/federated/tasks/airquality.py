@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron
 from feduplink.federated.partition import fitted_sizes, iid_shares
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.data.reviews import SPECIAL_TOKENS, encode, read_reviews
 from feduplink.federated.models.bilstm import ReviewClassifier
 from feduplink.federated.partition import iid_shares

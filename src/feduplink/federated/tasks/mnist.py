@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink.errors import InputError
-from feduplink.federated.data.registry import require
+from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron, nguyen_widrow_
 from feduplink.federated.partition import (
     Partition,
