@@ -1,6 +1,6 @@
 # make demo    the main job at small scale, in minutes
 # make test    the quick tests;  make test-all  the slow ones too
-# make lint    style and types
+# make lint    style, types and the direction of imports
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,7 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 clean:
 	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

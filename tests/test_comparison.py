@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, RandomPower, Scenario, save_policy
-from feduplink.comparison import compare, comparison_notes, default_policies, find_policies
+from feduplink.comparison import compare, comparison_notes, find_policies
 from feduplink.policies import Deployment
 
 

@@ -12,6 +12,7 @@ import torch
 
 from feduplink.cli import main
 from feduplink.provenance import command, part, provenance
+from feduplink.version import __version__
 
 
 def test_says_what_was_typed_and_when():
@@ -25,6 +26,7 @@ def test_says_what_was_typed_and_when():
 
 def test_says_the_versions():
     entry = provenance()
+    assert entry["feduplink"] == __version__
     assert entry["python"] == platform.python_version()
     assert entry["torch"] == torch.__version__
     assert entry["numpy"] == np.__version__

@@ -30,6 +30,7 @@ from feduplink.policies import (
 )
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario, shipped_scenarios
+from feduplink.version import __version__
 
 __all__ = [
     "Constraint",
@@ -50,6 +51,7 @@ __all__ = [
     "Training",
     "TrainingData",
     "TrainingSettings",
+    "__version__",
     "draw_channels",
     "draw_csi",
     "evaluate",

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import torch
+
+from feduplink.version import __version__
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def provenance() -> dict[str, Any]:
         "command": work.command if work else None,
         "started": work.started.isoformat(timespec="seconds") if work else None,
         "seconds": round(time.monotonic() - work.clock, 3) if work else None,
-        "feduplink": _own_version(),
+        "feduplink": __version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -80,10 +81,3 @@ def _working(work: _Work) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
-
-
-def _own_version() -> str:
-    try:
-        return metadata.version("feduplink")
-    except metadata.PackageNotFoundError:
-        return "from source"

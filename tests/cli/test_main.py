@@ -3,16 +3,20 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tomllib
 import types
 from pathlib import Path
 
 import pytest
 
+import feduplink
 from feduplink import cli
 from feduplink.cli import COMMANDS, Command
 from feduplink.scenario import Scenario
 
 from .conftest import Run, metrics_of, refused
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.NAME)
@@ -25,6 +29,15 @@ def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureF
     assert "--seed" in text
     assert "--out" in text
     assert f"example: feduplink {command.NAME}" in text
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
+    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"feduplink {project['version']}\n"
+    assert feduplink.__version__ == project["version"]
 
 
 def test_every_scenario_field_is_an_option_with_its_default(capsys: pytest.CaptureFixture[str]):

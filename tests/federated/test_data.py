@@ -1,32 +1,40 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import gzip
 import http.server
 import io
+import json
 import lzma
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pooch
 import pytest
 
-from feduplink import InputError
+from feduplink import InputError, cli
 from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, fetch
-from feduplink.federated.data.data_sets import (
-    DataFile,
-    DataSet,
-    Download,
-    content_digest,
-    file_state,
-    require,
-)
+from feduplink.federated.data.checksums import content_digest, file_state
+from feduplink.federated.data.data_sets import DataFile, DataSet, require
 from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
+
+
+@contextlib.contextmanager
+def serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address at which requests come to ``handler``."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture
@@ -39,13 +47,8 @@ def home(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    handler = functools.partial(Quiet, directory=str(directory))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield directory, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(functools.partial(Quiet, directory=str(directory))) as address:
+        yield directory, address
 
 
 def served(name: str, address: str, originals: list[str], digests: list[str]) -> DataSet:
@@ -53,9 +56,9 @@ def served(name: str, address: str, originals: list[str], digests: list[str]) ->
     entry = DATA_SETS[name]
     return replace(
         entry,
-        downloads=tuple(Download(f"{address}/{original}") for original in originals),
         files=tuple(
-            DataFile(file.path, digest) for file, digest in zip(entry.files, digests, strict=True)
+            replace(file, url=f"{address}/{original}", sha256=digest, original_sha256=None)
+            for file, original, digest in zip(entry.files, originals, digests, strict=True)
         ),
     )
 
@@ -94,16 +97,33 @@ def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
     for name in names:
         (directory / name).write_bytes(gzip.compress(name.encode()))
     entry = served("mnist", address, names, [content_digest(directory / name) for name in names])
-    progress: list[tuple[str, int, int | None]] = []
+    progress: list[tuple[str, int, int]] = []
     target = tmp_path / "data"
     fetch(entry, target, lambda *step: progress.append(step))
     assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
     assert progress[-1][1] == progress[-1][2] == (directory / names[-1]).stat().st_size
     assert [path.name for path in target.iterdir()] == ["mnist"]
 
-    for name in names:  # a second time nothing is asked of the server
+    assert {(target / file.path).stat().st_mode & 0o777 for file in entry.files} == {0o644}
+
+    for name in names[1:]:  # a second time nothing is asked of the server but what is damaged
         (directory / name).unlink()
+    (target / entry.files[0].path).write_bytes(b"damaged")
     fetch(entry, target)
+    assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
+
+
+def test_what_has_arrived_stays_when_a_later_file_does_not(home, tmp_path: Path):
+    directory, address = home
+    names = [file.path.split("/")[1] for file in DATA_SETS["mnist"].files]
+    for name in names[:2]:
+        (directory / name).write_bytes(name.encode())
+    digests = [content_digest(directory / name) for name in names[:2]] + ["?", "?"]
+    entry = served("mnist", address, names, digests)
+    with pytest.raises(InputError, match=f"cannot fetch {address}/{names[2]}: 404 "):
+        fetch(entry, tmp_path / "data")
+    present = sorted(path.name for path in (tmp_path / "data").rglob("*") if path.is_file())
+    assert present == sorted(names[:2])
 
 
 def test_the_table_comes_out_of_its_archive(home, tmp_path: Path):
@@ -114,6 +134,21 @@ def test_the_table_comes_out_of_its_archive(home, tmp_path: Path):
     digest = digest_of(b"a;b\n", "table.csv", tmp_path)
     fetch(served("airquality", address, ["air.zip"], [digest]), tmp_path)
     assert (tmp_path / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
+
+
+def test_the_command_fetches(home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    directory, address = home
+    with zipfile.ZipFile(directory / "air.zip", "w") as archive:
+        archive.writestr("AirQualityUCI.csv", "a;b\n")
+    entry = served("airquality", address, ["air.zip"], [digest_of(b"a;b\n", "t.csv", tmp_path)])
+    monkeypatch.setitem(DATA_SETS, "airquality", entry)
+    target, out = tmp_path / "data", tmp_path / "out"
+    words = ["data", "--fetch", "airquality", "--verify", "--data", str(target), "--out", str(out)]
+    assert cli.main(words) == 0
+    assert (target / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
+    sets = json.loads((out / "metrics.json").read_text())["sets"]
+    assert sets["airquality"]["state"] == FileState.INTACT
+    assert sets["mnist"]["state"] == FileState.MISSING
 
 
 def test_reviews_are_put_into_one_table(home, tmp_path: Path):
@@ -165,10 +200,7 @@ def test_word_vectors_are_cut_to_the_reviews(home, tmp_path: Path):
         tokens=np.frombuffer("\n".join(words[i] for i in order).encode(), np.uint8),
     )
     fetch(served("glove", address, ["glove.zip"], [content_digest(by_hand)]), tmp_path)
-    assert (
-        file_state(DataFile(DATA_SETS["glove"].files[0].path, content_digest(by_hand)), tmp_path)
-        is FileState.INTACT
-    )
+    assert content_digest(tmp_path / DATA_SETS["glove"].files[0].path) == content_digest(by_hand)
 
 
 def test_nothing_is_kept_of_a_wrong_or_missing_original(home, tmp_path: Path):
@@ -180,16 +212,51 @@ def test_nothing_is_kept_of_a_wrong_or_missing_original(home, tmp_path: Path):
     with pytest.raises(InputError, match=r"cannot fetch .*404"):
         fetch(served("airquality", address, ["nothing.zip"], ["?"]), target)
     entry = served("airquality", address, ["air.zip"], ["?"])
-    pinned = replace(entry, downloads=(Download(f"{address}/air.zip", "0" * 64),))
-    with pytest.raises(InputError, match="does not have the expected checksum"):
+    pinned = replace(entry, files=(replace(entry.files[0], original_sha256="0" * 64),))
+    with pytest.raises(InputError, match=r"air.zip does not have the expected checksum\.$"):
         fetch(pinned, target)
     assert list(target.iterdir()) == []
 
 
 def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path):
     entry = served("airquality", "http://127.0.0.1:9", ["air.zip"], ["?"])
-    with pytest.raises(InputError, match=r"^data: cannot fetch http://127.0.0.1:9/air.zip: "):
+    with pytest.raises(InputError) as refused:
         fetch(entry, tmp_path)
+    assert str(refused.value) == (
+        "data: cannot fetch http://127.0.0.1:9/air.zip: [Errno 111] Connection refused."
+    )
+
+
+def test_a_connection_that_breaks_off_is_one_sentence(tmp_path: Path):
+    class BreaksOff(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"too little")
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with serving(BreaksOff) as address:
+        entry = served("airquality", address, ["air.zip"], ["?"])
+        with pytest.raises(InputError, match=r"cannot fetch .*10 bytes read, 990 more expected"):
+            fetch(entry, tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_pooch_says_as_much_as_before(home, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    directory, address = home
+    (directory / "air.zip").write_bytes(b"no archive")
+    logger, level = pooch.get_logger(), pooch.get_logger().level
+    logger.addHandler(caplog.handler)
+    try:
+        with pytest.raises(InputError):
+            fetch(served("airquality", address, ["air.zip"], ["?"]), tmp_path)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.records == []
+    assert logger.level == level
 
 
 def test_a_missing_set_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -213,7 +280,7 @@ def test_the_directory_is_the_given_one_or_that_of_the_variable(monkeypatch: pyt
 def test_damage_is_noticed(tmp_path: Path):
     path = tmp_path / "file.csv.xz"
     path.write_bytes(lzma.compress(b"content"))
-    file = DataFile("file.csv.xz", content_digest(path))
+    file = DataFile("file.csv.xz", content_digest(path), "http://nowhere")
     assert file_state(file, tmp_path) is FileState.INTACT
     path.write_bytes(lzma.compress(b"content", preset=1))  # another packing of the same
     assert file_state(file, tmp_path) is FileState.INTACT

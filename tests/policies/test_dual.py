@@ -56,10 +56,11 @@ def test_takes_only_its_own_workers(default_csi: torch.Tensor):
 
 
 def test_learned_multipliers_hold_on_unseen_channels():
-    scenario = Scenario(workers=4)
+    scenario = Scenario(workers=3, interference=4)
     training = draw_csi(scenario, 1500, torch.Generator().manual_seed(5))
     unseen = draw_csi(scenario, 1500, torch.Generator().manual_seed(6))
     policy = DualPolicy.learned(scenario, training)
+    assert (policy.multipliers.constraints > 0).any()
     verdict = evaluate(policy, unseen, scenario)
     assert verdict.violation < 0.03  # two standard errors of 1500 channels
     own = solve_dual(scenario, unseen)

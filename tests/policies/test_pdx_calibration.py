@@ -29,12 +29,17 @@ def test_without_constraints_there_is_nothing_to_pay():
 
 
 def test_the_margin_aims_above_the_thresholds():
-    scenario = Scenario(workers=4)
-    csi = draw_csi(scenario, 500, torch.Generator().manual_seed(2))
-    policy = shipped_pdx(scenario, csi, margin=2.0)
-    assert policy.scenario == scenario
-    assert (policy.point.thresholds > Problem.from_scenario(scenario).thresholds).all()
-    assert evaluate(policy, csi, scenario).violation == 0.0
+    """Channels not tuned on: without a margin they miss a constraint, with it they meet all."""
+    scenario = Scenario(workers=3, interference=4)
+    tuning = draw_csi(scenario, 500, torch.Generator().manual_seed(2))
+    unseen = draw_csi(scenario, 2000, torch.Generator().manual_seed(6))
+    exact, above = (shipped_pdx(scenario, tuning, margin=margin) for margin in (0.0, 2.0))
+    assert torch.equal(exact.point.thresholds[0], scenario.rate_thresholds)
+    assert (above.point.thresholds[0] > scenario.rate_thresholds).all()
+    missed, met = (evaluate(policy, unseen, scenario) for policy in (exact, above))
+    assert missed.violation > 0
+    assert met.feasible
+    assert met.objective < missed.objective
 
 
 def test_a_scenario_has_one_pdx_whatever_the_seed(monkeypatch: pytest.MonkeyPatch):

@@ -43,6 +43,7 @@ from feduplink.cli import (
     train,
 )
 from feduplink.errors import InputError
+from feduplink.version import __version__
 
 ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
 
@@ -89,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Transmit-power control for wireless federated learning.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"feduplink {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         subparser = subparsers.add_parser(

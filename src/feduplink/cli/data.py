@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 
 from rich import box
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 from feduplink.cli.console import console
@@ -109,10 +116,12 @@ def _fetch(entry: DataSet, root: Path) -> None:
         console=out,
         disable=not out.is_terminal,
     )
-    tasks = {item.url: progress.add_task(item.url, total=None) for item in entry.downloads}
+    tasks: dict[str, TaskID] = {}
+
+    def report(url: str, done: int, total: int) -> None:
+        if url not in tasks:
+            tasks[url] = progress.add_task(url)
+        progress.update(tasks[url], completed=done, total=total or None)
+
     with progress:
-        fetch(
-            entry,
-            root,
-            lambda url, done, total: progress.update(tasks[url], completed=done, total=total),
-        )
+        fetch(entry, root, report)

@@ -1,13 +1,12 @@
 """Real data sets: what they are, where they come from, and whether they are here."""
 
+from feduplink.federated.data.checksums import FileState, file_state
 from feduplink.federated.data.data_sets import (
     DATA_SETS,
     DataFile,
     DataSet,
-    FileState,
     data_directory,
     data_set,
-    file_state,
     require,
 )
 from feduplink.federated.data.fetch import fetch

@@ -1,37 +1,23 @@
 """The data sets the tasks use: licence, source, files and their checksums.
 
-Files are looked for in one directory, given by the caller or by ``FEDUPLINK_DATA``. A file that
-we build from an original archive is checked by its content, since a compressor's output depends
-on its version.
+Files are looked for in one directory, given by the caller or by ``FEDUPLINK_DATA``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import lzma
 import os
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
-import numpy as np
-
 from feduplink.errors import InputError
+from feduplink.federated.data.derived_files import air_quality_table, review_table, word_vectors
 
 #: The environment variable that names the directory of the data sets.
 DIRECTORY_VARIABLE = "FEDUPLINK_DATA"
 
-_BLOCK = 1 << 20
-
-
-class FileState(StrEnum):
-    """What a look at one file shows."""
-
-    MISSING = "missing"
-    INTACT = "intact"
-    DAMAGED = "checksum differs"
+#: Writes a file from its original: ``(original, target, data directory)``.
+Build = Callable[[Path, Path, Path], None]
 
 
 @dataclass(frozen=True)
@@ -41,19 +27,17 @@ class DataFile:
     Attributes:
         path: below the data directory.
         sha256: of the file, or of its content if it ends with ``.xz`` or ``.npz``.
+        url: where its original is.
+        original_sha256: of the original; None where the file that is built from it is enough.
+        build: writes the file from the original; None if that is the file itself.
 
     """
 
     path: str
     sha256: str
-
-
-@dataclass(frozen=True)
-class Download:
-    """One original: its address, and its checksum where the files built from it have none."""
-
     url: str
-    sha256: str | None = None
+    original_sha256: str | None = None
+    build: Build | None = None
 
 
 @dataclass(frozen=True)
@@ -65,9 +49,11 @@ class DataSet:
     licence: str
     source: str
     files: tuple[DataFile, ...]
-    downloads: tuple[Download, ...]
     needs: tuple[str, ...] = ()
 
+
+# The author's own server refuses most clients; this is the copy PyTorch serves.
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
 DATA_SETS: dict[str, DataSet] = {
     entry.name: entry
@@ -77,32 +63,25 @@ DATA_SETS: dict[str, DataSet] = {
             title="MNIST handwritten digits, 60,000 + 10,000 images of 28 x 28",
             licence="CC BY-SA 3.0",
             source="http://yann.lecun.com/exdb/mnist/",
-            files=(
-                DataFile(
-                    "mnist/train-images-idx3-ubyte.gz",
-                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                ),
-                DataFile(
-                    "mnist/train-labels-idx1-ubyte.gz",
-                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                ),
-                DataFile(
-                    "mnist/t10k-images-idx3-ubyte.gz",
-                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                ),
-                DataFile(
-                    "mnist/t10k-labels-idx1-ubyte.gz",
-                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-                ),
-            ),
-            # The author's own server refuses most clients; this is the copy PyTorch serves.
-            downloads=tuple(
-                Download(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}")
-                for name in (
-                    "train-images-idx3-ubyte.gz",
-                    "train-labels-idx1-ubyte.gz",
-                    "t10k-images-idx3-ubyte.gz",
-                    "t10k-labels-idx1-ubyte.gz",
+            files=tuple(
+                DataFile(f"mnist/{name}", sha256, f"{_MNIST}/{name}")
+                for name, sha256 in (
+                    (
+                        "train-images-idx3-ubyte.gz",
+                        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                    ),
+                    (
+                        "train-labels-idx1-ubyte.gz",
+                        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                    ),
+                    (
+                        "t10k-images-idx3-ubyte.gz",
+                        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                    ),
+                    (
+                        "t10k-labels-idx1-ubyte.gz",
+                        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                    ),
                 )
             ),
         ),
@@ -115,9 +94,10 @@ DATA_SETS: dict[str, DataSet] = {
                 DataFile(
                     "airquality/AirQualityUCI.csv",
                     "13277ae5d8581e80b7be09d47c7d3d06fe9b8e957078f2cf6e859f955e62f996",
+                    "https://archive.ics.uci.edu/static/public/360/air+quality.zip",
+                    build=air_quality_table,
                 ),
             ),
-            downloads=(Download("https://archive.ics.uci.edu/static/public/360/air+quality.zip"),),
         ),
         DataSet(
             name="imdb",
@@ -128,10 +108,9 @@ DATA_SETS: dict[str, DataSet] = {
                 DataFile(
                     "imdb/imdb_50k.csv.xz",
                     "360bf5c9c5a9f1c053e1906dd01e10de51bdf80a0f1a1c579fb2df3e1ec8b86e",
+                    "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+                    build=review_table,
                 ),
-            ),
-            downloads=(
-                Download("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"),
             ),
         ),
         DataSet(
@@ -143,12 +122,9 @@ DATA_SETS: dict[str, DataSet] = {
                 DataFile(
                     "glove/glove_6b_50d_imdb25k_f16.npz",
                     "8e240ed21f2f329ef522dfdd1db91438d19edca182fd03069b5141c9bd316b81",
-                ),
-            ),
-            downloads=(
-                Download(
                     "https://nlp.stanford.edu/data/glove.6B.zip",
                     "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+                    word_vectors,
                 ),
             ),
             needs=("imdb",),
@@ -188,46 +164,3 @@ def require(name: str, directory: Path | None = None) -> Path:
             f"data: the set {name!r} is not in {root} ({absent[0]} is missing); {advice}."
         )
     return root
-
-
-def file_state(file: DataFile, directory: Path) -> FileState:
-    """Compare one file with its checksum."""
-    path = directory / file.path
-    if not path.is_file():
-        return FileState.MISSING
-    try:
-        intact = content_digest(path) == file.sha256
-    except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError, zipfile.BadZipFile):
-        intact = False
-    return FileState.INTACT if intact else FileState.DAMAGED
-
-
-def content_digest(path: Path) -> str:
-    """SHA-256 of a file; of what is inside for ``.xz`` and ``.npz``."""
-    digest = hashlib.sha256()
-    for block in _READERS.get(path.suffix, _plain_blocks)(path):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _plain_blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            yield block
-
-
-def _xz_blocks(path: Path) -> Iterator[bytes]:
-    with lzma.open(path) as file:
-        while block := file.read(_BLOCK):
-            yield block
-
-
-def _npz_blocks(path: Path) -> Iterator[bytes]:
-    with np.load(path, allow_pickle=False) as arrays:
-        for name in sorted(arrays.files):
-            array = np.ascontiguousarray(arrays[name])
-            yield f"{name}{array.dtype.str}{array.shape}".encode()
-            yield array.tobytes()
-
-
-_READERS: dict[str, Callable[[Path], Iterator[bytes]]] = {".xz": _xz_blocks, ".npz": _npz_blocks}

@@ -1,172 +1,122 @@
-"""Fetching the originals from their official homes, and building our files from them."""
+"""Fetching the originals from their official homes; pooch downloads and checks them."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import lzma
-import shutil
+import contextlib
+import logging
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from feduplink.errors import InputError
-from feduplink.federated.data.data_sets import (
-    DataSet,
-    Download,
-    FileState,
-    file_state,
-    require,
-)
-from feduplink.federated.data.reviews import most_frequent, read_reviews
-from feduplink.files import replaced_atomically
+from feduplink.federated.data.checksums import FileState, file_state, has_content
+from feduplink.federated.data.data_sets import DataFile, DataSet, require
 
-#: Told of every block that arrives: address, bytes so far, bytes in all (None if unknown).
-ProgressReport = Callable[[str, int, int | None], None]
+#: Told of every block that arrives: address, bytes so far, bytes in all (0 if unknown).
+ProgressReport = Callable[[str, int, int], None]
 
 _BLOCK = 1 << 18
 _TIMEOUT_S = 60
-_EMBEDDED_WORDS = 25_000
-_GLOVE_MEMBER = "glove.6B.50d.txt"
 
 
 def fetch(entry: DataSet, directory: Path, report: ProgressReport | None = None) -> None:
     """Bring the files of a set into ``directory``; those already intact are left alone.
 
     Nothing is put in place unless its checksum is right, so a broken connection or a changed
-    original leaves the directory as it was.
+    original leaves at most fewer files, never a wrong one.
     """
-    if all(file_state(file, directory) is FileState.INTACT for file in entry.files):
+    absent = [file for file in entry.files if file_state(file, directory) is not FileState.INTACT]
+    if not absent:
         return
     for needed in entry.needs:
         require(needed, directory)
     directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as scratch:
-        originals = [_download(item, Path(scratch), report) for item in entry.downloads]
-        built = Path(scratch, "built")
-        try:
-            _BUILDERS[entry.name](originals, built, directory)
-        except (tarfile.TarError, zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
-            raise InputError(
-                f"data: what came from {entry.source} is no {entry.name}: {error}."
-            ) from None
-        for file in entry.files:
-            if file_state(file, built) is not FileState.INTACT:
-                raise InputError(
-                    f"data: {file.path} built from {entry.downloads[0].url} does not have the "
-                    "expected checksum; nothing was kept."
-                )
-        for file in entry.files:
+    for file in absent:
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as scratch:
+            made = _made(entry, file, Path(scratch), directory, report)
             target = directory / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            (built / file.path).replace(target)
+            made.chmod(0o644)  # pooch gives its files to their owner alone
+            made.replace(target)
 
 
-def _download(item: Download, scratch: Path, report: ProgressReport | None) -> Path:
-    target = scratch / item.url.rsplit("/", 1)[-1]
-    digest = hashlib.sha256()
+def _made(
+    entry: DataSet, file: DataFile, scratch: Path, directory: Path, report: ProgressReport | None
+) -> Path:
+    """The file in a place of its own, downloaded and if need be built; it is the right one."""
+    if file.build is None:
+        return _download(file.url, file.sha256, scratch, report)
+    original = _download(file.url, file.original_sha256, scratch, report)
+    made = scratch / "built" / Path(file.path).name
+    made.parent.mkdir()
     try:
-        with (
-            urllib.request.urlopen(item.url, timeout=_TIMEOUT_S) as reply,
-            target.open("wb") as out,
-        ):
-            length = reply.headers.get("Content-Length")
-            received, total = 0, int(length) if length else None
-            while block := reply.read(_BLOCK):
-                out.write(block)
-                digest.update(block)
-                received += len(block)
-                if report:
-                    report(item.url, received, total)
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise InputError(f"data: cannot fetch {item.url}: {error}.") from None
-    if total is not None and received < total:
-        raise InputError(f"data: {item.url} broke off after {received} of {total} bytes.")
-    if item.sha256 is not None and digest.hexdigest() != item.sha256:
-        raise InputError(f"data: {item.url} does not have the expected checksum.")
-    return target
+        file.build(original, made, directory)
+    except (tarfile.TarError, zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
+        raise InputError(f"data: what came from {file.url} is no {entry.name}: {error}.") from None
+    if not has_content(made, file.sha256):
+        raise InputError(
+            f"data: {file.path} built from {file.url} does not have the expected checksum; "
+            "nothing was kept."
+        )
+    return made
 
 
-def _build_mnist(originals: list[Path], built: Path, _directory: Path) -> None:
-    target = built / "mnist"
-    target.mkdir(parents=True)
-    for original in originals:
-        original.replace(target / original.name)
+def _download(url: str, sha256: str | None, scratch: Path, report: ProgressReport | None) -> Path:
+    import pooch  # a tenth of a second, for this function alone
 
-
-def _build_airquality(originals: list[Path], built: Path, _directory: Path) -> None:
-    target = built / "airquality" / "AirQualityUCI.csv"
-    target.parent.mkdir(parents=True)
-    with (
-        zipfile.ZipFile(originals[0]) as archive,
-        archive.open("AirQualityUCI.csv") as source,
-        target.open("wb") as out,
-    ):
-        shutil.copyfileobj(source, out)
-
-
-def _build_imdb(originals: list[Path], built: Path, _directory: Path) -> None:
-    """One row per review, ordered by split (train, test), label and id."""
-    labels = {"neg": 0, "pos": 1}
-    rows = []
-    with tarfile.open(originals[0]) as archive:
-        for member in archive:
-            parts = Path(member.name).parts
-            if len(parts) != 4 or parts[2] not in labels or not member.isfile():
-                continue
-            split, label, (number, rating) = parts[1], labels[parts[2]], parts[3][:-4].split("_")
-            source = archive.extractfile(member)
-            assert source is not None
-            rows.append((split, label, int(number), int(rating), source.read().decode("utf-8")))
-    rows.sort(key=lambda row: (row[0] != "train", row[1], row[2]))
-    target = built / "imdb" / "imdb_50k.csv.xz"
-    with (
-        replaced_atomically(target) as temporary,
-        lzma.open(temporary, "wt", encoding="utf-8", newline="") as out,
-    ):
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("split", "label", "id", "rating", "text"))
-        writer.writerows(rows)
-
-
-def _build_glove(originals: list[Path], built: Path, directory: Path) -> None:
-    """The vectors of the most frequent tokens of the IMDb training reviews; zero if unknown."""
-    reviews = read_reviews(directory / "imdb" / "imdb_50k.csv.xz")
-    frequent = most_frequent((r.text for r in reviews if r.split == "train"), _EMBEDDED_WORDS)
-    row_of = {token: row for row, (token, _) in enumerate(frequent)}
-    vectors = np.zeros((len(frequent), 50), np.float16)
-    in_glove = np.zeros(len(frequent), np.bool_)
-    for word, numbers in _glove_lines(originals[0]):
-        if (row := row_of.get(word)) is not None:
-            vectors[row] = np.array(numbers.split(), np.float32)
-            in_glove[row] = True
-    target = built / "glove" / "glove_6b_50d_imdb25k_f16.npz"
-    target.parent.mkdir(parents=True)
-    np.savez_compressed(
-        target,
-        vectors=vectors,
-        in_glove=in_glove,
-        counts=np.array([count for _, count in frequent], np.int32),
-        tokens=np.frombuffer("\n".join(token for token, _ in frequent).encode(), np.uint8),
+    downloader = pooch.HTTPDownloader(
+        progressbar=_Bar(url, report) if report else False,
+        chunk_size=_BLOCK,
+        timeout=_TIMEOUT_S,
+        # A server that packs what it sends would have requests unpack our .gz files.
+        headers={"Accept-Encoding": "identity"},
     )
+    try:
+        with _quiet(pooch.get_logger()):
+            path = pooch.retrieve(url, sha256, "original", scratch, downloader=downloader)
+    except OSError as error:  # the errors of requests among them
+        raise InputError(f"data: cannot fetch {url}: {_reason(error)}.") from None
+    except ValueError:
+        raise InputError(f"data: {url} does not have the expected checksum.") from None
+    return Path(path)
 
 
-def _glove_lines(archive: Path) -> Iterator[tuple[str, str]]:
-    with zipfile.ZipFile(archive) as file, file.open(_GLOVE_MEMBER) as lines:
-        for line in lines:
-            word, _, numbers = line.decode("utf-8").partition(" ")
-            yield word, numbers
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """It logs every download, and asks for checksums, at level INFO."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
-_BUILDERS: dict[str, Callable[[list[Path], Path, Path], None]] = {
-    "mnist": _build_mnist,
-    "airquality": _build_airquality,
-    "imdb": _build_imdb,
-    "glove": _build_glove,
-}
+def _reason(error: BaseException) -> str:
+    """What was wrong at the bottom: requests and urllib3 wrap it several times."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return str(error).removesuffix(".") or type(error).__name__
+
+
+class _Bar:
+    """A progress bar as pooch wants it, which only tells how far it is."""
+
+    def __init__(self, url: str, report: ProgressReport) -> None:
+        self.total = 0
+        self._url, self._report = url, report
+        self._done = 0
+
+    def update(self, size: int) -> None:
+        """So many bytes more; the last block counts as a whole one."""
+        self._done += size
+        self._report(self._url, min(self._done, self.total or self._done), self.total)
+
+    def reset(self) -> None:
+        """Called at the end, before the whole is told at once."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Nothing to close."""
