@@ -9,7 +9,7 @@ import pytest
 import check_numbers
 from feduplink.experiments import EXPERIMENTS, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
-from feduplink.experiments.policies import COMPARED
+from feduplink.experiments.compared_policies import COMPARED
 
 from .markdown import ROOT
 

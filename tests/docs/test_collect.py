@@ -11,7 +11,7 @@ import check_numbers
 from feduplink import InputError
 from feduplink.experiments import EXPERIMENTS
 from feduplink.experiments.arrivals import Arrivals
-from feduplink.experiments.policies import COMPARED
+from feduplink.experiments.compared_policies import COMPARED
 from feduplink.metrics import write_metrics
 
 RESULT = Arrivals(

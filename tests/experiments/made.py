@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
-from feduplink.experiments.settings import Figures
+from feduplink.experiments.judged_settings import Figures
 from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 

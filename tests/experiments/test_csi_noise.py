@@ -5,8 +5,8 @@ import torch
 from feduplink import Scenario, draw_csi, evaluate
 from feduplink.channels import draw_splits
 from feduplink.experiments import Bench, csi_noise
-from feduplink.experiments.policies import policy_for
-from feduplink.experiments.settings import judged_setting
+from feduplink.experiments.compared_policies import policy_for
+from feduplink.experiments.judged_settings import judged_setting
 
 from .made import FAILS, HOLDS, IN_PART, sweep, verdicts
 

@@ -16,9 +16,9 @@ from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
-from feduplink.experiments.policies import COMPARED
+from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.power_histogram import PowerHistogram
-from feduplink.experiments.settings import Figures
+from feduplink.experiments.judged_settings import Figures
 from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.learning import Epoch

@@ -5,7 +5,7 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.experiments import Bench, policies
-from feduplink.experiments.policies import (
+from feduplink.experiments.compared_policies import (
     COMPARED,
     LEARNED,
     READINGS,

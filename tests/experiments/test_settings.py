@@ -8,8 +8,8 @@ import torch
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
 from feduplink.experiments import Bench, settings
-from feduplink.experiments.policies import COMPARED, policies_for
-from feduplink.experiments.settings import OPTIMUM, Figures, judged_setting, judged_settings
+from feduplink.experiments.compared_policies import COMPARED, policies_for
+from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_setting, judged_settings
 from feduplink.optimum import DualSolution, solve_dual
 from feduplink.optimum.repair import MET
 

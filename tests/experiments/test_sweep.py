@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from feduplink.experiments.settings import Setting
+from feduplink.experiments.judged_settings import Setting
 from feduplink.experiments.sweep import Sweep
 
 from .made import figures, sweep

@@ -7,6 +7,13 @@ from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
+from feduplink.federated import Ideal
+from feduplink.policies import (
+    GraphPolicy,
+    PerceptronPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+)
 
 TITLE = "Air quality"
 DATA = "airquality"
@@ -16,7 +23,13 @@ RESULT = Federations
 _PAPERS = PaperErrors(
     "airquality",
     50,
-    {"ideal": 0.083, "pdg": 0.089, "pdm": 0.16, "rand:unselected": 0.29, "orth:unselected": 0.34},
+    {
+        Ideal: 0.083,
+        GraphPolicy: 0.089,
+        PerceptronPolicy: 0.16,
+        UnselectedRandomPower: 0.29,
+        UnselectedOrthogonal: 0.34,
+    },
 )
 
 

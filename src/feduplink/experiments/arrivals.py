@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
-from feduplink.experiments.policies import READINGS, policies_for
+from feduplink.experiments.compared_policies import READINGS, policies_for
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import Ideal, Sender
 from feduplink.federated.access import transmit

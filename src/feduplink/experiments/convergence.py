@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.policies import COMPARED, LEARNED, training_history
-from feduplink.experiments.settings import Figures, judged_setting
+from feduplink.experiments.compared_policies import COMPARED, LEARNED, training_history
+from feduplink.experiments.judged_settings import Figures, judged_setting
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.learning import Epoch, best_epoch
 from feduplink.scenario import Scenario

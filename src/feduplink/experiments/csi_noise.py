@@ -6,8 +6,8 @@ from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower
-from feduplink.experiments.policies import LEARNED, READINGS, policies_for
-from feduplink.experiments.settings import Figures, Setting, judged_setting
+from feduplink.experiments.compared_policies import LEARNED, READINGS, policies_for
+from feduplink.experiments.judged_settings import Figures, Setting, judged_setting
 from feduplink.experiments.sweep import Sweep
 from feduplink.policies import Policy, UnrolledPolicy
 from feduplink.scenario import Scenario

@@ -11,11 +11,21 @@ from pydantic import BaseModel, ConfigDict, RootModel
 from feduplink.errors import InputError
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
-from feduplink.experiments.policies import COMPARED, policy_for
+from feduplink.experiments.compared_policies import (
+    BASELINES,
+    COMPARED,
+    LEARNED,
+    UNSELECTED,
+    names,
+    policy_for,
+)
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
+    OFDMA,
+    TDMA,
     FederatedHistory,
     FederationSettings,
+    Ideal,
     Partition,
     RunHistory,
     Sender,
@@ -29,17 +39,18 @@ from feduplink.federated.data.data_sets import require
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.tasks.imdb_task import imdb
 from feduplink.files import write_text
+from feduplink.policies import FullPower, UnrolledPolicy
 from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scenario import Scenario
 
 Kind = Literal["images", "airquality", "reviews"]
 
 #: What the paper compares, with its baselines in both readings; what is compared here.
-PAPERS = ("ideal", "rand", "rand:unselected", "orth", "orth:unselected", "pdm", "pdg")
-ALL = ("ideal", "tdma", "ofdma", "max", *COMPARED)
+PAPERS = (Ideal.name, *BASELINES, *LEARNED)
+ALL = (*names(Ideal, TDMA, OFDMA, FullPower), *COMPARED)
 #: Reviews take long, also on a GPU; only what tells most is run on them.
-ON_REVIEWS = (*PAPERS, "pdx")
-REVIEWS_PUBLISHED = ("ideal", "rand:unselected", "orth:unselected", "pdm", "pdg")
+ON_REVIEWS = (*PAPERS, UnrolledPolicy.name)
+REVIEWS_PUBLISHED = (Ideal.name, *UNSELECTED, *LEARNED)
 
 
 #: Columns of the CSV file, fields of :class:`RunHistory`.

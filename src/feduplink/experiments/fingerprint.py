@@ -30,9 +30,9 @@ POLICIES = (
     "comparison",
     "learning",
     "optimum",
-    "experiments/policies",
+    "experiments/compared_policies",
 )
-SETTINGS = (*POLICIES, "experiments/settings")
+SETTINGS = (*POLICIES, "experiments/judged_settings")
 FEDERATIONS = (*POLICIES, "federated", "experiments/federations")
 #: What results of all figures depend on besides the figure's own module.
 RESULTS = (

@@ -9,6 +9,7 @@ import numpy as np
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, difference, judged, lower
+from feduplink.experiments.compared_policies import COMPARED, READINGS
 from feduplink.experiments.federations import (
     ALL,
     PAPERS,
@@ -17,8 +18,8 @@ from feduplink.experiments.federations import (
     Kind,
     federation,
 )
-from feduplink.experiments.policies import COMPARED, READINGS
-from feduplink.federated import RunHistory
+from feduplink.federated import AccessScheme, RunHistory
+from feduplink.policies import Policy
 
 EXACT, PUBLISHED = "exact average", "published average"
 CAPTION = (
@@ -64,12 +65,17 @@ class PaperErrors:
     Attributes:
         task: on which data,
         rounds: after how many rounds,
-        errors: and with which final error, by policy.
+        errors: and with which final error.
     """
 
     task: str
     rounds: int
-    errors: Mapping[str, float]
+    errors: Mapping[type[Policy] | type[AccessScheme], float]
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The final errors by the names of the policies."""
+        return {kind.name: error for kind, error in self.errors.items()}
 
 
 def iid_claims(result: Federations, papers: PaperErrors) -> list[Claim]:
@@ -135,15 +141,15 @@ def near_paper(
     history = result.comparisons[label]
     if (history.task, history.rounds) != (papers.task, papers.rounds):
         return []
-    final = {name: result.final(label, name) for name in papers.errors}
+    final = {name: result.final(label, name) for name in papers.by_name}
     return [
         judged(
             "With the published average the paper's final errors come out "
             f"(within {_NEAR:g}×{about})",
             [
                 paper / _NEAR <= final[name] <= paper * _NEAR
-                for name, paper in papers.errors.items()
+                for name, paper in papers.by_name.items()
             ],
-            ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.errors.items()),
+            ", ".join(f"{n} {final[n]:.3g} (paper {p:.3g})" for n, p in papers.by_name.items()),
         )
     ]

@@ -7,6 +7,13 @@ from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import ON_REVIEWS, REVIEWS_PUBLISHED, Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
+from feduplink.federated import Ideal
+from feduplink.policies import (
+    GraphPolicy,
+    PerceptronPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+)
 
 TITLE = "Movie reviews"
 DATA = "imdb"
@@ -16,7 +23,13 @@ RESULT = Federations
 _PAPERS = PaperErrors(
     "imdb",
     50,
-    {"ideal": 0.14, "pdg": 0.18, "pdm": 0.27, "rand:unselected": 0.48, "orth:unselected": 0.48},
+    {
+        Ideal: 0.14,
+        GraphPolicy: 0.18,
+        PerceptronPolicy: 0.27,
+        UnselectedRandomPower: 0.48,
+        UnselectedOrthogonal: 0.48,
+    },
 )
 
 

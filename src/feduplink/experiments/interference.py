@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.policies import LEARNED, READINGS
-from feduplink.experiments.settings import judged_settings
+from feduplink.experiments.compared_policies import LEARNED, READINGS
+from feduplink.experiments.judged_settings import judged_settings
 from feduplink.experiments.sweep import Loss, Sweep
 from feduplink.scenario import Scenario
 

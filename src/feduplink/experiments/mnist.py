@@ -7,6 +7,8 @@ from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
+from feduplink.federated import Ideal
+from feduplink.policies import UnselectedOrthogonal, UnselectedRandomPower
 
 TITLE = "Handwritten digits"
 DATA = "mnist"
@@ -14,7 +16,7 @@ RESULT = Federations
 
 #: Final errors that the authors' code gives (100 rounds, three runs).
 _PAPERS = PaperErrors(
-    "mnist", 100, {"ideal": 0.135, "rand:unselected": 0.290, "orth:unselected": 0.295}
+    "mnist", 100, {Ideal: 0.135, UnselectedRandomPower: 0.290, UnselectedOrthogonal: 0.295}
 )
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower
-from feduplink.experiments.policies import COMPARED, LEARNED, policy_for
-from feduplink.experiments.settings import OPTIMUM, Setting, in_rows, judged_policies
+from feduplink.experiments.compared_policies import COMPARED, LEARNED, policy_for
+from feduplink.experiments.judged_settings import OPTIMUM, Setting, in_rows, judged_policies
 from feduplink.experiments.sweep import Sweep
 from feduplink.scenario import Scenario
 

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
 from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper, pdg_ahead
-from feduplink.experiments.policies import COMPARED
-from feduplink.federated import Partition
+from feduplink.federated import Ideal, Partition
+from feduplink.policies import (
+    GraphPolicy,
+    PerceptronPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+)
 
 TITLE = "Digits that differ between workers"
 DATA = "mnist"
@@ -26,22 +32,22 @@ _PAPERS: Mapping[Partition, PaperErrors] = {
         "mnist",
         100,
         {
-            "ideal": 0.143,
-            "pdg": 0.161,
-            "pdm": 0.195,
-            "rand:unselected": 0.216,
-            "orth:unselected": 0.252,
+            Ideal: 0.143,
+            GraphPolicy: 0.161,
+            PerceptronPolicy: 0.195,
+            UnselectedRandomPower: 0.216,
+            UnselectedOrthogonal: 0.252,
         },
     ),
     "dirichlet": PaperErrors(
         "mnist",
         100,
         {
-            "ideal": 0.153,
-            "pdg": 0.184,
-            "pdm": 0.281,
-            "rand:unselected": 0.304,
-            "orth:unselected": 0.317,
+            Ideal: 0.153,
+            GraphPolicy: 0.184,
+            PerceptronPolicy: 0.281,
+            UnselectedRandomPower: 0.304,
+            UnselectedOrthogonal: 0.317,
         },
     ),
 }

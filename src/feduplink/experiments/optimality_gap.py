@@ -10,7 +10,7 @@ from feduplink.channels import draw_splits
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.settings import OPTIMUM, Figures, judged_settings
+from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_settings
 from feduplink.experiments.sweep import Sweep, figures_by_policy
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum

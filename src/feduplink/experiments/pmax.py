@@ -5,7 +5,7 @@ from __future__ import annotations
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.interference import power_claims
-from feduplink.experiments.settings import judged_settings
+from feduplink.experiments.judged_settings import judged_settings
 from feduplink.experiments.sweep import Sweep
 from feduplink.scenario import Scenario
 

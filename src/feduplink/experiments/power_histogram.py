@@ -11,7 +11,7 @@ from feduplink.channels import draw_splits
 from feduplink.evaluation import allocate_seen
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.policies import policies_for
+from feduplink.experiments.compared_policies import policies_for
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.scenario import Scenario
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from feduplink.experiments.claims import lower, mean_and_error
-from feduplink.experiments.settings import Figures, Setting
+from feduplink.experiments.judged_settings import Figures, Setting
 from feduplink.experiments.table import csv_rows, csv_text
 
 Measure = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]

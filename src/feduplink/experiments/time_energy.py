@@ -6,9 +6,19 @@ import math
 
 from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
+from feduplink.experiments.compared_policies import LEARNED, SELECTED, names
 from feduplink.experiments.federations import Comparison, Federations, federation
-from feduplink.federated import FederatedHistory
+from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
 from feduplink.federated.federated_history import Cost
+from feduplink.policies import (
+    DualPolicy,
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Orthogonal,
+    RandomPower,
+    UnrolledPolicy,
+)
 
 TITLE = "Time and energy"
 DATA = "mnist"
@@ -23,12 +33,20 @@ RESULT = Federations
 
 ALIKE, NOISY, SKEWED = "alike", "noisy", "skewed labels"
 #: What the figure shows; the table has all policies.
-SHOWN = ("ideal", "tdma", "ofdma", "max", "rand", "orth", "pdg", "openloop", "pdx")
+SHOWN = (
+    *names(Ideal, TDMA, OFDMA, FullPower),
+    *SELECTED,
+    *names(GraphPolicy, OpenLoop, UnrolledPolicy),
+)
 
 #: Policies that let everyone, or nearly everyone, send in every round.
-_EVERYONE = ("max", "pdm", "pdg", "openloop", "dual", "pdx")
+_EVERYONE = (
+    FullPower.name,
+    *LEARNED,
+    *names(OpenLoop, DualPolicy, UnrolledPolicy),
+)
 #: Those that let few send: workers that would miss a threshold stay silent.
-_FEW = ("orth", "rand")
+_FEW = names(Orthogonal, RandomPower)
 #: How far above the final error of ``ideal`` a model counts as learned.
 _TARGET_SLACK = 1.25
 _COSTS: dict[Cost, str] = {"airtime_s": "time", "energy_j": "energy"}

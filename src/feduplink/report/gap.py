@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from feduplink.experiments.judged_settings import OPTIMUM
 from feduplink.experiments.optimality_gap import OptimalityGap
-from feduplink.experiments.settings import OPTIMUM
 from feduplink.report.style import (
     MUTED,
     feasibility_note,

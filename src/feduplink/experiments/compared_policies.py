@@ -9,14 +9,23 @@ from pydantic import ConfigDict, RootModel
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
+from feduplink.federated import AccessScheme
 from feduplink.files import write_text
 from feduplink.learning import Epoch, Training, TrainingData, training_settings
 from feduplink.policies import (
     Deployment,
     DualPolicy,
+    GraphPolicy,
     LagrangianPolicy,
     NeuralPolicy,
+    OpenLoop,
+    Orthogonal,
+    PerceptronPolicy,
     Policy,
+    RandomPower,
+    UnrolledPolicy,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
     load_policy,
     save_policy,
     shipped_pdx,
@@ -24,24 +33,24 @@ from feduplink.policies import (
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
-LEARNED = ("pdm", "pdg")
+
+def names(*kinds: type[Policy] | type[AccessScheme]) -> tuple[str, ...]:
+    """What these policies and access schemes are called."""
+    return tuple(kind.name for kind in kinds)
+
+
+LEARNED = names(PerceptronPolicy, GraphPolicy)
+SELECTED = names(RandomPower, Orthogonal)
+UNSELECTED = names(UnselectedRandomPower, UnselectedOrthogonal)
 #: The paper's baselines in both readings.
 READINGS = {
-    "workers selected, as its text says": ("rand", "orth"),
-    "nobody silenced, as in its code": ("rand:unselected", "orth:unselected"),
+    "workers selected, as its text says": SELECTED,
+    "nobody silenced, as in its code": UNSELECTED,
 }
+#: The paper's baselines, each in both readings.
+BASELINES = names(RandomPower, UnselectedRandomPower, Orthogonal, UnselectedOrthogonal)
 #: The paper's policies, then what it leaves out; the order of all figures.
-COMPARED = (
-    "rand",
-    "rand:unselected",
-    "orth",
-    "orth:unselected",
-    "pdm",
-    "pdg",
-    "openloop",
-    "dual",
-    "pdx",
-)
+COMPARED = (*BASELINES, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))
 
 
 class _History(RootModel[list[Epoch]]):

@@ -10,7 +10,7 @@ from feduplink.channels import draw_splits
 from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
-from feduplink.experiments.policies import policies_for
+from feduplink.experiments.compared_policies import policies_for
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired, solve_dual
