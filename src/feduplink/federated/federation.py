@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,15 +16,17 @@ from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
 from feduplink.federated.adam import AdamState
+from feduplink.federated.arithmetic import own_arithmetic
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.federated_history import FederatedHistory, RunHistory
 from feduplink.federated.federation_data import channel_fingerprint, data_fingerprint, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.federation_state import FederationState
+from feduplink.federated.first_models import first_models
 from feduplink.federated.global_evaluation import evaluate
 from feduplink.federated.local import train_locally
 from feduplink.federated.minibatches import Minibatches
-from feduplink.federated.models.stacked import ModelStack, Weights, stacked
+from feduplink.federated.models.stacked import Weights
 from feduplink.federated.server_step import (
     Arrivals,
     aggregation_identity,
@@ -126,7 +127,7 @@ class Federation:
         self._policies = {name: scheme.identity() for name, scheme in schemes.items()}
         self.data = draw_runs(task, settings.runs, scenario.workers, seed, self.device)
         self._sizes = torch.stack([data.sizes for data in self.data])  # k_i, (runs, L)
-        self.stack, weights = self._initial_models()
+        self.stack, weights = first_models(task, settings.runs, len(self.names), seed, self.device)
         check_task(task, self.stack, self.data[0].pool)
         self.state = FederationState.begin(
             weights, scenario.workers, self._transmit(schemes), self._aggregation
@@ -138,7 +139,7 @@ class Federation:
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
-        with _own_arithmetic(self.device):
+        with own_arithmetic(self.device):
             fits = self.capacity()
             while len(self.state.errors) < self.rounds:
                 self.run_round(len(self.state.errors), fits.simulations, fits.room)
@@ -197,18 +198,6 @@ class Federation:
         errors = dict(zip(self.names, self.state.errors[-1].mean(1).tolist(), strict=True))
         for observer in observers:
             observer.on_round(len(self.state.errors), self.rounds, errors)
-
-    def _initial_models(self) -> tuple[ModelStack, Weights]:
-        """The model, and every simulation's first weights: a run's are alike for all policies."""
-        starts = []
-        for run in range(self.settings.runs):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(stream_seed(self.seed, "model", run))
-                stack = ModelStack(self.task.model())
-            starts.append(stack.initial())
-        stack.module.to(self.device)
-        weights = stacked(starts * len(self.names))
-        return stack, {name: weight.to(self.device) for name, weight in weights.items()}
 
     def _transmit(self, schemes: Mapping[str, AccessScheme]) -> list[UplinkRecord]:
         rules = UplinkRules(
@@ -326,19 +315,3 @@ class Federation:
         return measured_capacity(
             self.device, self.scenario.workers * self.stack.weights_per_model, trial
         )
-
-
-@contextlib.contextmanager
-def _own_arithmetic(device: torch.device) -> Iterator[None]:
-    """Leave torch's global generator and precision as they were.
-
-    On a GPU products round their factors to TF32, which training does not feel.
-    """
-    precision = torch.get_float32_matmul_precision()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        if device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(precision)
