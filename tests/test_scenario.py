@@ -188,6 +188,8 @@ def test_replace_validates_again():
         ({"pmax_dbw": 100}, r"^pmax_dbw: .*less than or equal to 60"),
         ({"channel_model": "free-space"}, r"^channel_model: 'free-space' is .*hata-urban,"),
         ({"channel_model": "no.such:Model"}, r"^channel_model: no.such:Model cannot be imported"),
+        ({"channel_model": "fractions:Fraction"}, r"^channel_model: fractions:Fraction is no chan"),
+        ({"channel_model": "math:pi"}, r"^channel_model: math:pi is no channel model; accepted: a"),
         ({"channel_model": 3}, r"^channel_model: Input should be a valid string"),
         ({"objective": "latency"}, r"^objective: .*'energy_efficiency'"),
         ({"wrokers": 8}, r"^wrokers: no such field; accepted: workers, antennas, "),

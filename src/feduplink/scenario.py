@@ -30,7 +30,12 @@ CHECKSUM_BITS = 32
 
 
 def _known_channel_model(name: str) -> str:
-    CHANNEL_MODELS.find(name)
+    model = CHANNEL_MODELS.find(name)
+    if not callable(model) or (isinstance(model, type) and not hasattr(model, "draw")):
+        raise InputError(
+            f"channel_model: {name} is no channel model; accepted: a class that is built for a "
+            "scenario and has draw(count, generator)."
+        )
     return name
 
 

@@ -100,7 +100,7 @@ def test_drawing_nothing_is_refused(geometry, model):
 
 
 def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
-    (tmp_path / "absent_model.py").write_text("class Model:\n    'Not imported yet.'\n")
+    (tmp_path / "absent_model.py").write_text("class Model:\n    draw = None\n")
     monkeypatch.syspath_prepend(tmp_path)
     # As another process would, which had the module.
     policy = FullPower(Scenario().model_copy(update={"channel_model": "absent_model:Model"}))

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"SECONDS (default: {_BUDGET_S:g}) go into proving that nobody does better",
     )
     add_channels_option(
-        parser, "policies are tuned on the first and judged on the third, the second is left"
+        parser, "policies are tuned on the first and judged on the third; the second is not used"
     )
     add_common_options(parser, NAME)
     add_split_option(parser)

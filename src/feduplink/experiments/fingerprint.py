@@ -15,6 +15,7 @@ POLICIES = (
     "scenario",
     "scenarios",
     "randomness",
+    "registry",
     "channels",
     "link",
     "feasibility",
