@@ -5,8 +5,9 @@ installed package as an entry point ``feduplink.channel_models``, or named as
 ``package.module:Object``; ``Scenario(channel_model=NAME)`` and ``--channel-model NAME`` take it.
 
 >>> import torch
->>> from feduplink import Scenario, draw_csi
+>>> from feduplink.channels import draw_csi
 >>> from feduplink.registry import CHANNEL_MODELS
+>>> from feduplink.scenario import Scenario
 >>> class Alike:
 ...     def __init__(self, scenario):
 ...         self.workers = scenario.workers

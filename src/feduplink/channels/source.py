@@ -1,6 +1,6 @@
 """Where channels come from: drawn from a scenario's model, or recorded in a file.
 
->>> from feduplink import Scenario
+>>> from feduplink.scenario import Scenario
 >>> source = ChannelSource.from_scenario(Scenario(workers=2), 5)
 >>> source.origin, tuple(source.test.shape), source.recorded
 ('drawn from the scenario', (5, 2, 2), False)
