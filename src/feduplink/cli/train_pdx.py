@@ -20,6 +20,7 @@ from feduplink.optimum import calibrated, shut_out
 from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import GraphArchitecture, UnrolledNetwork, save_policy
 from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.style import save_figure
 from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
 
@@ -70,7 +71,8 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
     policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)
     test = compare({"pdx": policy}, splits.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
-    plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
+    powers = plot_power_histogram({"pdx": test.power}, scenario)
+    save_figure(directory / "power-histogram.png", powers)
     write_text(directory / "comparison.md", comparison_markdown({"pdx": test.judgement}, scenario))
     write_metrics(
         directory,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +14,7 @@ from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,
     SHADE,
+    StyledFigure,
     feasibility_note,
     figure,
     looks_of,
@@ -29,11 +29,10 @@ _MARGIN = 0.12
 
 
 def plot_comparison(
-    path: Path,
     judgements: Mapping[str, Judgement],
     scenario: Scenario,
     optimum: Optimum | None = None,
-) -> None:
+) -> StyledFigure:
     """Objective, participation and worst constraints by policy, with the objectives' values.
 
     With an ``optimum``, what it proves nobody can reach is shaded.
@@ -43,7 +42,7 @@ def plot_comparison(
     names = list(judgements)
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"
-    with figure(path, 10.5, 1.5 + 0.32 * len(names), caption) as drawing:
+    with figure(10.5, 1.5 + 0.32 * len(names), caption) as drawing:
         panels = drawing.subplots(1, 4, sharey=True, width_ratios=(1.9, 1, 1, 1))
         objective, participation, rate, efficiency = panels
         objective.set_yticks(range(len(names)), names)
@@ -67,6 +66,7 @@ def plot_comparison(
             notes.append("arrow: beyond the axis, at the ratio written")
         lines = [feasibility_note(row.feasible for row in rows), "; ".join(notes)]
         drawing.suptitle("\n".join(filter(None, lines)), fontsize=8, color=MUTED)
+    return drawing
 
 
 def _plot_objectives(

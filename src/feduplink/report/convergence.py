@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from feduplink.experiments.convergence import Convergence
 from feduplink.learning import Epoch, best_epoch
 from feduplink.report.line_ends import LineEnd, label_line_ends
 from feduplink.report.scales import objective_label, set_objective_scale
-from feduplink.report.style import MUTED, Look, figure, looks_of, marker_style
+from feduplink.report.style import MUTED, Look, StyledFigure, figure, looks_of, marker_style
 from feduplink.scenario import Scenario
 
 #: More workers than these are not named.
@@ -37,10 +36,10 @@ _SMOOTHED = 0.02
 _THRESHOLD_STYLE: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
-def plot_convergences(path: Path, result: Convergence, scenario: Scenario, caption: str) -> None:
+def plot_convergences(result: Convergence, scenario: Scenario, caption: str) -> StyledFigure:
     """Constraints of the first seed of ``pdg`` by worker, and the objective of all seeds."""
     looks = looks_of([*result.histories, *result.others])
-    with figure(path, 12, 4.0, caption) as drawing:
+    with figure(12, 4.0, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
         _plot_constraints(rate, efficiency, result.histories["pdg"][0], scenario)
         ends = []
@@ -59,12 +58,13 @@ def plot_convergences(path: Path, result: Convergence, scenario: Scenario, capti
         _finish_objective(objective, shown)
         objective.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         label_line_ends(objective, ends)
+    return drawing
 
 
-def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, policy: str) -> None:
+def plot_convergence(history: list[Epoch], scenario: Scenario, policy: str) -> StyledFigure:
     """Three panels: rate and energy efficiency by worker with thresholds, objective."""
     caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
-    with figure(path, 12, 3.8, caption) as drawing:
+    with figure(12, 3.8, caption) as drawing:
         rate, efficiency, objective = drawing.subplots(1, 3)
         _plot_constraints(rate, efficiency, history, scenario)
         look = looks_of([policy])[policy]
@@ -75,6 +75,7 @@ def plot_convergence(path: Path, history: list[Epoch], scenario: Scenario, polic
         objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
         _finish_objective(objective, [epoch.objective for epoch in history])
         objective.legend(loc="best")
+    return drawing
 
 
 def _plot_constraints(rate: Any, efficiency: Any, history: list[Epoch], scenario: Scenario) -> None:

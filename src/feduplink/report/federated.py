@@ -14,6 +14,7 @@ from feduplink.federated.history import FINAL_ROUNDS, FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_costs
+from feduplink.report.style import save_figure
 
 _COLUMNS = (
     "policy",
@@ -40,8 +41,8 @@ def write_federated(
     ``notes`` stand under the table; ``further`` are more entries of ``metrics.json``.
     """
     arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
-    plot_arrivals(directory / "arrivals.png", arrivals)
-    plot_costs(directory / "error.png", {history.task: history})
+    save_figure(directory / "arrivals.png", plot_arrivals(arrivals))
+    save_figure(directory / "error.png", plot_costs({history.task: history}))
     table = federated_markdown(history, target) + "".join(f"\n{note}.\n" for note in notes)
     write_text(directory / "federated.md", table)
     write_metrics(

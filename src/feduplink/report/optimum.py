@@ -17,6 +17,7 @@ from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
 from feduplink.problem import Judgement, Problem
 from feduplink.report.duality import plot_duality
+from feduplink.report.style import save_figure
 from feduplink.report.tables import comparison_markdown
 
 ALLOCATIONS_FILE = "allocations.h5"
@@ -44,7 +45,7 @@ def write_optimum(
         further: more entries of ``metrics.json``.
     """
     write_allocations(directory / ALLOCATIONS_FILE, optimum)
-    plot_duality(directory / "duality.png", optimum)
+    save_figure(directory / "duality.png", plot_duality(optimum))
     save_policy(policy, directory)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     table = comparison_markdown(judgements, optimum.scenario, optimum, notes)

@@ -12,6 +12,7 @@ from feduplink.metrics import write_metrics
 from feduplink.policies import save_policy
 from feduplink.report.convergence import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.style import save_figure
 from feduplink.report.tables import comparison_markdown
 
 
@@ -24,8 +25,10 @@ def write_training(
     validation = compare({policy.name: policy}, splits.validation, scenario, seed=seed)
     test = compare({policy.name: policy}, splits.test, scenario, seed=seed)[policy.name]
     save_policy(policy, directory)
-    plot_convergence(directory / "convergence.png", training.history, scenario, policy.name)
-    plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
+    epochs = plot_convergence(training.history, scenario, policy.name)
+    save_figure(directory / "convergence.png", epochs)
+    powers = plot_power_histogram({policy.name: test.power}, scenario)
+    save_figure(directory / "power-histogram.png", powers)
     table = comparison_markdown({policy.name: test.judgement}, scenario)
     write_text(directory / "comparison.md", table)
     write_metrics(
