@@ -13,6 +13,7 @@ from feduplink.errors import InputError
 from feduplink.evaluation import evaluate
 from feduplink.federated import federate, load_task
 from feduplink.learning import Training, TrainingData, TrainingSettings
+from feduplink.observing import observed_by, show_progress
 from feduplink.optimum import Optimum, find_optimum
 from feduplink.policies import (
     DualPolicy,
@@ -54,8 +55,10 @@ __all__ = [
     "judge",
     "load_policy",
     "load_task",
+    "observed_by",
     "read_channels",
     "save_policy",
     "shipped_scenarios",
+    "show_progress",
     "write_channels",
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.made_for import made_for, made_for_sentence
+from feduplink.observing import track_each
 from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels, shipped_pdx
 from feduplink.policies import (
     POLICIES,
@@ -95,7 +96,7 @@ def compare(
     Where channels are ``recorded`` it does not matter how policies' scenarios would draw them.
     """
     outcomes = {}
-    for name, policy in policies.items():
+    for name, policy in track_each("comparison", policies.items(), "policies"):
         power = allocate_seen(policy, csi, scenario, seed=seed)
         verdict = judge(power, csi, scenario)
         outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.observing import track
 from feduplink.policies.base import Policy
 from feduplink.problem import Judgement, judge
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 
+@track("evaluation")
 def evaluate(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Judgement:
     """Judge ``policy`` on channels (N, L, L).
 

@@ -8,6 +8,7 @@ import torch
 from feduplink import Scenario
 from feduplink.lagrangian import Cell, Multipliers
 from feduplink.optimum import Certificate, certify
+from observing.recorder import Recorder
 
 from .reference import best_on_grid, random_instance
 
@@ -31,10 +32,13 @@ def test_the_powers_reach_the_lower_bound_and_more_time_never_loosens(
         torch.full((2, 8), 1e-4, dtype=torch.float64), default_scenario.worker_weights
     )
     prices = multipliers.prices(default_scenario)
-    seen: list[Certificate] = []
-    certificate = certify(cell, prices, budget_s=2, target_gap=1e-4, progress=seen.append)
+    recorder = Recorder()
+    certificate = certify(cell, prices, budget_s=2, target_gap=1e-4, observers=[recorder])
     torch.testing.assert_close(cell.value(certificate.power, prices), certificate.lower)
+    seen = [step.detail for step in recorder.steps]
     for earlier, later in itertools.pairwise(seen):
+        assert isinstance(earlier, Certificate)
+        assert isinstance(later, Certificate)
         assert (later.upper <= earlier.upper + 1e-12).all()
         assert (later.lower >= earlier.lower - 1e-12).all()
         assert later.boxes > earlier.boxes

@@ -10,6 +10,7 @@ from feduplink.lagrangian import Multipliers
 from feduplink.optimum import solve_dual
 from feduplink.optimum.dual import SEARCH, conjugate
 from feduplink.optimum.repair import MET
+from observing.recorder import Recorder
 
 
 def test_few_channels_still_give_a_feasible_solution():
@@ -56,12 +57,12 @@ def test_it_goes_on_from_given_multipliers():
     assert len(again.steps) <= len(first.steps)
 
 
-def test_every_step_is_told_and_multipliers_are_never_negative():
+def test_every_step_is_reported_and_multipliers_are_never_negative():
     scenario = Scenario(workers=3, rate_min=(0.7, 0.0, 0.5))
     csi = draw_csi(scenario, 100, torch.Generator().manual_seed(5))
-    told = []
-    solution = solve_dual(scenario, csi, progress=told.append)
-    assert told == solution.steps
+    recorder = Recorder()
+    solution = solve_dual(scenario, csi, observers=[recorder])
+    assert [step.detail for step in recorder.steps] == solution.steps
     assert (solution.multipliers.constraints >= 0).all()
     assert float(solution.multipliers.constraints[0, 1]) == 0  # no threshold, no price
 

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from rich import box
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 from feduplink.cli.console import console
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(
                 "data: a directory to fetch to is needed; accepted: --data DIR or FEDUPLINK_DATA."
             )
-        _fetch(entry, root)
+        fetch(entry, root)
     out = console()
     out.print(f"data directory: {root or 'none (give --data DIR or set FEDUPLINK_DATA)'}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -97,22 +96,3 @@ def _state(entry: DataSet, root: Path | None, verify: bool) -> str:
         if worst in states:
             return worst
     return FileState.INTACT
-
-
-def _fetch(entry: DataSet, root: Path) -> None:
-    out = console()
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=out,
-        disable=not out.is_terminal,
-    )
-    tasks = {item.url: progress.add_task(item.url, total=None) for item in entry.downloads}
-    with progress:
-        fetch(
-            entry,
-            root,
-            lambda url, done, total: progress.update(tasks[url], completed=done, total=total),
-        )

@@ -11,7 +11,7 @@ from rich.console import Console
 from feduplink import provenance
 from feduplink.channels import ChannelSplits, draw_splits
 from feduplink.cli.console import console
-from feduplink.cli.federate import RoundsProgress, default_target
+from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import (
     add_common_options,
@@ -30,9 +30,7 @@ from feduplink.federated import (
 )
 from feduplink.learning import (
     TRAINABLE,
-    Callback,
     CsvLog,
-    ProgressBar,
     Training,
     TrainingData,
     training_settings,
@@ -86,14 +84,14 @@ def run(args: argparse.Namespace) -> None:
     for name in _LEARNED:
         out.print(f"Training {name} for {_EPOCHS} epochs ...")
         with provenance.part():
-            policies[name] = _train(name, scenario, splits, directory / name, args.seed, out)
+            policies[name] = _train(name, scenario, splits, directory / name, args.seed)
     out.print(
         "Learning the multipliers of dual and pdx, then searching the optimum of the test "
         "channels ..."
     )
     policies["dual"] = learn_dual_policy(scenario, splits.training)
     policies["pdx"] = shipped_pdx(scenario)
-    optimum = search_optimum(scenario, splits.test, _BUDGET_S, out)
+    optimum = search_optimum(scenario, splits.test, _BUDGET_S)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
@@ -117,21 +115,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _train(
-    name: str,
-    scenario: Scenario,
-    splits: ChannelSplits,
-    directory: Path,
-    seed: int,
-    out: Console,
+    name: str, scenario: Scenario, splits: ChannelSplits, directory: Path, seed: int
 ) -> Policy:
     settings = training_settings(name, epochs=_EPOCHS)
     policy = TRAINABLE[name].initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)
-    callbacks: list[Callback] = [CsvLog(directory / "history.csv")]
-    if out.is_terminal:
-        callbacks.append(ProgressBar(out, name))
-    training.run(callbacks)
+    training.run([CsvLog(directory / "history.csv")])
     write_training(directory, training, splits, seed=seed)
     return policy
 
@@ -146,20 +136,18 @@ def _federate(
 ) -> None:
     """What the policies do to a model that the workers train together."""
     out.print(f"\nTraining a model together, on handwritten digits, for {_ROUNDS} rounds ...")
-    with RoundsProgress(f"digits, {_RUNS} runs", _ROUNDS) as progress:
-        history = federate(
-            task,
-            {
-                "ideal": Ideal(),
-                "tdma": OrthogonalAccess("tdma"),
-                "ofdma": OrthogonalAccess("ofdma"),
-                **policies,
-            },
-            scenario,
-            FederationSettings(runs=_RUNS, rounds=_ROUNDS),
-            seed=seed,
-            observers=[progress],
-        )
+    history = federate(
+        task,
+        {
+            "ideal": Ideal(),
+            "tdma": OrthogonalAccess("tdma"),
+            "ofdma": OrthogonalAccess("ofdma"),
+            **policies,
+        },
+        scenario,
+        FederationSettings(runs=_RUNS, rounds=_ROUNDS),
+        seed=seed,
+    )
     target = default_target(history)
     write_federated(
         directory, history, target, scenario=scenario.model_dump(mode="json"), seed=seed

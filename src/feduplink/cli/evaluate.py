@@ -68,13 +68,12 @@ def run(args: argparse.Namespace) -> None:
     policies = find_policies(
         names, scenario, channels.tuning, seed=args.seed, recorded=channels.recorded
     )
-    out = console()
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )
     optimum = None
     if args.optimum is not None:
-        found = search_optimum(scenario, channels.test, args.optimum, out)
+        found = search_optimum(scenario, channels.test, args.optimum)
         optimum = found.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     notes = [*channels.notes, *comparison_notes(outcomes)]
     write_comparison(
@@ -87,6 +86,7 @@ def run(args: argparse.Namespace) -> None:
         channels=channels.as_metrics(),
     )
 
+    out = console()
     out.print(f"{len(channels.test)} channels, {channels.origin}")
     tuned = [name for name in _TUNED if name in names]
     if channels.recorded and tuned:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from feduplink.channels import draw_splits
-from feduplink.cli.console import console, progress_bar
+from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
     add_data_option,
@@ -23,7 +23,7 @@ from feduplink.cli.options import (
     scenario_from,
     whole_number,
 )
-from feduplink.cli.resuming import check_beginning, told_how_to_go_on
+from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -160,11 +160,7 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
-    runs = f"{args.runs} run{'' if args.runs == 1 else 's'}"
-    with (
-        told_how_to_go_on(checkpoint),
-        RoundsProgress(f"{args.task}, {runs}", rounds) as progress,
-    ):
+    with resume_hint(checkpoint):
         policies = _policies(args, scenario)
         history = federate(
             task,
@@ -173,7 +169,6 @@ def run(args: argparse.Namespace) -> None:
             settings,
             seed=args.seed,
             device=args.device,
-            observers=[progress],
             checkpoint=checkpoint,
             resume=args.resume,
         )
@@ -276,23 +271,3 @@ def default_target(history: FederatedHistory) -> float:
     """
     errors = (history.final_error(name) for name in history.policies)
     return _TARGET_SLACK * min((error for error in errors if math.isfinite(error)), default=0.0)
-
-
-class RoundsProgress:
-    """Rounds done and the policies' errors, on a terminal; silent elsewhere."""
-
-    def __init__(self, title: str, rounds: int) -> None:
-        self._progress = progress_bar()
-        self._task = self._progress.add_task(title, total=rounds, figures="")
-
-    def __enter__(self) -> RoundsProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._progress.stop()
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
-        """Advance."""
-        shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
-        self._progress.update(self._task, completed=done, figures=shown)

@@ -6,11 +6,7 @@ import argparse
 import math
 import warnings
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from feduplink.cli.channel_source import ChannelSource, add_channels_option, channels_from
@@ -24,9 +20,7 @@ from feduplink.cli.options import (
 from feduplink.comparison import compare
 from feduplink.errors import InputError
 from feduplink.optimum import (
-    Certificate,
     DistributionBound,
-    DualStep,
     Optimum,
     Unreachable,
     distribution_bound,
@@ -102,8 +96,7 @@ def run(args: argparse.Namespace) -> None:
             f"confidence: {len(channels.test)} channels say nothing about a distribution; "
             f"accepted: {2 * _FEWEST_CHANNELS} channels or more."
         )
-    out = console()
-    optimum = search_optimum(scenario, channels.test, args.budget, out)
+    optimum = search_optimum(scenario, channels.test, args.budget)
     beyond = None
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
@@ -123,6 +116,7 @@ def run(args: argparse.Namespace) -> None:
         channels=channels.as_metrics(),
     )
 
+    out = console()
     out.print(f"{len(channels.test)} channels, {channels.origin}")
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     out.print(comparison_table(judgements, scenario, optimum, channels.notes))
@@ -131,19 +125,9 @@ def run(args: argparse.Namespace) -> None:
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
 
 
-def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float, out: Console) -> Optimum:
-    """The optimum on channels (N, L, L), with progress on a terminal.
-
-    Warns of every worker that its thresholds shut out.
-    """
-    with _SearchProgress(out, budget_s) as progress:
-        optimum = find_optimum(
-            scenario,
-            csi,
-            budget_s=budget_s,
-            on_dual_step=progress.on_dual_step,
-            on_bound=progress.on_bound,
-        )
+def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float) -> Optimum:
+    """The optimum on channels (N, L, L); warns of every worker that its thresholds shut out."""
+    optimum = find_optimum(scenario, csi, budget_s=budget_s)
     warn_of(optimum.unreachable)
     return optimum
 
@@ -165,55 +149,3 @@ def _bound_distribution(
     return distribution_bound(
         scenario, multipliers, unseen, confidence=confidence, budget_s=budget_s
     )
-
-
-class _SearchProgress:
-    """Both phases on a terminal: the dual solution, then the bound; silent elsewhere."""
-
-    def __init__(self, out: Console, budget_s: float) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            console=out,
-            disable=not out.is_terminal,
-        )
-        self._budget_s = budget_s
-        self._dual = self._progress.add_task("dual problem", total=None, figures="")
-        self._bound = self._progress.add_task(
-            "certificate", total=budget_s, figures="", start=False
-        )
-        self._evaluations = 0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def on_dual_step(self, step: DualStep) -> None:
-        """Show the values of one more evaluation."""
-        self._evaluations += 1
-        figures = (
-            f"{self._evaluations}: {step.dual:.4f} dual, {step.primal:.4f} primal, "
-            f"{step.violation:.1%} missed"
-        )
-        self._progress.update(self._dual, figures=figures)
-
-    def on_bound(self, certificate: Certificate) -> None:
-        """Show how far the bound is."""
-        if not self._progress.tasks[self._bound].started:
-            self._progress.update(self._dual, total=1, completed=1)
-            self._progress.start_task(self._bound)
-        self._progress.update(
-            self._bound,
-            completed=min(certificate.seconds, self._budget_s),
-            figures=f"{certificate.boxes} boxes, gap {certificate.gap:.4f}",
-        )

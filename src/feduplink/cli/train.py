@@ -19,15 +19,13 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
-from feduplink.cli.resuming import check_beginning, told_how_to_go_on
+from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
     PRESETS,
     TRAINABLE,
-    Callback,
     CsvLog,
-    ProgressBar,
     TensorBoardLog,
     Training,
     TrainingData,
@@ -35,6 +33,7 @@ from feduplink.learning import (
     best_epoch,
     training_settings,
 )
+from feduplink.observing import Observer
 from feduplink.optimum import shut_out
 from feduplink.policies import Architecture, GraphArchitecture
 from feduplink.report.tables import comparison_table
@@ -104,8 +103,8 @@ def run(args: argparse.Namespace) -> None:
     if args.resume:
         training.resume(checkpoint)
     warn_of(shut_out(scenario, splits.training))
-    with told_how_to_go_on(checkpoint):
-        training.run(_callbacks(args, directory), checkpoint)
+    with resume_hint(checkpoint):
+        training.run(_logs(args, directory), checkpoint)
     training.policy.cpu()
     test = write_training(directory, training, splits, seed=args.seed)
 
@@ -125,17 +124,14 @@ def _architecture(args: argparse.Namespace, preset: Architecture) -> Architectur
     return type(preset)(**{**preset.model_dump(), **explicit})
 
 
-def _callbacks(args: argparse.Namespace, directory: Path) -> list[Callback]:
-    callbacks: list[Callback] = []
+def _logs(args: argparse.Namespace, directory: Path) -> list[Observer]:
+    logs: list[Observer] = []
     if args.tensorboard:
         try:
-            callbacks.append(TensorBoardLog(directory / "tensorboard"))
+            logs.append(TensorBoardLog(directory / "tensorboard"))
         except ModuleNotFoundError:
             raise InputError(
                 "tensorboard: not installed; accepted after pip install 'feduplink[track]'."
             ) from None
-    callbacks.append(CsvLog(directory / "history.csv"))
-    out = console()
-    if out.is_terminal:
-        callbacks.append(ProgressBar(out, args.policy))
-    return callbacks
+    logs.append(CsvLog(directory / "history.csv"))
+    return logs

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from feduplink.channels import draw_splits, draw_training_csi
-from feduplink.cli.console import console, progress_bar
+from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
-from feduplink.cli.resuming import told_how_to_go_on
+from feduplink.cli.resuming import resume_hint
 from feduplink.comparison import compare
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -52,20 +52,14 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
     device = usable_device(args.device)
     splits = draw_splits(scenario, args.channels_per_split, seed=args.seed)
     warn_of(shut_out(scenario, splits.training))
-    out = console()
     curriculum = Curriculum.everything() if args.everything else Curriculum.only(scenario)
     network = UnrolledNetwork.initialised(args.seed).to(device)
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:
         training.resume(checkpoint)
-    with told_how_to_go_on(checkpoint), progress_bar() as progress:
-        task = progress.add_task("pdx", total=settings.steps, figures="")
-        training.run(
-            lambda step, value: progress.update(
-                task, completed=step, figures=f"Lagrangian {value:.4f}"
-            ),
-            checkpoint,
-        )
+    with resume_hint(checkpoint):
+        training.run(checkpoint=checkpoint)
+    out = console()
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_training_csi(scenario, CHANNELS, seed=args.seed)
     policy = calibrated(network.cpu(), scenario, csi, seed=args.seed)

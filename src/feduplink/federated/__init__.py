@@ -1,7 +1,7 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
 from feduplink.federated.aggregation import Aggregation
-from feduplink.federated.federation import Federation, Observer, federate
+from feduplink.federated.federation import Federation, FinishedRound, federate
 from feduplink.federated.history import FederatedHistory, RunHistory
 from feduplink.federated.partition import Partition
 from feduplink.federated.settings import FederationSettings
@@ -17,9 +17,9 @@ __all__ = [
     "FederatedHistory",
     "Federation",
     "FederationSettings",
+    "FinishedRound",
     "Ideal",
     "LocalWork",
-    "Observer",
     "OrthogonalAccess",
     "Partition",
     "RunHistory",

@@ -6,9 +6,9 @@ import contextlib
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, Task
 from feduplink.federated.task_fingerprint import task_fingerprint
 from feduplink.federated.uplink import Outcome, Rounds, Sender, transmit
+from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import Policy
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
@@ -37,11 +38,22 @@ from feduplink.scenario import Scenario
 _ROUNDS_BOUND = 1 << 32
 
 
-class Observer(Protocol):
-    """Told of every round."""
+@dataclass(frozen=True)
+class FinishedRound:
+    """What observers are told of a round.
 
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
-        """After round ``done`` of ``rounds``, with every policy's mean error over the runs."""
+    Attributes:
+        number: how many are done.
+        errors: of the global models by policy, one value per run.
+    """
+
+    number: int
+    errors: dict[str, tuple[float, ...]]
+
+    @property
+    def mean_errors(self) -> dict[str, float]:
+        """Over the runs, by policy."""
+        return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
 
 
 def federate(
@@ -60,7 +72,8 @@ def federate(
 
     All policies of a run share its data, first weights, minibatches and channels. With
     ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
-    from it and ends with the same figures as one left alone (bit for bit on a CPU).
+    from it and ends with the same figures as one left alone (bit for bit on a CPU). The
+    ``observers`` are told of every :class:`FinishedRound`.
     """
     federation = Federation(
         task, policies, scenario, settings or FederationSettings(), seed=seed, device=device
@@ -116,13 +129,19 @@ class Federation:
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
-        with _own_arithmetic(self.device):
+        title, earlier = f"federated learning of {self.task.name}", self._advances()
+        with (
+            _own_arithmetic(self.device),
+            track(title, self.rounds, "rounds", observers, earlier=earlier) as tracker,
+        ):
             fits = self.capacity()
             while len(self._errors) < self.rounds:
                 self.run_round(len(self._errors), fits.lanes, fits.room)
-                self._report(observers)
+                # First the checkpoint, which no observer that fails should cost.
                 if checkpoint and len(self._errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
+                finished = self._finished(len(self._errors))
+                tracker.advance(finished.number, finished.mean_errors, finished)
         if checkpoint:
             self.save(checkpoint)
         return self.history()
@@ -172,10 +191,14 @@ class Federation:
             **self._task,
         }
 
-    def _report(self, observers: Sequence[Observer]) -> None:
-        errors = dict(zip(self.names, self._errors[-1].mean(1).tolist(), strict=True))
-        for observer in observers:
-            observer.on_round(len(self._errors), self.rounds, errors)
+    def _finished(self, number: int) -> FinishedRound:
+        errors = (tuple(runs) for runs in self._errors[number - 1].tolist())
+        return FinishedRound(number, dict(zip(self.names, errors, strict=True)))
+
+    def _advances(self) -> list[Advance]:
+        """What observers were told of the rounds so far."""
+        finished = map(self._finished, range(1, len(self._errors) + 1))
+        return [Advance(found.number, found.mean_errors, found) for found in finished]
 
     def _draw_data(self) -> list[FederatedData]:
         moved: dict[int, tuple[Examples, Examples]] = {}  # as given, and here; once if runs share
@@ -208,6 +231,7 @@ class Federation:
         lanes = stacked(starts * len(self.names))
         return stack, {name: weights.to(self.device) for name, weights in lanes.items()}
 
+    @track("powers of all rounds")
     def _transmit(self, policies: list[Sender]) -> list[Outcome]:
         bits = self.scenario.model_bits(self._stack.weights_per_model)
         rounds = [

@@ -1,8 +1,8 @@
-"""Primal–dual training: variables, step, loop, checkpoints, callbacks."""
+"""Primal–dual training: variables, step, loop, checkpoints, logs."""
 
 from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
-from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
+from feduplink.learning.logs import CsvLog, TensorBoardLog
 from feduplink.learning.presets import PRESETS, Preset, training_settings
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.training import TRAINABLE, Training, TrainingData, primal_dual_step
@@ -10,14 +10,12 @@ from feduplink.learning.training import TRAINABLE, Training, TrainingData, prima
 __all__ = [
     "PRESETS",
     "TRAINABLE",
-    "Callback",
     "CsvLog",
     "Curriculum",
     "Epoch",
     "NetworkSettings",
     "NetworkTraining",
     "Preset",
-    "ProgressBar",
     "TensorBoardLog",
     "Training",
     "TrainingData",

@@ -14,12 +14,12 @@ from torch.nn.utils import clip_grad_norm_
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.evaluation import allocate_seen
 from feduplink.learning.adam_state import adam_tensors, restore_adam
-from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.problem_identity import problem_identity
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
+from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import NeuralPolicy
 from feduplink.policies.pdg import GraphPolicy
 from feduplink.policies.pdm import PerceptronPolicy
@@ -137,20 +137,20 @@ class Training:
             return False
         return len(self.history) - 1 - best.number >= self.settings.patience
 
-    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> Epoch:
-        """Train to the end; the policy then has the best epoch's weights. Returns that epoch."""
-        for callback in callbacks:
-            callback.on_start(self.history, self.settings.epochs)
-        try:
+    def run(self, observers: Sequence[Observer] = (), checkpoint: Path | None = None) -> Epoch:
+        """Train to the end; the policy then has the best epoch's weights. Returns that epoch.
+
+        The ``observers`` are told of every :class:`Epoch`.
+        """
+        title, epochs = f"training of {self.policy.name}", self.settings.epochs
+        earlier = _advances(self.history)
+        with track(title, epochs, "epochs", observers, earlier=earlier) as tracker:
             while not self.finished:
                 epoch = self._run_epoch()
-                for callback in callbacks:
-                    callback.on_epoch(epoch, best_epoch(self.history))
+                # First the checkpoint, which no observer that fails should cost.
                 if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
-        finally:
-            for callback in callbacks:
-                callback.on_end()
+                tracker.advance(epoch.number + 1, _figures(epoch, self.history), epoch)
         if checkpoint:
             self.save(checkpoint)
         self.policy.load_state_dict(self._best_weights)
@@ -250,6 +250,20 @@ def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
     """The constraint in the units and with the margin of the settings."""
     constraint = constraint.relative() if settings.relative_units else constraint
     return constraint.with_margin(settings.margin)
+
+
+def _advances(history: list[Epoch]) -> list[Advance]:
+    """What observers were told of the epochs of ``history``."""
+    return [
+        Advance(epoch.number + 1, _figures(epoch, history[: epoch.number + 1]), epoch)
+        for epoch in history
+    ]
+
+
+def _figures(epoch: Epoch, history: list[Epoch]) -> dict[str, float]:
+    """The figures of the last epoch of ``history`` and of the best."""
+    best = best_epoch(history)
+    return {"objective": epoch.objective, "best": best.objective, "best misses": best.violation}
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

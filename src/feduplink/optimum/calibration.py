@@ -9,6 +9,7 @@ from torch import Tensor
 from feduplink.channels import draw_training_csi
 from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi
 from feduplink.lagrangian import Cell, Prices
+from feduplink.observing import track
 from feduplink.optimum.dual import solve_dual
 from feduplink.optimum.settling import settled
 from feduplink.optimum.solution import aimed_above
@@ -42,6 +43,7 @@ class _NetworkMaximiser:
         """The network has no memory to refresh."""
 
 
+@track("tuning of pdx")
 def calibrated(
     network: UnrolledNetwork,
     scenario: Scenario,

@@ -7,8 +7,8 @@ other than the weighted sum, the weights ω become variables too and max_y g(y) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from feduplink.lagrangian import Cell, HillTops, Maximiser, Multipliers, Prices
+from feduplink.observing import Observer, Tracker, track
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
@@ -109,7 +110,7 @@ class _DualFunction:
         start: Multipliers | None,
         maximiser: Callable[[Cell, Prices], Maximiser],
         repair: bool,
-        progress: Callable[[DualStep], None] | None,
+        tracker: Tracker,
     ) -> None:
         self.scenario = scenario
         self.csi = csi
@@ -122,7 +123,7 @@ class _DualFunction:
         self.active = (thresholds > 0).to(self.cell.direct)
         self.unit = torch.where(thresholds > 0, thresholds, 1.0).to(self.cell.direct)
         self.scale = _SCALE * float(self.weights.mean())
-        self.progress = progress
+        self.tracker = tracker
         self.steps: list[DualStep] = []
         self.repair = repair
         self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
@@ -213,9 +214,9 @@ class _DualFunction:
             self.best = (rank, power, verdict, multipliers)
         if self.repair and verdict.violation <= _REPAIRABLE:
             self._repair(power)
-        self.steps.append(DualStep(value, verdict.objective, verdict.violation))
-        if self.progress:
-            self.progress(self.steps[-1])
+        step = DualStep(value, verdict.objective, verdict.violation)
+        self.steps.append(step)
+        self.tracker.advance(len(self.steps), asdict(step), step)
 
     def _repair(self, power: Tensor) -> None:
         power = repaired(power, self.cell, self.problem)
@@ -236,7 +237,7 @@ def solve_dual(
     maximiser: Callable[[Cell, Prices], Maximiser] = HillTops,
     repair: bool = True,
     most_evaluations: int = 100,
-    progress: Callable[[DualStep], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> DualSolution:
     """Minimise the dual function on channels (N, L, L) and recover the primal solution.
 
@@ -248,8 +249,18 @@ def solve_dual(
     Where prices make a worker indifferent, no maximiser need meet the constraints, and those that
     nearly do are repaired by silencing a few rounds; without ``repair`` the search goes on until
     one nearly does by itself, which is what a policy needs.
+
+    The ``observers`` are told of every :class:`DualStep`.
     """
-    function = _DualFunction(scenario, csi, start, maximiser, repair, progress)
+    with track("dual problem", None, "evaluations", observers) as tracker:
+        function = _DualFunction(scenario, csi, start, maximiser, repair, tracker)
+        return _solved(function, start, most_evaluations)
+
+
+def _solved(
+    function: _DualFunction, start: Multipliers | None, most_evaluations: int
+) -> DualSolution:
+    scenario, repair = function.scenario, function.repair
     x = function.start(start)
     while len(function.steps) < most_evaluations:
         evaluations = min(_RUN, most_evaluations - len(function.steps))

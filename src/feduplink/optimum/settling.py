@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import Cell, Maximiser, Multipliers
+from feduplink.observing import track_each
 from feduplink.optimum.dual import PRIMAL_TOLERANCE
 from feduplink.problem import Problem, judge
 from feduplink.scenario import Scenario
@@ -41,7 +42,7 @@ def settled(
     scaled, step = near.constraints * unit, _FIRST_STEP
     best: tuple[tuple[bool, float], Multipliers] | None = None
     base: tuple[float, Tensor, Tensor] | None = None
-    for _ in range(_EVALUATIONS):
+    for _ in track_each("multipliers", range(_EVALUATIONS), "evaluations"):
         multipliers = Multipliers(scaled / unit, near.worth)
         power = maximiser.follow(multipliers.prices(scenario))
         verdict = judge(power, csi, scenario, problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from torch import Tensor
 from feduplink.channels import draw_training_csi
 from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import Cell, HillTops, Multipliers
+from feduplink.observing import Observer, track
 from feduplink.optimum.alone import interference_free_bound
 from feduplink.optimum.certificate import Certificate, certify
-from feduplink.optimum.dual import SEARCH, DualSolution, DualStep, conjugate, solve_dual
+from feduplink.optimum.dual import SEARCH, DualSolution, conjugate, solve_dual
 from feduplink.optimum.reachability import Unreachable, shut_out
 from feduplink.optimum.repair import MET, repaired
 from feduplink.optimum.settling import settled
@@ -157,8 +158,7 @@ def find_optimum(
     *,
     budget_s: float = 60.0,
     target_gap: float = 1e-3,
-    on_dual_step: Callable[[DualStep], None] | None = None,
-    on_bound: Callable[[Certificate], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
 
@@ -167,24 +167,25 @@ def find_optimum(
         csi: the channels.
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
-        on_dual_step: told of every evaluation of the dual function.
-        on_bound: told of every improvement of the bound.
+        observers: told of every evaluation of the dual function (``DualStep``), then of every
+            improvement of the bound (``Certificate``).
     """
     check_csi(csi, scenario.workers)
     out_of_reach = shut_out(scenario, csi)
-    solution = solve_dual(scenario, csi, progress=on_dual_step)
+    solution = solve_dual(scenario, csi, observers=observers)
     certificate = certify(
         Cell.of(scenario, csi),
         solution.multipliers.prices(scenario),
         budget_s=budget_s,
         target_gap=target_gap,
-        progress=on_bound,
+        observers=observers,
     )
     optimum = Optimum(scenario, csi, solution, certificate, out_of_reach)
     # The certificate searches on at the last prices and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})
 
 
+@track("tuning of dual")
 def learn_dual_policy(scenario: Scenario, csi: Tensor, *, margin: float = MARGIN) -> DualPolicy:
     """The ``dual`` policy with multipliers from training channels, (N, L, L).
 
@@ -264,6 +265,7 @@ class DistributionBound:
         )
 
 
+@track("bound for the distribution")
 def distribution_bound(
     scenario: Scenario,
     multipliers: Multipliers,

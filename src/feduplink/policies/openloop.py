@@ -10,6 +10,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.errors import InputError
+from feduplink.observing import track_each
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem, relative_shortfall
 from feduplink.randomness import torch_generator
@@ -81,7 +82,7 @@ class OpenLoop(Policy):
             if best is None or rank > best[0]:
                 best = (rank, candidate)
 
-        for fraction in _FRACTIONS:
+        for fraction in track_each("tuning of openloop", _FRACTIONS, "fractions"):
             # From "only the best link at full power" to "all at full power".
             full = scenario.pmax_w * direct.double() ** fraction
             for target in torch.logspace(
@@ -90,7 +91,8 @@ class OpenLoop(Policy):
                 attempt(target, fraction)
         assert best is not None
         coarse = best[1]
-        for fraction in torch.linspace(coarse.fraction - 0.05, coarse.fraction + 0.05, 11).tolist():
+        near = torch.linspace(coarse.fraction - 0.05, coarse.fraction + 0.05, 11).tolist()
+        for fraction in track_each("fine tuning of openloop", near, "fractions"):
             for factor in torch.logspace(-0.4, 0.4, 41).tolist():
                 # Keep the power of the median link while the slope changes.
                 pivot = float(direct.double().median()) ** (fraction - coarse.fraction)

@@ -26,9 +26,7 @@ from feduplink.federated.data.registry import (
 )
 from feduplink.federated.data.reviews import most_frequent, read_reviews
 from feduplink.files import replaced_atomically
-
-#: Told of every block that arrives: address, bytes so far, bytes in all (None if unknown).
-ProgressReport = Callable[[str, int, int | None], None]
+from feduplink.observing import track
 
 _BLOCK = 1 << 18
 _TIMEOUT_S = 60
@@ -36,7 +34,7 @@ _EMBEDDED_WORDS = 25_000
 _GLOVE_MEMBER = "glove.6B.50d.txt"
 
 
-def fetch(entry: DataSet, directory: Path, report: ProgressReport | None = None) -> None:
+def fetch(entry: DataSet, directory: Path) -> None:
     """Bring the files of a set into ``directory``; those already intact are left alone.
 
     Nothing is put in place unless its checksum is right, so a broken connection or a changed
@@ -48,7 +46,7 @@ def fetch(entry: DataSet, directory: Path, report: ProgressReport | None = None)
         require(needed, directory)
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as scratch:
-        originals = [_download(item, Path(scratch), report) for item in entry.downloads]
+        originals = [_download(item, Path(scratch)) for item in entry.downloads]
         built = Path(scratch, "built")
         try:
             _BUILDERS[entry.name](originals, built, directory)
@@ -68,7 +66,7 @@ def fetch(entry: DataSet, directory: Path, report: ProgressReport | None = None)
             (built / file.path).replace(target)
 
 
-def _download(item: Download, scratch: Path, report: ProgressReport | None) -> Path:
+def _download(item: Download, scratch: Path) -> Path:
     target = scratch / item.url.rsplit("/", 1)[-1]
     digest = hashlib.sha256()
     try:
@@ -78,12 +76,13 @@ def _download(item: Download, scratch: Path, report: ProgressReport | None) -> P
         ):
             length = reply.headers.get("Content-Length")
             received, total = 0, int(length) if length else None
-            while block := reply.read(_BLOCK):
-                out.write(block)
-                digest.update(block)
-                received += len(block)
-                if report:
-                    report(item.url, received, total)
+            megabytes = None if total is None else total / 1e6
+            with track(f"fetching {target.name}", megabytes, "MB") as tracker:
+                while block := reply.read(_BLOCK):
+                    out.write(block)
+                    digest.update(block)
+                    received += len(block)
+                    tracker.advance(received / 1e6)
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise InputError(f"data: cannot fetch {item.url}: {error}.") from None
     if total is not None and received < total:
