@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from feduplink.comparison_table import comparison_table
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.observing import track_each
-from feduplink.optimum import learn_dual_policy, learned_on_fresh_channels, shipped_pdx
+from feduplink.optimum import (
+    Optimum,
+    learn_dual_policy,
+    learned_on_fresh_channels,
+    shipped_pdx,
+)
 from feduplink.policies import (
     POLICIES,
     FullPower,
@@ -27,6 +33,7 @@ from feduplink.policies import (
 )
 from feduplink.problem import Judgement, judge
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 #: Policies that exist without training: name -> (scenario, tuning channels, seed) -> policy.
 UNTRAINED: dict[str, Callable[[Scenario, Tensor, int], Policy]] = {
@@ -63,7 +70,7 @@ LEARNED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Neur
 _ACCEPTED = f"accepted: {', '.join((*UNTRAINED, *SOLVED))}, or the directory of a training run"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What a policy did on the channels.
 
@@ -77,10 +84,62 @@ class Outcome:
     judgement: Judgement
     made_for: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """The judgement, and of how many powers."""
+        channels, workers = self.power.shape
+        return f"Outcome({channels} channels of {workers} workers, {self.judgement!r})"
+
     def as_metrics(self) -> dict[str, Any]:
         """The policy's entry in ``metrics.json``."""
         entry: dict[str, Any] = dict(self.judgement.as_metrics())
         return {**entry, "made_for": self.made_for} if self.made_for else entry
+
+
+class Comparison(Mapping[str, Outcome]):
+    """What policies did on the same channels, by name; printed or in a notebook it is a table."""
+
+    def __init__(self, outcomes: Mapping[str, Outcome], scenario: Scenario) -> None:
+        self._outcomes = dict(outcomes)
+        self.scenario = scenario
+
+    def __getitem__(self, name: str) -> Outcome:
+        return self._outcomes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    @property
+    def judgements(self) -> dict[str, Judgement]:
+        """How each policy is judged."""
+        return {name: outcome.judgement for name, outcome in self.items()}
+
+    @property
+    def powers(self) -> dict[str, Tensor]:
+        """What each policy sent, (N, L) W."""
+        return {name: outcome.power for name, outcome in self.items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence on every policy that was made for another scenario."""
+        return [
+            made_for_sentence(name, outcome.made_for)
+            for name, outcome in self.items()
+            if outcome.made_for
+        ]
+
+    def table(self, optimum: Optimum | None = None, notes: Sequence[str] = ()) -> TextTable:
+        """A row per policy, beside the ``optimum`` if given; ``notes`` stand below."""
+        return comparison_table(self.judgements, self.scenario, optimum, [*notes, *self.notes])
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table().plain()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
 
 def compare(
@@ -90,7 +149,7 @@ def compare(
     *,
     seed: int = 0,
     recorded: bool = False,
-) -> dict[str, Outcome]:
+) -> Comparison:
     """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
 
     Where channels are ``recorded`` it does not matter how policies' scenarios would draw them.
@@ -100,16 +159,7 @@ def compare(
         power = allocate_seen(policy, csi, scenario, seed=seed)
         verdict = judge(power, csi, scenario)
         outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
-    return outcomes
-
-
-def comparison_notes(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """A sentence on every policy that was made for another scenario."""
-    return [
-        made_for_sentence(name, outcome.made_for)
-        for name, outcome in outcomes.items()
-        if outcome.made_for
-    ]
+    return Comparison(outcomes, scenario)
 
 
 def find_policies(

@@ -18,8 +18,9 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.feasibility import Shortfalls
+from feduplink.feasibility import VERDICTS, Shortfalls
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 #: A per-worker quantity (SINR, power in W) -> value, all of shape (..., L).
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -151,7 +152,7 @@ def transmitting_mean(values: Tensor, power: Tensor) -> Tensor:
     return torch.where(on_air, values, 0.0).sum(-2) / on_air.sum(-2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Judgement:
     """How a policy does on a set of channels; all figures that must be shown together.
 
@@ -188,6 +189,22 @@ class Judgement:
     def violation(self) -> float:
         """By how much a constraint is missed on these very channels, 0 if all are met."""
         return max(0.0, self.shortfall)
+
+    def __repr__(self) -> str:
+        """The figures that must be shown together, on one line."""
+        return f"Judgement({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
+
+    def _repr_html_(self) -> str:
+        return TextTable.of_entries("Judgement", self._entries()).html()
+
+    def _entries(self) -> dict[str, str]:
+        within = f"{100 * self.shortfall:+.1f} ± {100 * self.shortfall_error:.1f} %"
+        return {
+            "objective": f"{self.objective:.4f}",
+            "constraints": f"{VERDICTS[self.feasible]} (shortfall {within})",
+            "participation": f"{100 * self.participation:.1f} %",
+            "weighted PER": f"{100 * self.weighted_per:.2f} %",
+        }
 
     def as_metrics(self) -> dict[str, float | bool | None]:
         """The entry of ``metrics.json``; what does not exist or cannot be told is None."""

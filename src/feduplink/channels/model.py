@@ -16,7 +16,7 @@ from feduplink.scenario import Scenario
 _CHUNK = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Channels:
     """A draw of channels.
 
@@ -29,6 +29,14 @@ class Channels:
 
     csi: Tensor
     antenna: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """How many, and what is known of them."""
+        count, workers, _ = self.csi.shape
+        antennas = ""
+        if self.antenna is not None:
+            antennas = f", coefficients of {self.antenna.shape[-1]} antennas"
+        return f"Channels({count} of {workers} workers{antennas})"
 
 
 def draw_csi(

@@ -19,6 +19,7 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import DEFAULT_POLICIES, Outcome, compare, find_policies
 from feduplink.federated import (
     FederationSettings,
@@ -37,11 +38,10 @@ from feduplink.learning import (
 )
 from feduplink.optimum import Optimum, learn_dual_policy, shipped_pdx
 from feduplink.policies import Policy
-from feduplink.report.federated import federated_table, write_federated
+from feduplink.report.federated import write_federated
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.policies import write_comparison
 from feduplink.report.runs import FinishedRun
-from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 from feduplink.scenario import Scenario
 
@@ -93,10 +93,9 @@ def run(args: argparse.Namespace) -> None:
     policies["pdx"] = shipped_pdx(scenario)
     optimum = search_optimum(scenario, splits.test, _BUDGET_S)
     outcomes = compare(policies, splits.test, scenario, seed=args.seed)
-    optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    optimum = optimum.improved_by(outcomes.powers)
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum))
+    out.print(terminal_table(outcomes.table(optimum)))
     out.print(_explanation(outcomes, scenario, optimum))
     chosen = {name: policies[name] for name in _FEDERATED}
     with provenance.part():
@@ -152,10 +151,10 @@ def _federate(
     write_federated(
         directory, history, target, scenario=scenario.model_dump(mode="json"), seed=seed
     )
-    out.print(federated_table(history, target))
+    out.print(terminal_table(history.table(target)))
 
 
-def _explanation(outcomes: dict[str, Outcome], scenario: Scenario, optimum: Optimum) -> str:
+def _explanation(outcomes: Mapping[str, Outcome], scenario: Scenario, optimum: Optimum) -> str:
     """What the table says, in plain words."""
     candidates = {n: o.judgement for n, o in outcomes.items() if o.judgement.feasible is not False}
     quiet = min(outcomes.values(), key=lambda o: o.judgement.participation).judgement

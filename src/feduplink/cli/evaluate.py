@@ -14,16 +14,15 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import (
     DEFAULT_POLICIES,
     SOLVED,
     UNTRAINED,
     compare,
-    comparison_notes,
     find_policies,
 )
 from feduplink.report.policies import write_comparison
-from feduplink.report.tables import comparison_table
 
 NAME = "evaluate"
 HELP = "compare policies on test channels of a scenario, or on recorded channels"
@@ -74,8 +73,8 @@ def run(args: argparse.Namespace) -> None:
     optimum = None
     if args.optimum is not None:
         found = search_optimum(scenario, channels.test, args.optimum)
-        optimum = found.improved_by({name: outcome.power for name, outcome in outcomes.items()})
-    notes = [*channels.notes, *comparison_notes(outcomes)]
+        optimum = found.improved_by(outcomes.powers)
+    notes = [*channels.notes, *outcomes.notes]
     write_comparison(
         directory,
         outcomes,
@@ -94,8 +93,7 @@ def run(args: argparse.Namespace) -> None:
             f"{_listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned on these very "
             "channels: read it as the best that could be done"
         )
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum, notes))
+    out.print(terminal_table(outcomes.table(optimum, channels.notes)))
     out.print(f"comparison.md, comparison.png, power-histogram.png, metrics.json in {directory}")
 
 

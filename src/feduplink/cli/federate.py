@@ -24,6 +24,7 @@ from feduplink.cli.options import (
     whole_number,
 )
 from feduplink.cli.resuming import check_beginning, resume_hint
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import DEFAULT_POLICIES, SOLVED, UNTRAINED, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -45,7 +46,7 @@ from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.uplink import OrthogonalName, PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Policy
-from feduplink.report.federated import federated_table, write_federated
+from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
 
 NAME = "federate"
@@ -190,7 +191,7 @@ def run(args: argparse.Namespace) -> None:
         notes=[made_for_sentence(name, differs) for name, differs in differences.items()],
     )
     out = console()
-    out.print(federated_table(history, target))
+    out.print(terminal_table(history.table(target)))
     out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
 
 

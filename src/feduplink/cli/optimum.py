@@ -17,6 +17,7 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
 from feduplink.errors import InputError
 from feduplink.optimum import (
@@ -29,7 +30,6 @@ from feduplink.optimum import (
 )
 from feduplink.policies import DualPolicy
 from feduplink.report.optimum import write_optimum
-from feduplink.report.tables import comparison_table
 from feduplink.scenario import Scenario
 
 NAME = "optimum"
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
     outcomes = compare(
         {policy.name: policy}, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )
-    optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    optimum = optimum.improved_by(outcomes.powers)
     write_optimum(
         directory,
         optimum,
@@ -118,8 +118,7 @@ def run(args: argparse.Namespace) -> None:
 
     out = console()
     out.print(f"{len(channels.test)} channels, {channels.origin}")
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum, channels.notes))
+    out.print(terminal_table(outcomes.table(optimum, channels.notes)))
     if beyond is not None:
         out.print(beyond.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")

@@ -20,6 +20,8 @@ from feduplink.cli.options import (
     scenario_from,
 )
 from feduplink.cli.resuming import check_beginning, resume_hint
+from feduplink.cli.tables import terminal_table
+from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
@@ -36,7 +38,6 @@ from feduplink.learning import (
 from feduplink.observing import Observer
 from feduplink.optimum import shut_out
 from feduplink.policies import Architecture, GraphArchitecture
-from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
 NAME = "train"
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     best = best_epoch(training.history)
     out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
-    out.print(comparison_table({args.policy: test.judgement}, scenario))
+    out.print(terminal_table(comparison_table({args.policy: test.judgement}, scenario)))
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
 
 

@@ -10,7 +10,9 @@ from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.cli.resuming import resume_hint
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
+from feduplink.comparison_table import comparison_markdown, comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.files import write_text
@@ -21,7 +23,6 @@ from feduplink.optimum.calibration import CHANNELS
 from feduplink.policies import GraphArchitecture, UnrolledNetwork, save_policy
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.style import save_figure
-from feduplink.report.tables import comparison_markdown, comparison_table
 from feduplink.scenario import Scenario
 
 #: Options of primal-dual training that mean the same here.
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace, scenario: Scenario, directory: Path, checkpoin
             "test": test.judgement.as_metrics(),
         },
     )
-    out.print(comparison_table({"pdx": test.judgement}, scenario))
+    out.print(terminal_table(comparison_table({"pdx": test.judgement}, scenario)))
     out.print(f"policy, histogram and metrics.json in {directory}")
 
 

@@ -36,12 +36,19 @@ _WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
 TRAINABLE: dict[str, type[NeuralPolicy]] = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingData:
     """Channels to learn from and to choose the best epoch on, (N, L, L) each."""
 
     training: Tensor
     validation: Tensor
+
+    def __repr__(self) -> str:
+        """How many channels there are."""
+        return (
+            f"TrainingData({len(self.training)} channels for training, {len(self.validation)} for "
+            f"validation, {self.training.shape[-1]} workers)"
+        )
 
     def to(self, device: torch.device) -> TrainingData:
         """The same channels on another device."""
@@ -126,6 +133,18 @@ class Training:
         self._training_problem = replace(
             self.problem,
             constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
+        )
+
+    def __repr__(self) -> str:
+        """How far it is, and the best epoch so far."""
+        so_far = f"{len(self.history)} of {self.settings.epochs} epochs"
+        if not self.history:
+            return f"Training({self.policy.name}, {so_far})"
+        best = best_epoch(self.history)
+        misses = "constraints met" if best.met else f"misses {best.violation:.1%}"
+        return (
+            f"Training({self.policy.name}, {so_far}, best: epoch {best.number + 1}, objective "
+            f"{best.objective:.4f}, {misses})"
         )
 
     @property

@@ -24,7 +24,7 @@ from feduplink.optimum.relaxation import Bounds, Boxes, Relaxation, split
 _BATCH = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """Bounds on the largest Lagrangian of each channel.
 
@@ -41,6 +41,14 @@ class Certificate:
     power: Tensor
     boxes: int
     seconds: float
+
+    def __repr__(self) -> str:
+        """How tight it is, and what it took."""
+        return (
+            f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
+            f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
+            f"{self.boxes} boxes, {self.seconds:.1f} s)"
+        )
 
     @property
     def gap(self) -> float:

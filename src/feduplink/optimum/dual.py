@@ -61,7 +61,7 @@ class DualStep:
     violation: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DualSolution:
     """The solution on a set of channels.
 
@@ -84,6 +84,15 @@ class DualSolution:
     conjugate: float
     steps: list[DualStep]
     found_by: str = SEARCH
+
+    def __repr__(self) -> str:
+        """The values that should meet."""
+        channels, workers = self.power.shape
+        return (
+            f"DualSolution(objective {self.judgement.objective:.4f}, dual value "
+            f"{self.dual_value:.4f}, {len(self.steps)} evaluations, {channels} channels of "
+            f"{workers} workers, found by {self.found_by})"
+        )
 
     def improved_by(self, name: str, power: Tensor, judgement: Judgement) -> DualSolution:
         """With the powers (N, L) of ``name``, if they meet the constraints and reach more."""

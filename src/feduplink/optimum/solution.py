@@ -23,6 +23,7 @@ from feduplink.optimum.settling import settled
 from feduplink.policies.dual import DualPolicy
 from feduplink.problem import Judgement, Problem, judge
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 #: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
@@ -36,7 +37,7 @@ _FEW_CHANNELS = 1000
 _LARGEST_EXPONENT = 700.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimum:
     """The best powers found on some channels, with a proof of how good they are.
 
@@ -98,6 +99,24 @@ class Optimum:
     def certified(self) -> bool:
         """Whether the relative gap is at most :data:`CERTIFIED_GAP`."""
         return self.relative_gap <= CERTIFIED_GAP
+
+    def __repr__(self) -> str:
+        """What was found, and what is proved, on one line."""
+        return f"Optimum({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
+
+    def _repr_html_(self) -> str:
+        return TextTable.of_entries("Optimum", self._entries()).html()
+
+    def _entries(self) -> dict[str, str]:
+        count, workers = self.power.shape
+        certified = "certified" if self.certified else "not certified"
+        return {
+            "objective": f"{self.objective:.4f}",
+            "proved bound": f"{self.upper_bound:.4f} ({certified}, {self.relative_gap:.2%} above)",
+            "channels": f"{count} of {workers} workers",
+            "found by": self.solution.found_by,
+            **({"shut out": f"{len(self.unreachable)} workers"} if self.unreachable else {}),
+        }
 
     def below(self, judgement: Judgement) -> float | None:
         """How far a policy judged on these channels is below the optimum, at least 0.

@@ -45,6 +45,10 @@ class OpenLoop(Policy):
         self.target = target
         self.fraction = fraction
 
+    def __repr__(self) -> str:
+        """Its setting."""
+        return f"OpenLoop(P0 {self.target:.4g} W, exponent {self.fraction:.3g})"
+
     def powers(self, csi: Tensor) -> Tensor:
         """Powers from the direct gains alone, (N, L, L) to (N, L), W."""
         path_loss = 1 / csi.diagonal(dim1=-2, dim2=-1)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.comparison import Outcome
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import replaced_atomically, write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
@@ -18,7 +19,6 @@ from feduplink.policies import DualPolicy, save_policy
 from feduplink.problem import Judgement, Problem
 from feduplink.report.duality import plot_duality
 from feduplink.report.style import save_figure
-from feduplink.report.tables import comparison_markdown
 
 ALLOCATIONS_FILE = "allocations.h5"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feduplink.comparison import Outcome
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
@@ -14,7 +15,6 @@ from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.optimum import optimum_metrics
 from feduplink.report.style import save_figure
-from feduplink.report.tables import comparison_markdown
 from feduplink.scenario import Scenario
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from feduplink.channels import ChannelSplits
 from feduplink.comparison import Outcome, compare
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
@@ -13,7 +14,6 @@ from feduplink.policies import save_policy
 from feduplink.report.convergence import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.style import save_figure
-from feduplink.report.tables import comparison_markdown
 
 
 def write_training(
