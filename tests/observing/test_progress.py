@@ -3,7 +3,10 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
+import time
 import types
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -93,13 +96,14 @@ def test_a_terminal_shows_title_count_and_figures(width: int):
     shown = TerminalProgress(console)
     work = Work("training of pdg", 10, "epochs", (Advance(3),))
     shown.begin(work)
-    shown.advance(work, Advance(10, {"objective": 0.94321, "best": 0.95}))
+    shown.advance(work, Advance(10, {"objective": 0.94321, "boxes": 12345}))
     _opened(shown)
     shown.end(work)
     last = console.file.getvalue().splitlines()[-1]
     assert "training of pdg" in last
     assert "10/10 epochs" in last
     assert "objective 0.9432" in last
+    assert ("boxes 12,345" in last) == (width > 80)
 
 
 def _opened(shown: TerminalProgress) -> None:
@@ -115,6 +119,29 @@ def test_short_work_leaves_no_trace():
     shown.begin(work)
     shown.end(work)
     assert console.file.getvalue() == ""
+
+
+def test_work_that_ends_while_its_line_is_opened_leaves_no_display(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.002)
+    console = Console(file=_Terminal(), force_terminal=True)
+    shown = TerminalProgress(console)
+    for number in range(60):
+        work = Work("short")
+        shown.begin(work)
+        time.sleep(0.0001 * number)
+        shown.end(work)
+    assert shown._live is None
+    assert _soon(lambda: not any("Refresh" in type(t).__name__ for t in threading.enumerate()))
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    """Whether it holds within some seconds."""
+    deadline = time.monotonic() + 5
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds()
 
 
 @pytest.mark.usefixtures("at_once")

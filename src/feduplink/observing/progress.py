@@ -98,15 +98,15 @@ class _Line:
 
     @property
     def count(self) -> str:
-        """``12/100 epochs``; nothing before the first step of work of unknown length."""
+        """``12/100 epochs``; ``evaluations 12`` of work of unknown length, nothing at its start."""
         done, total = self.step.done, self.work.total
         if total is None:
-            return f"{done:.0f} {self.work.unit}" if done else ""
+            return f"{self.work.unit} {done:.0f}".lstrip() if done else ""
         return f"{min(done, total):.0f}/{total:.0f} {self.work.unit}".rstrip()
 
     @property
     def figures(self) -> str:
-        return ", ".join(f"{name} {value:.4g}" for name, value in self.step.figures.items())
+        return ", ".join(f"{name} {_number(value)}" for name, value in self.step.figures.items())
 
     @property
     def clock(self) -> str:
@@ -117,6 +117,11 @@ class _Line:
             return _clock(self.elapsed_s)
         left_s = self.elapsed_s * max(total - self.step.done, 0) / here
         return f"{_clock(self.elapsed_s)}, {_clock(left_s)} left"
+
+
+def _number(value: float) -> str:
+    """Four digits, but all of a whole number."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _clock(seconds: float) -> str:
@@ -151,8 +156,8 @@ class _Lines(Observer):
                 self._close(line)
 
     def _shown(self) -> list[_Line]:
-        with self._lock:
-            return [line for line in self._lines.values() if line.shown]
+        # Without the lock: rich asks from a thread that others wait for while they hold it.
+        return [line for line in list(self._lines.values()) if line.shown]
 
     def _close(self, last: _Line) -> None:
         """All work has ended; its last line stays to be seen."""
@@ -190,9 +195,9 @@ class TerminalProgress(_Lines):
                 get_renderable=lambda: _table(self._shown()),
                 transient=True,
                 # What is printed meanwhile appears above the lines, unless it goes elsewhere.
-                redirect_stdout=sys.stdout.isatty(),
+                redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
             )
-        self._live.start()
+            self._live.start()
 
     def _close(self, last: _Line) -> None:
         assert self._timer is not None
