@@ -90,7 +90,7 @@ def test_a_call_turns_it_off_for_good(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("width", [70, 160])
 def test_a_terminal_shows_title_count_and_figures(width: int):
     console = Console(file=_Terminal(), force_terminal=True, width=width)
     shown = TerminalProgress(console)
@@ -103,7 +103,7 @@ def test_a_terminal_shows_title_count_and_figures(width: int):
     assert "training of pdg" in last
     assert "10/10 epochs" in last
     assert "objective 0.9432" in last
-    assert ("boxes 12,345" in last) == (width > 80)
+    assert ("boxes 12,345" in last) == (width > 70)
 
 
 def _opened(shown: TerminalProgress) -> None:

@@ -1,8 +1,8 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
 from feduplink.federated.aggregation import Aggregation
-from feduplink.federated.federation import Federation, FinishedRound, federate
-from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.federation import Federation, federate
+from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.partition import Partition
 from feduplink.federated.settings import FederationSettings
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate

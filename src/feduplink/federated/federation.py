@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from feduplink.federated.aggregation import coefficients, combine_
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.checkpoint import Checkpoint, data_fingerprint, policy_fingerprint
 from feduplink.federated.evaluation import evaluate
-from feduplink.federated.history import FederatedHistory, RunHistory
+from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.lanes import Capacity, Rehearsal, measured_capacity, side_by_side
 from feduplink.federated.local import train_locally
 from feduplink.federated.minibatches import Minibatches
@@ -36,24 +36,6 @@ from feduplink.scenario import Scenario
 
 # Random streams are indexed by run and round; no run has this many rounds.
 _ROUNDS_BOUND = 1 << 32
-
-
-@dataclass(frozen=True)
-class FinishedRound:
-    """What observers are told of a round.
-
-    Attributes:
-        number: how many are done.
-        errors: of the global models by policy, one value per run.
-    """
-
-    number: int
-    errors: dict[str, tuple[float, ...]]
-
-    @property
-    def mean_errors(self) -> dict[str, float]:
-        """Over the runs, by policy."""
-        return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
 
 
 def federate(

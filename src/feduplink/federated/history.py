@@ -29,6 +29,24 @@ _TARGET_COLUMNS = ("rounds\nto target", "seconds\nto target", "joules\nto target
 
 
 @dataclass(frozen=True)
+class FinishedRound:
+    """What observers are told of a round.
+
+    Attributes:
+        number: how many are done.
+        errors: of the global models by policy, one value per run.
+    """
+
+    number: int
+    errors: dict[str, tuple[float, ...]]
+
+    @property
+    def mean_errors(self) -> dict[str, float]:
+        """Over the runs, by policy."""
+        return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
+
+
+@dataclass(frozen=True)
 class RunHistory:
     """One policy in one run, a value per round.
 

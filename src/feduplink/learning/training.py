@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,8 @@ class Training:
                 # First the checkpoint, which no observer that fails should cost.
                 if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
-                tracker.advance(epoch.number + 1, _figures(epoch, self.history), epoch)
+                best = best_epoch(self.history)
+                tracker.advance(epoch.number + 1, _figures(epoch, best), epoch)
         if checkpoint:
             self.save(checkpoint)
         self.policy.load_state_dict(self._best_weights)
@@ -273,15 +275,15 @@ def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
 
 def _advances(history: list[Epoch]) -> list[Advance]:
     """What observers were told of the epochs of ``history``."""
+    best_so_far = accumulate(history, lambda *epochs: best_epoch(list(epochs)))
     return [
-        Advance(epoch.number + 1, _figures(epoch, history[: epoch.number + 1]), epoch)
-        for epoch in history
+        Advance(epoch.number + 1, _figures(epoch, best), epoch)
+        for epoch, best in zip(history, best_so_far, strict=True)
     ]
 
 
-def _figures(epoch: Epoch, history: list[Epoch]) -> dict[str, float]:
-    """The figures of the last epoch of ``history`` and of the best."""
-    best = best_epoch(history)
+def _figures(epoch: Epoch, best: Epoch) -> dict[str, float]:
+    """Of an epoch and of the best one so far."""
     return {"objective": epoch.objective, "best": best.objective, "best misses": best.violation}
 
 
