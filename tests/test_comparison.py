@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, RandomPower, Scenario, save_policy
-from feduplink.comparison import compare, comparison_notes, find_policies
+from feduplink.comparison import compare, find_policies
 from feduplink.policies import Deployment
 
 
@@ -78,13 +78,11 @@ def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
 def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenario):
     policies = {"here": FullPower(default_scenario), "there": FullPower(Scenario(antennas=4))}
     outcomes = compare(policies, default_csi, default_scenario)
-    assert comparison_notes(outcomes) == [
-        "there was made for another scenario: antennas 4 (here 10)"
-    ]
+    assert outcomes.notes == ["there was made for another scenario: antennas 4 (here 10)"]
     assert outcomes["there"].as_metrics()["made_for"] == {"antennas": (4, 10)}
     assert "made_for" not in outcomes["here"].as_metrics()
     # How channels would be drawn does not matter where they are recorded.
-    assert not comparison_notes(compare(policies, default_csi, default_scenario, recorded=True))
+    assert not compare(policies, default_csi, default_scenario, recorded=True).notes
 
 
 def test_a_saved_policy_of_another_scenario_is_warned_of(default_csi, default_scenario, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from feduplink.optimum.envelope import Envelope, WorkerValue
-from feduplink.report.style import figure
+from feduplink.report.style import figure, save_figure
 
 _LOW, _HIGH, _SPLIT = -5.5, 4.0, -3.9
 _PANELS = (
@@ -26,7 +26,7 @@ def main() -> None:
     """Draw it beside this file."""
     value = WorkerValue(_column(1.0), _column(0.2), _column(0.35), waterfall=0.023)
     s = torch.linspace(_LOW, _HIGH, 600, dtype=torch.float64)
-    with figure(Path(__file__).with_suffix(".png"), 9.6, 3.0) as drawing:
+    with figure(9.6, 3.0) as drawing:
         panels = drawing.subplots(1, 3, sharey=True)
         for axes, (title, pieces) in zip(panels, _PANELS, strict=True):
             axes.plot(s, value.at(s[:, None])[0][:, 0], color="black", label="value f(s)")
@@ -46,6 +46,7 @@ def main() -> None:
             axes.set_xlabel("s = ln SINR")
         panels[0].set_ylabel("value of one worker")
         axes.legend(loc="lower right")
+    save_figure(Path(__file__).with_suffix(".png"), drawing)
 
 
 if __name__ == "__main__":

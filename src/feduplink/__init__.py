@@ -15,6 +15,7 @@ from feduplink.federated import federate, load_task
 from feduplink.judgement import Judgement, judge
 from feduplink.learning import Training, TrainingData, TrainingSettings
 from feduplink.link import Measure
+from feduplink.observing import observed_by, show_progress
 from feduplink.optimum import Optimum, find_optimum
 from feduplink.policies import (
     DualPolicy,
@@ -60,8 +61,10 @@ __all__ = [
     "judge",
     "load_policy",
     "load_task",
+    "observed_by",
     "read_channels",
     "save_policy",
     "shipped_scenarios",
+    "show_progress",
     "write_channels",
 ]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from feduplink.comparison_table import comparison_table
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import Judgement, judge
 from feduplink.made_for import made_for, made_for_sentence
+from feduplink.observing import track_each
+from feduplink.optimum import Optimum
 from feduplink.policies import Deployment, Policy, load_policy, policy_class
 from feduplink.problem import Problem
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 
 def default_policies() -> tuple[str, ...]:
@@ -25,7 +29,7 @@ def default_policies() -> tuple[str, ...]:
     return tuple(name for name in POLICIES.names() if POLICIES.find(name).by_default)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What a policy did on the channels.
 
@@ -39,10 +43,62 @@ class Outcome:
     judgement: Judgement
     made_for: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """The judgement, and of how many powers."""
+        channels, workers = self.power.shape
+        return f"Outcome({channels} channels of {workers} workers, {self.judgement!r})"
+
     def as_metrics(self) -> dict[str, Any]:
         """The policy's entry in ``metrics.json``."""
         entry: dict[str, Any] = dict(self.judgement.as_metrics())
         return {**entry, "made_for": self.made_for} if self.made_for else entry
+
+
+class Comparison(Mapping[str, Outcome]):
+    """What policies did on the same channels, by name; printed or in a notebook it is a table."""
+
+    def __init__(self, outcomes: Mapping[str, Outcome], scenario: Scenario) -> None:
+        self._outcomes = dict(outcomes)
+        self.scenario = scenario
+
+    def __getitem__(self, name: str) -> Outcome:
+        return self._outcomes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    @property
+    def judgements(self) -> dict[str, Judgement]:
+        """How each policy is judged."""
+        return {name: outcome.judgement for name, outcome in self.items()}
+
+    @property
+    def powers(self) -> dict[str, Tensor]:
+        """What each policy sent, (N, L) W."""
+        return {name: outcome.power for name, outcome in self.items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence on every policy that was made for another scenario."""
+        return [
+            made_for_sentence(name, outcome.made_for)
+            for name, outcome in self.items()
+            if outcome.made_for
+        ]
+
+    def table(self, optimum: Optimum | None = None, notes: Sequence[str] = ()) -> TextTable:
+        """A row per policy, beside the ``optimum`` if given; ``notes`` stand below."""
+        return comparison_table(self.judgements, self.scenario, optimum, [*notes, *self.notes])
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table().plain()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
 
 def compare(
@@ -53,27 +109,18 @@ def compare(
     *,
     seed: int = 0,
     recorded: bool = False,
-) -> dict[str, Outcome]:
+) -> Comparison:
     """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
 
     By ``problem``, or by the one that the scenario describes. Where channels are ``recorded`` it
     does not matter how policies' scenarios would draw them.
     """
     outcomes = {}
-    for name, policy in policies.items():
+    for name, policy in track_each("comparison", policies.items(), "policies"):
         power = allocate_seen(policy, csi, scenario, seed=seed)
         verdict = judge(power, csi, scenario, problem)
         outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
-    return outcomes
-
-
-def comparison_notes(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """A sentence on every policy that was made for another scenario."""
-    return [
-        made_for_sentence(name, outcome.made_for)
-        for name, outcome in outcomes.items()
-        if outcome.made_for
-    ]
+    return Comparison(outcomes, scenario)
 
 
 def find_policies(names: Sequence[str], deployment: Deployment) -> dict[str, Policy]:

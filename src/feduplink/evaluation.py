@@ -7,12 +7,14 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.judgement import Judgement, judge
+from feduplink.observing import track
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 
+@track("evaluation")
 def evaluate(
     policy: Policy,
     csi: Tensor,

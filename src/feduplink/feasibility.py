@@ -24,6 +24,8 @@ from feduplink.problem import Problem
 TOLERANCE = 0.01
 #: With which all intervals hold together.
 CONFIDENCE = 0.95
+#: Whether constraints are met, in words.
+VERDICTS = {True: "met", False: "missed", None: "open"}
 #: Below this skewness over √n an interval is symmetric to the last digits.
 _STRAIGHT = 1e-6
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.feasibility import Shortfalls
+from feduplink.feasibility import VERDICTS, Shortfalls
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Reached:
         return f"{self.constraint.name}_{'max' if self.constraint.at_most else 'min'}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Judgement:
     """How a policy does on a set of channels; all figures that must be shown together.
 
@@ -77,6 +78,22 @@ class Judgement:
     def violation(self) -> float:
         """By how much a constraint is missed on these very channels, 0 if all are met."""
         return max(0.0, self.shortfall)
+
+    def __repr__(self) -> str:
+        """The figures that must be shown together, on one line."""
+        return f"Judgement({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
+
+    def _repr_html_(self) -> str:
+        return TextTable.of_entries("Judgement", self._entries()).html()
+
+    def _entries(self) -> dict[str, str]:
+        within = f"{100 * self.shortfall:+.1f} ± {100 * self.shortfall_error:.1f} %"
+        return {
+            "objective": f"{self.objective:.4f}",
+            "constraints": f"{VERDICTS[self.feasible]} (shortfall {within})",
+            "participation": f"{100 * self.participation:.1f} %",
+            "weighted PER": f"{100 * self.weighted_per:.2f} %",
+        }
 
     def rank(self, tolerance: float = 0.0) -> tuple[bool, float]:
         """Sort key: what misses no constraint by more than ``tolerance`` first, by objective.

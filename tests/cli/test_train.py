@@ -8,8 +8,7 @@ import torch
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
 from feduplink.channels import draw_splits
-from feduplink.learning import training_settings
-from feduplink.learning.callbacks import CsvLog
+from feduplink.learning import CsvLog, training_settings
 from feduplink.policies import POLICIES
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
@@ -77,12 +76,12 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
 ):
     assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
 
-    def interrupt(self: CsvLog, epoch, best):
-        if epoch.number == 2:
+    def interrupt(self: CsvLog, work, step):
+        if step.done == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(CsvLog, "on_epoch", interrupt)
+        patch.setattr(CsvLog, "advance", interrupt)
         ended = run("train", "--policy", "pdg", *QUICK, "--out", "parts")
     assert ended.status == 130
     assert "--resume" in ended.err
@@ -97,10 +96,10 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
 def test_interrupt_before_the_first_checkpoint_promises_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupt(self: CsvLog, epoch, best):
+    def interrupt(self: CsvLog, work, step):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(CsvLog, "on_epoch", interrupt)
+    monkeypatch.setattr(CsvLog, "advance", interrupt)
     ended = run("train", "--policy", "pdg", *QUICK)
     assert ended.status == 130
     assert "no checkpoint yet" in ended.err

@@ -9,6 +9,8 @@ import pytest
 
 from feduplink import InputError
 from feduplink.experiments import Bench
+from feduplink.observing import observed_by
+from observing.recorder import Recorder
 
 from .tiny import TINY
 
@@ -31,26 +33,26 @@ def _leave_a_file(bench: Bench, number: int) -> None:
 
 def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
     bench = Bench(tmp_path, TINY)
-    place = bench.kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
+    place = bench.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
     assert place.parent == tmp_path / TINY.label / "policies"
     assert place.suffix == ""
     others = [
-        bench.kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
-        bench.kept("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
-        bench.kept("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
-        bench.kept("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
-        Bench(tmp_path, dataclasses.replace(TINY, epochs=3)).kept(
+        bench.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
+        bench.cache_path("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
+        bench.cache_path("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
+        bench.cache_path("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
+        Bench(tmp_path, dataclasses.replace(TINY, epochs=3)).cache_path(
             "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
         ),
-        bench.kept("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
+        bench.cache_path("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
     ]
     assert len({place, *others}) == 7
 
 
 def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
-    place = Bench(tmp_path, TINY).kept("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
+    place = Bench(tmp_path, TINY).cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
     again = Bench(tmp_path, TINY, seed=3, device="cuda", processes=4)
-    assert again.kept("policies", CODE, "pdg", {"b": 2, "a": 1}, 0) == place
+    assert again.cache_path("policies", CODE, "pdg", {"b": 2, "a": 1}, 0) == place
 
 
 def test_seeds_follow_the_first(tmp_path: Path):
@@ -59,24 +61,25 @@ def test_seeds_follow_the_first(tmp_path: Path):
 
 
 def test_map_in_this_process(tmp_path: Path):
-    told: list[str] = []
-    bench = Bench(tmp_path, TINY, tell=told.append)
-    assert bench.map(_square, [(3,), (2,)], "number") == [(9, os.getpid()), (4, os.getpid())]
-    assert told == ["number 1 of 2", "number 2 of 2"]
-    assert bench.map(_square, [], "number") == []
+    recorder, bench = Recorder(), Bench(tmp_path, TINY)
+    with observed_by(recorder):
+        done = bench.map(_square, [(3,), (2,)], "numbers")
+    assert done == [(9, os.getpid()), (4, os.getpid())]
+    assert recorder.of("numbers") == ["begin", 1, 2, "end"]
+    assert bench.map(_square, [], "numbers") == []
 
 
 def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
-    told: list[str] = []
-    bench = Bench(tmp_path, TINY, processes=2, tell=told.append)
-    done = bench.map(_square, [(number,) for number in range(5)], "number")
+    recorder, bench = Recorder(), Bench(tmp_path, TINY, processes=2)
+    with observed_by(recorder):
+        done = bench.map(_square, [(number,) for number in range(5)], "numbers")
     assert [square for square, _ in done] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process in done}
-    assert told == [f"number {n} of 5" for n in range(1, 6)]
+    assert recorder.of("numbers") == ["begin", 1, 2, 3, 4, 5, "end"]
 
 
 def test_an_error_in_another_process_is_raised_here_and_ends_the_work(tmp_path: Path):
     bench = Bench(tmp_path, TINY, processes=2)
     with pytest.raises(InputError, match="data: there are none"):
-        bench.map(_leave_a_file, [(number,) for number in range(12)], "number")
+        bench.map(_leave_a_file, [(number,) for number in range(12)], "numbers")
     assert len(list(tmp_path.iterdir())) < 11

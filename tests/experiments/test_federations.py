@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,20 @@ from feduplink.experiments.federations import (
 )
 from feduplink.federated.data.data_sets import data_set
 from feduplink.federated.partition import weighed_by_noise
+from feduplink.observing import observed_by
+from observing.recorder import Recorder, Stop, StopAt
 
 from .made import federations as made
 from .made import history
 
+ROUNDS = "federated learning of digits"
 #: Needs no policy that takes time.
 CHEAP = Comparison("images", 2, ("ideal", "rand", "rand:unselected"))
 
 
-def _told(bench: Bench, directory: Path, tell: Callable[[str], None], rounds: int = 3) -> Bench:
+def _own(bench: Bench, directory: Path, rounds: int = 3) -> Bench:
     scale = dataclasses.replace(bench.scale, rounds=rounds)
-    return dataclasses.replace(bench, directory=directory, tell=tell, scale=scale)
+    return dataclasses.replace(bench, directory=directory, scale=scale)
 
 
 def _files(directory: Path) -> list[str]:
@@ -40,10 +42,10 @@ def _files(directory: Path) -> list[str]:
 
 
 def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    told: list[str] = []
-    own = _told(bench, tmp_path, told.append)
-    first = federation(own, CHEAP)
-    assert told == [f"digits, exact average: round {n} of 3" for n in (1, 2, 3)]
+    own, recorder = _own(bench, tmp_path), Recorder()
+    with observed_by(recorder):
+        first = federation(own, CHEAP)
+    assert recorder.of(ROUNDS) == ["begin", 1, 2, 3, "end"]
     assert {name: len(runs) for name, runs in first.policies.items()} == {
         "ideal": 2,
         "rand": 2,
@@ -57,7 +59,7 @@ def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
-    own = _told(bench, tmp_path, lambda _: None)
+    own = _own(bench, tmp_path)
     exact = federation(own, CHEAP)
     published = federation(own, dataclasses.replace(CHEAP, aggregation="published"))
     for one, other in zip(exact.policies["ideal"], published.policies["ideal"], strict=True):
@@ -66,22 +68,14 @@ def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
 
 
 def test_an_interrupted_comparison_goes_on_to_the_same_end(bench: Bench, tmp_path: Path):
-    class Stop(Exception):
-        pass
-
-    def stop(what: str) -> None:
-        if "round 11 " in what:
-            raise Stop
-
-    told: list[str] = []
-    undisturbed = federation(_told(bench, tmp_path / "a", told.append, 12), CHEAP)
-    assert len(told) == 12
-    with pytest.raises(Stop):
-        federation(_told(bench, tmp_path / "b", stop, 12), CHEAP)
+    recorder = Recorder()
+    undisturbed = federation(_own(bench, tmp_path / "a", 12), CHEAP)
+    with pytest.raises(Stop), observed_by(StopAt(11, "rounds")):
+        federation(_own(bench, tmp_path / "b", 12), CHEAP)
     assert _files(tmp_path / "b") == [".safetensors"]
-    told.clear()
-    assert federation(_told(bench, tmp_path / "b", told.append, 12), CHEAP) == undisturbed
-    assert [what.split(": ")[1] for what in told] == ["round 11 of 12", "round 12 of 12"]
+    with observed_by(recorder):
+        assert federation(_own(bench, tmp_path / "b", 12), CHEAP) == undisturbed
+    assert recorder.of(ROUNDS) == ["begin", 11, 12, "end"]
     assert _files(tmp_path / "b") == [".json"]
 
 
@@ -148,7 +142,7 @@ def test_a_model_that_diverged_survives_json():
     again = Federations.model_validate_json(result.model_dump_json())
     assert again.final("exact average", "rand") == math.inf
     assert math.isnan(again.final("exact average", "orth"))
-    assert again.told("exact average", ("pdg", "rand")) == "pdg 0.25, rand inf"
+    assert again.in_words("exact average", ("pdg", "rand")) == "pdg 0.25, rand inf"
 
 
 def test_csv_has_a_row_per_round():

@@ -94,13 +94,13 @@ def test_equal_policies_and_single_seeds_decide_nothing():
 
 def test_means_in_words_with_their_standard_errors():
     # |difference| / 2 is the standard error of two values
-    assert SWEEP.told(("pdm", "orth"), "objective") == (
+    assert SWEEP.in_words(("pdm", "orth"), "objective") == (
         "pdm 0.600 ± 0.100, –; orth 0.350 ± 0.050, 0.050 ± 0.050"
     )
-    assert SWEEP.told(("pdm", "orth"), "weighted_per") == (
+    assert SWEEP.in_words(("pdm", "orth"), "weighted_per") == (
         "pdm 30.0 ± 10.0 %, –; orth 30.0 ± 10.0 %, –"
     )
-    assert _seeds(a=(0.25,)).told(("a",), "objective") == "a 0.250"
+    assert _seeds(a=(0.25,)).in_words(("a",), "objective") == "a 0.250"
 
 
 def test_csv_has_a_row_for_every_figure():

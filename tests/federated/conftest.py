@@ -38,16 +38,6 @@ def blob_task(work: LocalWork, model: Callable[[], nn.Module] | None = None) -> 
     )
 
 
-class Watch:
-    """Keeps what an observer is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int, dict[str, float]]] = []
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
-        self.calls.append((done, rounds, errors))
-
-
 def mean_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """A metric that feels every change of the weights, unlike a share of errors."""
     return nn.functional.cross_entropy(outputs.double(), targets)

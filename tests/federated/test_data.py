@@ -24,6 +24,8 @@ from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_
 from feduplink.federated.data.checksums import content_digest, file_state
 from feduplink.federated.data.data_sets import DataFile, DataSet, require
 from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
+from feduplink.observing import observed_by
+from observing.recorder import Recorder
 
 
 @contextlib.contextmanager
@@ -97,11 +99,13 @@ def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
     for name in names:
         (directory / name).write_bytes(gzip.compress(name.encode()))
     entry = served("mnist", address, names, [content_digest(directory / name) for name in names])
-    progress: list[tuple[str, int, int]] = []
-    target = tmp_path / "data"
-    fetch(entry, target, lambda *step: progress.append(step))
+    recorder, target = Recorder(), tmp_path / "data"
+    with observed_by(recorder):
+        fetch(entry, target)
     assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
-    assert progress[-1][1] == progress[-1][2] == (directory / names[-1]).stat().st_size
+    megabytes = (directory / names[-1]).stat().st_size / 1e6
+    assert recorder.works[-1].total == recorder.steps[-1].done == megabytes
+    assert recorder.works[-1].title == f"fetching {names[-1]}"
     assert [path.name for path in target.iterdir()] == ["mnist"]
 
     assert {(target / file.path).stat().st_mode & 0o777 for file in entry.files} == {0o644}

@@ -29,9 +29,10 @@ from feduplink.federated import (
 from feduplink.federated.access import transmit
 from feduplink.federated.uplink import Rounds, UplinkRules, everyone
 from feduplink.randomness import stream_seed
+from observing.recorder import Recorder
 from plain_federation import PlainFederation
 
-from .conftest import Watch, data_of, mean_loss
+from .conftest import data_of, mean_loss
 
 SCENARIO = Scenario(workers=3)
 
@@ -119,10 +120,10 @@ def test_runs_differ(small_task: Task):
 
 
 def test_observers_hear_of_every_round(small_task: Task):
-    watch = Watch()
-    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, observers=[watch])
-    assert [call[:2] for call in watch.calls] == [(n, 6) for n in range(1, 7)]
-    errors = [call[2]["ideal"] for call in watch.calls]
+    recorder = Recorder()
+    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, observers=[recorder])
+    assert recorder.of("federated learning of blobs") == ["begin", *range(1, 7), "end"]
+    errors = [step.figures["ideal"] for step in recorder.steps]
     assert errors == list(history.policies["ideal"][0].error)
 
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from feduplink.federated import FederatedHistory
-from feduplink.report.federated import federated_markdown, write_federated
+from feduplink.report.federated import write_federated
 from feduplink.report.federated_plots import _curves, _plot_curves
 
 from .test_federated_history import FAST, HISTORY, IDEAL, SLOW, run
@@ -71,6 +71,6 @@ def test_everything_is_written(tmp_path: Path):
 
 
 def test_the_table_has_a_row_per_policy():
-    lines = federated_markdown(HISTORY, 0.3).splitlines()
+    lines = HISTORY.table(0.3).markdown().splitlines()
     assert lines[-2].startswith("| p | 0.3888 | 2.00 | 7 | 0.55 |")
     assert lines[-1].split("|")[4:6] == [" - ", " - "]

@@ -29,21 +29,14 @@ from feduplink.federated import (
     federate,
     presence,
 )
+from observing.recorder import Recorder, Stop, StopAt
 
-from .conftest import Watch, blob_task, mean_loss
+from .conftest import blob_task, mean_loss
 
 SCENARIO = Scenario(workers=3)
 
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
-    class Stop(Exception):
-        pass
-
-    class StopAt(Watch):
-        def on_round(self, done, rounds, errors):
-            if done == 4:
-                raise Stop
-
     def policies():
         return {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
 
@@ -51,14 +44,21 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
     file = tmp_path / "state.safetensors"
     expected = federate(small_task, policies(), SCENARIO, settings)
     with pytest.raises(Stop):
-        federate(small_task, policies(), SCENARIO, settings, observers=[StopAt()], checkpoint=file)
+        federate(
+            small_task,
+            policies(),
+            SCENARIO,
+            settings,
+            observers=[StopAt(4, "rounds")],
+            checkpoint=file,
+        )
     used = policies()
     used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
-    watch = Watch()
+    recorder = Recorder()
     resumed = federate(
-        small_task, used, SCENARIO, settings, observers=[watch], checkpoint=file, resume=True
+        small_task, used, SCENARIO, settings, observers=[recorder], checkpoint=file, resume=True
     )
-    assert watch.calls[0][0] == 4
+    assert recorder.steps[0].done == 4
     assert resumed == expected
 
 
@@ -159,12 +159,13 @@ import sys, time
 from pathlib import Path
 from feduplink import FullPower, Scenario
 from feduplink.federated import FederationSettings, Ideal, federate, load_task
+from feduplink.observing import Observer
 import torch
 torch.set_num_threads(1)
 
-class Slowly:
-    def on_round(self, done, rounds, errors):
-        print(done, flush=True)
+class Slowly(Observer):
+    def advance(self, work, step):
+        print(step.done, flush=True)
         time.sleep(float(sys.argv[2]))
 
 scenario = Scenario(workers=4)
@@ -177,7 +178,7 @@ history = federate(
     checkpoint=Path(sys.argv[1]),
     resume=Path(sys.argv[1]).exists(),
 )
-print(repr(history))
+print(history.to_json())
 """
 
 

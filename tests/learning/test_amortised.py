@@ -7,6 +7,7 @@ from feduplink import InputError, Scenario
 from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining
 from feduplink.policies import UnrolledNetwork, shipped_network
 from feduplink.policies.unrolled_network import lagrangian_at_gates
+from observing.recorder import Recorder, Stop, StopAt
 
 
 def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
@@ -45,10 +46,10 @@ def test_a_short_training_comes_near_the_maximum():
     scenario = Scenario(workers=4)
     network = UnrolledNetwork.initialised(0)
     curriculum = Curriculum.one_scenario(scenario)
-    told = []
+    recorder = Recorder()
     training = NetworkTraining(network, curriculum, NetworkSettings(steps=100, batch_size=64))
-    training.run(lambda step, value: told.append((step, value)))
-    assert [step for step, _ in told] == [100]
+    training.run([recorder])
+    assert [step.done for step in recorder.steps] == [100]
     batch, prices = curriculum.draw(200, torch.Generator().manual_seed(77))
 
     @torch.no_grad()
@@ -75,22 +76,15 @@ def same(one: NetworkTraining, other: NetworkTraining) -> bool:
 
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(step: int, _value: float) -> None:
-        if step == 200:
-            raise Stop
-
     checkpoint = tmp_path / "checkpoint.safetensors"
     whole, again, parts, resumed = (small_training() for _ in range(4))
     whole.run()
     again.run()
     assert same(whole, again)
     with pytest.raises(Stop):
-        parts.run(stop, checkpoint)
+        parts.run([StopAt(200, "steps")], checkpoint)
     resumed.resume(checkpoint)
-    assert resumed.step == 100
+    assert resumed.step == 200  # saved before anybody was told
     resumed.run()
     assert same(resumed, whole)
 

@@ -19,6 +19,7 @@ from feduplink import (
 from feduplink.learning import primal_dual_step
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import draw_subset, subset_powers
+from observing.recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=5, weights=(1.0, 2.0, 3.0, 4.0, 5.0))
 SETTINGS = TrainingSettings(epochs=3, batch_size=16, learning_rate=0.01)
@@ -116,27 +117,11 @@ def test_every_worker_is_drawn_equally_often():
     assert ((subsets.flatten().bincount(minlength=5) - 800).abs() < 100).all()
 
 
-class Stop(Exception):
-    pass
-
-
-class StopAfterTwoEpochs:
-    def on_start(self, earlier, epochs):
-        pass
-
-    def on_epoch(self, epoch, best):
-        if epoch.number == 1:
-            raise Stop
-
-    def on_end(self):
-        pass
-
-
 def test_resumed_run_draws_the_subsets_it_would_have_drawn(data, tmp_path):
     settings = SETTINGS.model_copy(update={"subset_workers": 2})
     stopped = Training(GraphPolicy.initialised(SCENARIO), data, settings)
     with pytest.raises(Stop):
-        stopped.run([StopAfterTwoEpochs()])
+        stopped.run([StopAt(2, "epochs")])
     stopped.save(tmp_path / "checkpoint.safetensors")
     resumed = Training(GraphPolicy.initialised(SCENARIO, 9), data, settings)
     resumed.resume(tmp_path / "checkpoint.safetensors")

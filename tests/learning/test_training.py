@@ -19,8 +19,9 @@ from feduplink import (
     judge,
     save_policy,
 )
-from feduplink.learning import Epoch, primal_dual_step
+from feduplink.learning import primal_dual_step
 from feduplink.learning.state import Expectations
+from observing.recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=3)
 SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
@@ -34,27 +35,6 @@ def data() -> TrainingData:
 
 def make_training(data: TrainingData, settings: TrainingSettings = SETTINGS, **kwargs) -> Training:
     return Training(GraphPolicy.initialised(SCENARIO), data, settings, **kwargs)
-
-
-class Stop(Exception):
-    pass
-
-
-class StopAfter:
-    """Interrupts a run after so many epochs."""
-
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
-
-    def on_start(self, earlier, epochs):
-        pass
-
-    def on_epoch(self, epoch: Epoch, best: Epoch):
-        if epoch.number + 1 == self.epochs:
-            raise Stop
-
-    def on_end(self):
-        pass
 
 
 def same_weights(one: Training, other: Training) -> bool:
@@ -78,7 +58,7 @@ def test_resumed_run_equals_one_left_alone(data, tmp_path, fresh_channels, stop)
 
     stopped = make_training(data, settings)
     with pytest.raises(Stop):
-        stopped.run([StopAfter(stop)])
+        stopped.run([StopAt(stop, "epochs")])
     stopped.save(tmp_path / "checkpoint.safetensors")
     # All that the next epoch depends on is in the checkpoint, the weights included.
     resumed = Training(GraphPolicy.initialised(SCENARIO, seed=9), data, settings)
@@ -229,7 +209,7 @@ def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_chan
     there = Training(kind.initialised(SCENARIO).to("cuda"), data, settings)
     here.run()
     with pytest.raises(Stop):
-        there.run([StopAfter(3)])
+        there.run([StopAt(3, "epochs")])
     there.save(tmp_path / "checkpoint.safetensors")
     there = Training(kind.initialised(SCENARIO).to("cuda"), data, settings)
     there.resume(tmp_path / "checkpoint.safetensors")

@@ -9,6 +9,7 @@ from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum import Certificate, certify
 from link.own_measures import AveragePower
+from observing.recorder import Recorder
 
 from .reference import best_on_grid, random_instance
 
@@ -33,10 +34,13 @@ def test_the_powers_reach_the_lower_bound_and_more_time_never_loosens(
     )
     problem = Problem.from_scenario(default_scenario)
     prices = Prices.from_problem(problem, default_scenario, multipliers)
-    seen: list[Certificate] = []
-    certificate = certify(batch, prices, budget_s=2, target_gap=1e-4, progress=seen.append)
+    recorder = Recorder()
+    certificate = certify(batch, prices, budget_s=2, target_gap=1e-4, observers=[recorder])
     torch.testing.assert_close(batch.value(certificate.power, prices), certificate.lower)
+    seen = [step.detail for step in recorder.steps]
     for earlier, later in itertools.pairwise(seen):
+        assert isinstance(earlier, Certificate)
+        assert isinstance(later, Certificate)
         assert (later.upper <= earlier.upper + 1e-12).all()
         assert (later.lower >= earlier.lower - 1e-12).all()
         assert later.boxes > earlier.boxes

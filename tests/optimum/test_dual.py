@@ -9,6 +9,7 @@ from feduplink import Scenario, draw_csi, judge
 from feduplink.optimum import solve_dual
 from feduplink.optimum.dual import SEARCH
 from feduplink.optimum.repair import MET
+from observing.recorder import Recorder
 
 
 def test_few_channels_still_give_a_feasible_solution():
@@ -58,12 +59,12 @@ def test_it_goes_on_from_given_multipliers():
     assert first.dual_value - 3e-4 <= again.dual_value <= first.dual_value
 
 
-def test_every_step_is_told_and_multipliers_are_never_negative():
+def test_every_step_is_reported_and_multipliers_are_never_negative():
     scenario = Scenario(workers=3, interference=4, rate_min=(1.2, 0.0, 0.5))
     csi = draw_csi(scenario, 100, torch.Generator().manual_seed(5))
-    told = []
-    solution = solve_dual(scenario, csi, progress=told.append)
-    assert told == solution.steps
+    recorder = Recorder()
+    solution = solve_dual(scenario, csi, observers=[recorder])
+    assert [step.detail for step in recorder.steps] == solution.steps
     assert (solution.multipliers.constraints >= 0).all()
     assert float(solution.multipliers.constraints[0, 0]) > 0
     assert float(solution.multipliers.constraints[0, 1]) == 0  # no threshold, no price

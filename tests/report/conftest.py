@@ -1,16 +1,15 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from feduplink.metrics import write_metrics
-from feduplink.report import style
-from feduplink.report.style import figure
+from feduplink.report.style import StyledFigure, figure, save_figure
 
 MakeRun = Callable[..., Path]
 
@@ -23,29 +22,20 @@ def make_run(tmp_path: Path) -> MakeRun:
         directory = tmp_path / name
         write_metrics(directory, {"seed": 3, **content})
         for title in figures:
-            with figure(directory / f"{title}.png", 4, 2, f"What {title} shows") as drawing:
+            with figure(4, 2, f"What {title} shows") as drawing:
                 drawing.subplots().plot([0, 1], color="#0072B2", label="pdg")
+            save_figure(directory / f"{title}.png", drawing)
         return directory
 
     return make
 
 
-class Drawn(Figure):
-    """A figure that can be asked what is written in it."""
+def rendered(drawing: StyledFigure) -> StyledFigure:
+    """The figure after it was drawn once: warnings come then, and places are final."""
+    drawing.savefig(io.BytesIO(), format="png")
+    return drawing
 
-    def written(self) -> list[str]:
-        return [text.get_text() for text in self.findobj(Text) if text.get_text()]
 
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
-    """The figures that the test draws, in order."""
-    figures: list[Drawn] = []
-
-    class Recorded(Drawn):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            figures.append(self)
-
-    monkeypatch.setattr(style, "Figure", Recorded)
-    return figures
+def written(drawing: StyledFigure) -> list[str]:
+    """All that is written in a figure."""
+    return [text.get_text() for text in drawing.findobj(Text) if text.get_text()]

@@ -21,6 +21,7 @@ from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_
 from feduplink.report.gap import plot_gap
 from feduplink.report.noniid import plot_noniid, plot_noniid_data
 from feduplink.report.reproduction import _DRAWINGS
+from feduplink.report.style import StyledFigure, save_figure
 from feduplink.report.sweep import plot_sweep
 
 CAPTION = "What there is to see"
@@ -63,22 +64,22 @@ FEDERATIONS = federations(
 RATES = federations(a={"ideal": 0.0, "rand": 0.9}, b={"ideal": 0.1}, c={"pdg": 0.2})
 COSTS = history({"ideal": 0.1, "max": 0.2, "orth": 0.3}, {"max": (9.0, 1.0), "orth": (0.0, 2.0)})
 
-DRAWINGS: dict[str, Callable[[Path], None]] = {
-    "sweep": lambda path: plot_sweep(path, SWEEP, CAPTION),
-    "gap": lambda path: plot_gap(path, GAP, CAPTION),
-    "convergences": lambda path: plot_convergences(path, CONVERGENCE, Scenario(workers=2), CAPTION),
-    "noniid-data": lambda path: plot_noniid_data(path, DATA, CAPTION),
-    "noniid": lambda path: plot_noniid(path, RATES, CAPTION),
-    "averages": lambda path: plot_averages(path, FEDERATIONS.comparisons, CAPTION),
-    "costs": lambda path: plot_costs(path, {"alike": COSTS, "noisy": COSTS}, CAPTION),
-    "arrivals": lambda path: plot_arrivals(path, {"pdg": [[1, 5], [2]], "rand:a": [[0]]}, CAPTION),
+DRAWINGS: dict[str, Callable[[], StyledFigure]] = {
+    "sweep": lambda: plot_sweep(SWEEP, CAPTION),
+    "gap": lambda: plot_gap(GAP, CAPTION),
+    "convergences": lambda: plot_convergences(CONVERGENCE, Scenario(workers=2), CAPTION),
+    "noniid-data": lambda: plot_noniid_data(DATA, CAPTION),
+    "noniid": lambda: plot_noniid(RATES, CAPTION),
+    "averages": lambda: plot_averages(FEDERATIONS.comparisons, CAPTION),
+    "costs": lambda: plot_costs({"alike": COSTS, "noisy": COSTS}, CAPTION),
+    "arrivals": lambda: plot_arrivals({"pdg": [[1, 5], [2]], "rand:a": [[0]]}, CAPTION),
 }
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_picture_and_a_drawing_with_their_caption(name: str, tmp_path: Path):
-    DRAWINGS[name](tmp_path / "figure.png")
+    save_figure(tmp_path / "figure.png", DRAWINGS[name]())
     assert {path.name for path in tmp_path.iterdir()} == {"figure.png", "figure.svg"}
     with Image.open(tmp_path / "figure.png") as image:
         assert image.info["Title"] == CAPTION

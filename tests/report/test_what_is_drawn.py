@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.noniid import plot_noniid
 from feduplink.report.sweep import plot_sweep
 
-from .conftest import Drawn
+from .conftest import rendered, written
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -35,54 +34,50 @@ def _epochs(workers: int, count: int = 3) -> list[Epoch]:
     return [Epoch(n, 0.6, 1.0, 0.0, True, rates, rates) for n in range(count)]
 
 
-def test_powers_in_milliwatts_with_the_shares_of_silence_and_full_power(
-    tmp_path: Path, drawn: list[Drawn]
-):
+def test_powers_in_milliwatts_with_the_shares_of_silence_and_full_power():
     power = torch.tensor([[0.0, PMAX_W], [0.51 * PMAX_W, PMAX_W]])
-    plot_power_histogram(tmp_path / "a.png", {"mine": power}, Scenario())
-    texts = drawn[0].written()
+    drawing = rendered(plot_power_histogram({"mine": power}, Scenario()))
+    texts = written(drawing)
     assert "mine: silent 25 %, at Pmax 50 %" in texts
     assert any("mW" in text and "Pmax = 10 mW" in text for text in texts)
-    linear = drawn[0].axes[0]
+    linear = drawing.axes[0]
     bars = {round(bar.get_x(), 6): bar.get_height() for bar in linear.patches if bar.get_height()}
     assert bars == {5.0: 0.25, 9.75: 0.5}  # mW; nothing for the silent worker
 
 
-def test_a_bar_that_hides_the_others_is_cut_and_its_share_written(
-    tmp_path: Path, drawn: list[Drawn]
-):
+def test_a_bar_that_hides_the_others_is_cut_and_its_share_written():
     power = torch.full((100, 1), PMAX_W)
     power[:9, 0] = torch.linspace(0.1, 0.5, 9) * PMAX_W
-    plot_power_histogram(tmp_path / "a.png", {"pdx": power}, Scenario())
-    assert "91 %" in drawn[0].written()
-    assert drawn[0].axes[0].get_ylim()[1] < 0.1
+    drawing = rendered(plot_power_histogram({"pdx": power}, Scenario()))
+    assert "91 %" in written(drawing)
+    assert drawing.axes[0].get_ylim()[1] < 0.1
 
 
-def test_arrivals_have_means(tmp_path: Path, drawn: list[Drawn]):
-    plot_arrivals(tmp_path / "a.png", {"pdg": [[8, 8, 7]], "tdma": [[1, 2]]})
-    texts = drawn[0].written()
+def test_arrivals_have_means():
+    drawing = rendered(plot_arrivals({"pdg": [[8, 8, 7]], "tdma": [[1, 2]]}))
+    texts = written(drawing)
     assert {"7.67", "1.50"} <= set(texts)
     assert not any("standard error" in text for text in texts)
 
 
-def test_arrivals_of_several_runs_have_intervals(tmp_path: Path, drawn: list[Drawn]):
-    plot_arrivals(tmp_path / "a.png", {"pdg": [[8, 8], [6, 6]]})
-    assert any("standard error" in text for text in drawn[0].written())
-    (interval,) = drawn[0].axes[0].collections
+def test_arrivals_of_several_runs_have_intervals():
+    drawing = rendered(plot_arrivals({"pdg": [[8, 8], [6, 6]]}))
+    assert any("standard error" in text for text in written(drawing))
+    (interval,) = drawing.axes[0].collections
     low, high = interval.get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((6, 8))  # 7 ± √2 / √2
 
 
-def test_policies_that_coincide_have_marks_at_different_rounds(tmp_path: Path, drawn: list[Drawn]):
+def test_policies_that_coincide_have_marks_at_different_rounds():
     names = ("ideal", "pdm", "pdg", "dual", "pdx")
     made = history(dict.fromkeys(names, 0.1), rounds=50)
-    plot_averages(tmp_path / "a.png", {"exact average": made}, "caption")
-    lines = [line for line in drawn[0].axes[0].lines if line.get_label() in names]
+    drawing = rendered(plot_averages({"exact average": made}, "caption"))
+    lines = [line for line in drawing.axes[0].lines if line.get_label() in names]
     firsts = [line.get_markevery()[0] for line in lines]
     assert len(lines) == len(set(firsts)) == len(names)
 
 
-def test_final_errors_are_compared_with_ideal_run_by_run(tmp_path: Path, drawn: list[Drawn]):
+def test_final_errors_are_compared_with_ideal_run_by_run():
     made = history({"ideal": 0.1, "pdg": 0.1})
     ideal = made.policies["ideal"][0]
     errors = (0.2, 0.3), (0.21, 0.33)  # differences of 0.01 and 0.03
@@ -91,80 +86,77 @@ def test_final_errors_are_compared_with_ideal_run_by_run(tmp_path: Path, drawn: 
         for name, finals in zip(("ideal", "pdg"), errors, strict=True)
     }
     both = FederatedHistory("digits", "error rate", policies)
-    plot_averages(tmp_path / "a.png", {"exact average": both}, "caption")
-    assert "0.2700  +0.020 ± 0.010" in drawn[0].written()
+    drawing = rendered(plot_averages({"exact average": both}, "caption"))
+    assert "0.2700  +0.020 ± 0.010" in written(drawing)
 
 
-def test_the_axis_begins_with_the_first_errors_and_says_who_leaves_it(
-    tmp_path: Path, drawn: list[Drawn]
-):
+def test_the_axis_begins_with_the_first_errors_and_says_who_leaves_it():
     made = federations(a={"ideal": 0.001, "rand": 0.9, "pdg": 0.8, "orth": math.inf})
-    plot_averages(tmp_path / "a.png", made.comparisons, "caption")
-    curves = drawn[0].axes[0]
+    drawing = rendered(plot_averages(made.comparisons, "caption"))
+    curves = drawing.axes[0]
     assert 0.8 < curves.get_ylim()[1] < 2
-    (note,) = [text for text in drawn[0].written() if text.startswith("mean above the axis")]
+    (note,) = [text for text in written(drawing) if text.startswith("mean above the axis")]
     assert "orth from round 1" in note
     assert "rand" not in note
-    assert "diverged" in drawn[0].written()
+    assert "diverged" in written(drawing)
 
 
-def test_an_error_of_zero_is_on_the_axis(tmp_path: Path, drawn: list[Drawn]):
-    plot_costs(tmp_path / "a.png", {"digits": history({"ideal": 0.0, "pdg": 0.2})})
-    low, high = drawn[0].axes[0].get_ylim()
+def test_an_error_of_zero_is_on_the_axis():
+    drawing = rendered(plot_costs({"digits": history({"ideal": 0.0, "pdg": 0.2})}))
+    low, high = drawing.axes[0].get_ylim()
     assert low < 0
     assert high > 0.2
-    assert drawn[0].axes[0].get_yscale() == "symlog"
+    assert drawing.axes[0].get_yscale() == "symlog"
 
 
 @pytest.mark.parametrize("error", [0.0, math.nan, math.inf])
-def test_a_federation_without_a_usable_error(tmp_path: Path, error: float):
+def test_a_federation_without_a_usable_error(error: float):
     made = federations(a={"ideal": error, "mine": error})
-    plot_costs(tmp_path / "a.png", made.comparisons)
-    plot_averages(tmp_path / "b.png", made.comparisons, "caption")
+    rendered(plot_costs(made.comparisons))
+    rendered(plot_averages(made.comparisons, "caption"))
 
 
-def test_a_single_run_has_no_standard_error(tmp_path: Path, drawn: list[Drawn]):
+def test_a_single_run_has_no_standard_error():
     made = history({"mine": 0.2, "rand:unselected": 0.3})
     single = FederatedHistory("digits", "e", {name: r[:1] for name, r in made.policies.items()})
-    plot_costs(tmp_path / "a.png", {"a": single})
-    plot_averages(tmp_path / "b.png", {"a": single}, "caption")
-    plot_noniid(tmp_path / "c.png", federations(a={"ideal": 0.1}), "caption")
-    assert not any("standard error" in text for text in drawn[0].written())
-    assert any("less that of mine" in text for text in drawn[1].written())
+    drawing = rendered(plot_costs({"a": single}))
+    second = rendered(plot_averages({"a": single}, "caption"))
+    rendered(plot_noniid(federations(a={"ideal": 0.1}), "caption"))
+    assert not any("standard error" in text for text in written(drawing))
+    assert any("less that of mine" in text for text in written(second))
 
 
-def test_workers_and_thresholds_are_named(tmp_path: Path, drawn: list[Drawn]):
-    plot_convergence(tmp_path / "a.png", _epochs(8), Scenario(), "mine")
-    rate = drawn[0].axes[0]
+def test_workers_and_thresholds_are_named():
+    drawing = rendered(plot_convergence(_epochs(8), Scenario(), "mine"))
+    rate = drawing.axes[0]
     names = [text.get_text() for text in rate.texts]
     assert {*map(str, range(1, 9)), "≥ 0.7"} == set(names)
     looks = {(line.get_color(), line.get_linestyle()) for line in rate.lines}
     assert len(looks) == 9  # eight workers and the threshold
 
 
-def test_many_workers_have_looks_but_no_names(tmp_path: Path, drawn: list[Drawn]):
-    plot_convergence(tmp_path / "a.png", _epochs(20), Scenario(workers=20), "pdg")
-    rate = drawn[0].axes[0]
+def test_many_workers_have_looks_but_no_names():
+    drawing = rendered(plot_convergence(_epochs(20), Scenario(workers=20), "pdg"))
+    rate = drawing.axes[0]
     assert [text.get_text() for text in rate.texts] == ["≥ 0.7"]
     assert len({(line.get_color(), line.get_linestyle()) for line in rate.lines}) == 21
 
 
-def test_noise_from_epoch_to_epoch_is_smoothed(tmp_path: Path, drawn: list[Drawn]):
+def test_noise_from_epoch_to_epoch_is_smoothed():
     history = [Epoch(n, 0.6, 1.0, 0.0, True, (0.8 + 0.1 * (n == 50),), (60.0,)) for n in range(200)]
-    plot_convergences(
-        tmp_path / "a.png",
-        Convergence(histories={"pdg": [history]}, others={}),
-        Scenario(workers=1),
-        "caption",
+    drawing = rendered(
+        plot_convergences(
+            Convergence(histories={"pdg": [history]}, others={}),
+            Scenario(workers=1),
+            "caption",
+        )
     )
-    rate = drawn[0].axes[0]
+    rate = drawing.axes[0]
     np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8)
     assert rate.get_xlabel() == "epoch (running median of 5)"
 
 
-def test_objectives_are_written_and_ratios_off_the_axis_explained(
-    tmp_path: Path, drawn: list[Drawn], default_csi, default_scenario
-):
+def test_objectives_are_written_and_ratios_off_the_axis_explained(default_csi, default_scenario):
     outcome = compare({"orth": Orthogonal(default_scenario)}, default_csi, default_scenario)
     made = outcome["orth"].judgement
     judgements = {
@@ -172,17 +164,17 @@ def test_objectives_are_written_and_ratios_off_the_axis_explained(
         "openloop": dataclasses.replace(made, objective=0.9706, feasible=False),
         "pdx": dataclasses.replace(made, objective=0.9761),
     }
-    plot_comparison(tmp_path / "a.png", judgements, default_scenario)
-    texts = drawn[0].written()
+    drawing = rendered(plot_comparison(judgements, default_scenario))
+    texts = written(drawing)
     assert {"0.9706", "0.9761"} <= set(texts)
     assert any("→" in text for text in texts)
     assert any("arrow: beyond the axis" in text and "hollow" in text for text in texts)
 
 
-def test_marks_of_equal_policies_stand_side_by_side(tmp_path: Path, drawn: list[Drawn]):
+def test_marks_of_equal_policies_stand_side_by_side():
     made = sweep(pdg=[(0.6, 0.2), (0.5, 0.3)], pdx=[(0.6, 0.2), (0.5, 0.3)])
-    plot_sweep(tmp_path / "a.png", made)
-    per = drawn[0].axes[0]
+    drawing = rendered(plot_sweep(made))
+    per = drawing.axes[0]
     marks = [line for line in per.lines if len(line.get_xdata()) == 1]
     places = [line.get_transform().transform(line.get_xydata()[0]) for line in marks]
     assert len(marks) == 4
@@ -192,31 +184,27 @@ def test_marks_of_equal_policies_stand_side_by_side(tmp_path: Path, drawn: list[
     assert high > 0.3
 
 
-def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds(
-    tmp_path: Path, drawn: list[Drawn]
-):
+def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds():
     made = sweep(pdg=[(0.6, 0.2)] * 3)
     for place, verdicts in enumerate([(True, True), (True, False), (True, None)]):
         made.policies["pdg"][place] = [figures(0.6, 0.2, feasible=one) for one in verdicts]
-    plot_sweep(tmp_path / "a.png", made)
-    marks = [line for line in drawn[0].axes[0].lines if len(line.get_xdata()) == 1]
+    drawing = rendered(plot_sweep(made))
+    marks = [line for line in drawing.axes[0].lines if len(line.get_xdata()) == 1]
     colour = marks[0].get_color()
     assert [(mark.get_markerfacecolor(), mark.get_fillstyle()) for mark in marks] == [
         (colour, "full"),
         ("white", "full"),
         (colour, "left"),
     ]
-    (note,) = [text for text in drawn[0].written() if "side by side" in text]
+    (note,) = [text for text in written(drawing) if "side by side" in text]
     assert "hollow" in note
     assert "half-filled" in note
 
 
-def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs(
-    tmp_path: Path, drawn: list[Drawn]
-):
+def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs():
     made = history({"ideal": (0.4, 0.2, 0.1), "max": (0.5, 0.4, 0.3)}, {"max": (2.0, 3.0)})
-    plot_costs(tmp_path / "a.png", {"alike": made, "noisy": made})
-    axes = drawn[0].axes
+    drawing = rendered(plot_costs({"alike": made, "noisy": made}))
+    axes = drawing.axes
     assert len(axes) == 2 * 3
     assert [axes[row].get_ylabel() for row in (0, 3)] == [
         "error rate, data alike",
@@ -231,11 +219,11 @@ def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs(
             assert (at[0], at[-1]) == (pytest.approx(cost), pytest.approx(3 * cost))
 
 
-def test_a_single_comparison_needs_no_label(tmp_path: Path, drawn: list[Drawn]):
-    plot_costs(tmp_path / "a.png", {"alike": history({"ideal": 0.1})})
-    assert drawn[0].axes[0].get_ylabel() == "error rate"
-    assert "no curve" in drawn[0].written()  # of seconds and joules
+def test_a_single_comparison_needs_no_label():
+    drawing = rendered(plot_costs({"alike": history({"ideal": 0.1})}))
+    assert drawing.axes[0].get_ylabel() == "error rate"
+    assert "no curve" in written(drawing)  # of seconds and joules
 
 
-def test_a_sweep_of_one_value(tmp_path: Path):
-    plot_sweep(tmp_path / "a.png", sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)]))
+def test_a_sweep_of_one_value():
+    rendered(plot_sweep(sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)])))

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Channels:
     """A draw of channels.
 
@@ -44,6 +44,14 @@ class Channels:
 
     csi: Tensor
     antenna: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """How many, and what is known of them."""
+        count, workers, _ = self.csi.shape
+        antennas = ""
+        if self.antenna is not None:
+            antennas = f", coefficients of {self.antenna.shape[-1]} antennas"
+        return f"Channels({count} of {workers} workers{antennas})"
 
 
 class ChannelModel(Protocol):

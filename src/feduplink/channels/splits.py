@@ -18,13 +18,20 @@ CHANNELS_PER_SPLIT = 1000
 _PARTS = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ChannelSplits:
     """Channels to learn from, to choose by and to report on, (N, L, L) each."""
 
     training: Tensor
     validation: Tensor
     test: Tensor
+
+    def __repr__(self) -> str:
+        """How many channels each split has."""
+        return (
+            f"ChannelSplits({len(self.training)} for training, {len(self.validation)} for "
+            f"validation, {len(self.test)} for test, {self.test.shape[-1]} workers)"
+        )
 
 
 def draw_splits(

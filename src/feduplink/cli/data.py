@@ -6,14 +6,6 @@ import argparse
 from pathlib import Path
 
 from rich import box
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
 from feduplink.cli.console import console
@@ -59,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(
                 "data: a directory to fetch to is needed; accepted: --data DIR or FEDUPLINK_DATA."
             )
-        _fetch(entry, root)
+        fetch(entry, root)
     out = console()
     out.print(f"data directory: {root or 'none (give --data DIR or set FEDUPLINK_DATA)'}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -104,24 +96,3 @@ def _state(entry: DataSet, root: Path | None, verify: bool) -> str:
         if worst in states:
             return worst
     return FileState.INTACT
-
-
-def _fetch(entry: DataSet, root: Path) -> None:
-    out = console()
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=out,
-        disable=not out.is_terminal,
-    )
-    tasks: dict[str, TaskID] = {}
-
-    def report(url: str, done: int, total: int) -> None:
-        if url not in tasks:
-            tasks[url] = progress.add_task(url)
-        progress.update(tasks[url], completed=done, total=total or None)
-
-    with progress:
-        fetch(entry, root, report)

@@ -11,7 +11,7 @@ from rich.console import Console
 from feduplink import provenance
 from feduplink.channels import ChannelSource
 from feduplink.cli.console import console
-from feduplink.cli.federate import RoundsProgress, default_target
+from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import (
     add_common_options,
@@ -19,6 +19,7 @@ from feduplink.cli.options import (
     output_directory,
     scenario_from,
 )
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (
     OFDMA,
@@ -30,9 +31,7 @@ from feduplink.federated import (
     load_task,
 )
 from feduplink.learning import (
-    Callback,
     CsvLog,
-    ProgressBar,
     Training,
     TrainingData,
     training_settings,
@@ -50,11 +49,10 @@ from feduplink.policies import (
     UnrolledPolicy,
     shipped_pdx,
 )
-from feduplink.report.federated import federated_table, write_federated
+from feduplink.report.federated import write_federated
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.policies import write_comparison
 from feduplink.report.runs import FinishedRun
-from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 from feduplink.scenario import Scenario
 
@@ -98,21 +96,18 @@ def run(args: argparse.Namespace) -> None:
     for kind in _LEARNED:
         out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")
         with provenance.part():
-            policies[kind.name] = _train(
-                kind, scenario, channels, directory / kind.name, args.seed, out
-            )
+            policies[kind.name] = _train(kind, scenario, channels, directory / kind.name, args.seed)
     out.print(
         "Learning the multipliers of dual and pdx, then searching the optimum of the test "
         "channels ..."
     )
     for policy in (DualPolicy.learned(scenario, channels.training), shipped_pdx(scenario)):
         policies[policy.name] = policy
-    optimum = search_optimum(scenario, channels.test, _BUDGET_S, out)
+    optimum = search_optimum(scenario, channels.test, _BUDGET_S)
     outcomes = compare(policies, channels.test, scenario, seed=args.seed)
-    optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    optimum = optimum.improved_by(outcomes.powers)
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum))
+    out.print(terminal_table(outcomes.table(optimum)))
     out.print(_explanation(outcomes, scenario, optimum))
     chosen = {kind.name: policies[kind.name] for kind in _FEDERATED}
     with provenance.part():
@@ -137,16 +132,12 @@ def _train(
     channels: ChannelSource,
     directory: Path,
     seed: int,
-    out: Console,
 ) -> Policy:
     settings = training_settings(kind, epochs=_EPOCHS)
     policy = kind.initialised(scenario, seed)
     data = TrainingData.from_source(channels)
     training = Training(policy, data, settings, seed=seed)
-    callbacks: list[Callback] = [CsvLog(directory / "history.csv")]
-    if out.is_terminal:
-        callbacks.append(ProgressBar(out, kind.name))
-    training.run(callbacks)
+    training.run([CsvLog(directory / "history.csv")])
     write_training(directory, training, channels, seed=seed)
     return policy
 
@@ -161,23 +152,21 @@ def _federate(
 ) -> None:
     """What the policies do to a model that the workers train together."""
     out.print(f"\nTraining a model together, on handwritten digits, for {_ROUNDS} rounds ...")
-    with RoundsProgress(f"digits, {_RUNS} runs", _ROUNDS) as progress:
-        history = federate(
-            task,
-            {"ideal": Ideal(), "tdma": TDMA(), "ofdma": OFDMA(), **policies},
-            scenario,
-            FederationSettings(runs=_RUNS, rounds=_ROUNDS),
-            seed=seed,
-            observers=[progress],
-        )
+    history = federate(
+        task,
+        {"ideal": Ideal(), "tdma": TDMA(), "ofdma": OFDMA(), **policies},
+        scenario,
+        FederationSettings(runs=_RUNS, rounds=_ROUNDS),
+        seed=seed,
+    )
     target = default_target(history)
     write_federated(
         directory, history, target, scenario=scenario.model_dump(mode="json"), seed=seed
     )
-    out.print(federated_table(history, target))
+    out.print(terminal_table(history.table(target)))
 
 
-def _explanation(outcomes: dict[str, Outcome], scenario: Scenario, optimum: Optimum) -> str:
+def _explanation(outcomes: Mapping[str, Outcome], scenario: Scenario, optimum: Optimum) -> str:
     """What the table says, in plain words."""
     candidates = {n: o.judgement for n, o in outcomes.items() if o.judgement.feasible is not False}
     quiet = min(outcomes.values(), key=lambda o: o.judgement.participation).judgement

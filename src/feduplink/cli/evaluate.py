@@ -13,11 +13,11 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
-from feduplink.comparison import compare, comparison_notes, default_policies, find_policies
+from feduplink.cli.tables import terminal_table
+from feduplink.comparison import compare, default_policies, find_policies
 from feduplink.policies import Deployment
 from feduplink.registry import POLICIES
 from feduplink.report.policies import write_comparison
-from feduplink.report.tables import comparison_table
 
 NAME = "evaluate"
 HELP = "compare policies on test channels of a scenario, or on recorded channels"
@@ -60,15 +60,14 @@ def run(args: argparse.Namespace) -> None:
     scenario, channels = channels_from(args)
     deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
     policies = find_policies(names, deployment)
-    out = console()
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )
     optimum = None
     if args.optimum is not None:
-        found = search_optimum(scenario, channels.test, args.optimum, out)
-        optimum = found.improved_by({name: outcome.power for name, outcome in outcomes.items()})
-    notes = [*channels.notes, *comparison_notes(outcomes)]
+        found = search_optimum(scenario, channels.test, args.optimum)
+        optimum = found.improved_by(outcomes.powers)
+    notes = [*channels.notes, *outcomes.notes]
     write_comparison(
         directory,
         outcomes,
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         channels=channels.as_metrics(),
     )
 
+    out = console()
     out.print(channels.headline(channels.test))
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum, notes))
+    out.print(terminal_table(outcomes.table(optimum, channels.notes)))
     out.print(f"comparison.md, comparison.png, power-histogram.png, metrics.json in {directory}")

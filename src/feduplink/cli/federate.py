@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.channels import ChannelSource
 from feduplink.cli.channel_source import RecordedRounds, add_channels_option, recorded_channels
-from feduplink.cli.console import console, progress_bar
+from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
     add_data_option,
@@ -24,7 +24,8 @@ from feduplink.cli.options import (
     scenario_from,
     whole_number,
 )
-from feduplink.cli.resuming import check_beginning, told_how_to_go_on
+from feduplink.cli.resuming import check_beginning, resume_hint
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import default_policies, find_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
@@ -45,7 +46,7 @@ from feduplink.federated.uplink import PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Deployment, Policy
 from feduplink.registry import ACCESS_SCHEMES, AGGREGATIONS, POLICIES, TASKS
-from feduplink.report.federated import federated_table, write_federated
+from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
 
 NAME = "federate"
@@ -179,11 +180,7 @@ def run(args: argparse.Namespace) -> None:
         present=_presence(args.present, rounds, scenario.workers),
         checkpoint_every=args.checkpoint_every,
     )
-    runs = f"{args.runs} run{'' if args.runs == 1 else 's'}"
-    with (
-        told_how_to_go_on(checkpoint),
-        RoundsProgress(f"{args.task}, {runs}", rounds) as progress,
-    ):
+    with resume_hint(checkpoint):
         policies = _policies(args, scenario, source)
         history = federate(
             task,
@@ -193,7 +190,6 @@ def run(args: argparse.Namespace) -> None:
             seed=args.seed,
             device=args.device,
             recorded=recorded.csi if recorded else None,
-            observers=[progress],
             checkpoint=checkpoint,
             resume=args.resume,
         )
@@ -220,7 +216,7 @@ def run(args: argparse.Namespace) -> None:
         **({"channels": recorded.as_metrics()} if recorded else {}),
     )
     out = console()
-    out.print(federated_table(history, target))
+    out.print(terminal_table(history.table(target)))
     for note in notes:
         out.print(note)
     out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
@@ -316,23 +312,3 @@ def default_target(history: FederatedHistory) -> float:
     """
     errors = (history.final_error(name) for name in history.policies)
     return _TARGET_SLACK * min((error for error in errors if math.isfinite(error)), default=0.0)
-
-
-class RoundsProgress:
-    """Rounds done and the policies' errors, on a terminal; silent elsewhere."""
-
-    def __init__(self, title: str, rounds: int) -> None:
-        self._progress = progress_bar()
-        self._task = self._progress.add_task(title, total=rounds, figures="")
-
-    def __enter__(self) -> RoundsProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._progress.stop()
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
-        """Advance."""
-        shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
-        self._progress.update(self._task, completed=done, figures=shown)

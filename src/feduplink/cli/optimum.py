@@ -6,11 +6,7 @@ import argparse
 import math
 import warnings
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from feduplink.channels import ChannelSource
@@ -22,12 +18,11 @@ from feduplink.cli.options import (
     add_split_option,
     output_directory,
 )
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
 from feduplink.errors import InputError
 from feduplink.optimum import (
-    Certificate,
     DistributionBound,
-    DualStep,
     Optimum,
     Unreachable,
     distribution_bound,
@@ -36,7 +31,6 @@ from feduplink.optimum import (
 )
 from feduplink.policies import DualPoint, DualPolicy
 from feduplink.report.optimum import write_optimum
-from feduplink.report.tables import comparison_table
 from feduplink.scenario import Scenario
 
 NAME = "optimum"
@@ -111,8 +105,7 @@ def run(args: argparse.Namespace) -> None:
             f"confidence: {len(channels.test)} test channels say nothing about a distribution; "
             f"accepted: {_FEWEST_CHANNELS} or more."
         )
-    out = console()
-    optimum = search_optimum(scenario, csi, args.budget, out)
+    optimum = search_optimum(scenario, csi, args.budget)
     beyond = None
     if args.confidence is not None:
         beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
@@ -121,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
     outcomes = compare(
         {policy.name: policy}, csi, scenario, seed=args.seed, recorded=channels.recorded
     )
-    optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    optimum = optimum.improved_by(outcomes.powers)
     notes = channels.notes
     if args.whole_file:
         notes.append(f"the optimum is that of all {len(csi)} channels")
@@ -136,27 +129,17 @@ def run(args: argparse.Namespace) -> None:
         channels={**channels.as_metrics(), "count": len(csi)},
     )
 
+    out = console()
     out.print(channels.headline(csi))
-    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
-    out.print(comparison_table(judgements, scenario, optimum, notes))
+    out.print(terminal_table(outcomes.table(optimum, notes)))
     if beyond is not None:
         out.print(beyond.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
 
 
-def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float, out: Console) -> Optimum:
-    """The optimum on channels (N, L, L), with progress on a terminal.
-
-    Warns of every worker that its thresholds shut out.
-    """
-    with _SearchProgress(out, budget_s) as progress:
-        optimum = find_optimum(
-            scenario,
-            csi,
-            budget_s=budget_s,
-            on_dual_step=progress.on_dual_step,
-            on_bound=progress.on_bound,
-        )
+def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float) -> Optimum:
+    """The optimum on channels (N, L, L); warns of every worker that its thresholds shut out."""
+    optimum = find_optimum(scenario, csi, budget_s=budget_s)
     warn_of(optimum.unreachable)
     return optimum
 
@@ -175,55 +158,3 @@ def _bound_distribution(
     return distribution_bound(
         scenario, multipliers, channels.test, confidence=confidence, budget_s=budget_s
     )
-
-
-class _SearchProgress:
-    """Both phases on a terminal: the dual solution, then the bound; silent elsewhere."""
-
-    def __init__(self, out: Console, budget_s: float) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            console=out,
-            disable=not out.is_terminal,
-        )
-        self._budget_s = budget_s
-        self._dual = self._progress.add_task("dual problem", total=None, figures="")
-        self._bound = self._progress.add_task(
-            "certificate", total=budget_s, figures="", start=False
-        )
-        self._evaluations = 0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def on_dual_step(self, step: DualStep) -> None:
-        """Show the values of one more evaluation."""
-        self._evaluations += 1
-        figures = (
-            f"{self._evaluations}: {step.dual:.4f} dual, {step.primal:.4f} primal, "
-            f"{step.violation:.1%} missed"
-        )
-        self._progress.update(self._dual, figures=figures)
-
-    def on_bound(self, certificate: Certificate) -> None:
-        """Show how far the bound is."""
-        if not self._progress.tasks[self._bound].started:
-            self._progress.update(self._dual, total=1, completed=1)
-            self._progress.start_task(self._bound)
-        self._progress.update(
-            self._bound,
-            completed=min(certificate.seconds, self._budget_s),
-            figures=f"{certificate.boxes} boxes, gap {certificate.gap:.4f}",
-        )

@@ -45,4 +45,5 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     for section in sections:
         out.print(f"{section.run.directory}: {section.run.title}")
-    out.print(f"{len(sections)} runs in {path}; open it in a browser")
+    runs = f"{len(sections)} run{'s' if len(sections) > 1 else ''}"
+    out.print(f"{runs} in {path}; open it in a browser")

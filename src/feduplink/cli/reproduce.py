@@ -12,7 +12,6 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 
 from feduplink import provenance
@@ -30,6 +29,7 @@ from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim, finger
 from feduplink.experiments.federations import image_set, substitution
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
+from feduplink.observing import track
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.reproduction import write_experiment
 from feduplink.report.runs import FinishedRun
@@ -81,25 +81,17 @@ def run(args: argparse.Namespace) -> None:
     usable_device(args.device)
     out = console()
     claims: dict[str, list[Claim]] = {}
-    with out.status("") as status:
-        bench = Bench(
-            directory / _KEPT,
-            QUICK if args.quick else FULL,
-            args.seed,
-            args.device,
-            args.data,
-            args.processes,
-            tell=status.update,
-        )
-        _warn_of_substitution(names, bench)
-        for name in names:
-            try:
-                claims[name] = _reproduced(name, directory / name, bench, out, status)
-            except InputError as refusal:
-                # Without its data a figure cannot be drawn; the others can, if there are any.
-                if name == names[-1] and not claims:
-                    raise
-                out.print(f"{name}: not drawn. {refusal}", markup=False)
+    scale = QUICK if args.quick else FULL
+    bench = Bench(directory / _KEPT, scale, args.seed, args.device, args.data, args.processes)
+    _warn_of_substitution(names, bench)
+    for name in names:
+        try:
+            claims[name] = _reproduced(name, directory / name, bench, out)
+        except InputError as refusal:
+            # Without its data a figure cannot be drawn; the others can, if there are any.
+            if name == names[-1] and not claims:
+                raise
+            out.print(f"{name}: not drawn. {refusal}", markup=False)
     _finish(directory, bench, claims, out)
 
 
@@ -124,13 +116,10 @@ def _warn_of_substitution(names: Sequence[str], bench: Bench) -> None:
         )
 
 
-def _reproduced(
-    name: str, directory: Path, bench: Bench, out: Console, status: Status
-) -> list[Claim]:
+def _reproduced(name: str, directory: Path, bench: Bench, out: Console) -> list[Claim]:
     experiment = EXPERIMENTS[name]
     started = time.perf_counter()
-    with provenance.part():
-        status.update(name)
+    with provenance.part(), track(name):
         result, seconds = _result(name, bench)
         claims = write_experiment(directory, name, experiment, result, bench, seconds)
     out.print(f"{name}: {experiment.TITLE}, {time.perf_counter() - started:.0f} s")
@@ -143,7 +132,7 @@ def _result(name: str, bench: Bench) -> tuple[Any, float]:
     # Figures of images are run anew once MNIST is there.
     data = image_set(bench) if experiment.DATA == "mnist" else experiment.DATA
     code = (*fingerprint.RESULTS, f"experiments/{name.replace('-', '_')}")
-    file = bench.kept("results", code, name, bench.seed, data).with_suffix(".json")
+    file = bench.cache_path("results", code, name, bench.seed, data).with_suffix(".json")
     took = file.with_suffix(".seconds")
     if not file.exists():
         started = time.perf_counter()

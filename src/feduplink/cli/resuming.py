@@ -19,8 +19,8 @@ def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
 
 
 @contextlib.contextmanager
-def told_how_to_go_on(checkpoint: Path) -> Iterator[None]:
-    """Whoever interrupts the block is told how to continue."""
+def resume_hint(checkpoint: Path) -> Iterator[None]:
+    """An interrupt of the block says how to continue."""
     try:
         yield
     except KeyboardInterrupt:

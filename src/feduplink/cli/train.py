@@ -18,15 +18,15 @@ from feduplink.cli.options import (
     explicit_fields,
     output_directory,
 )
-from feduplink.cli.resuming import check_beginning, told_how_to_go_on
+from feduplink.cli.resuming import check_beginning, resume_hint
+from feduplink.cli.tables import terminal_table
+from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
-    Callback,
     CsvLog,
     Preset,
     PresetName,
-    ProgressBar,
     TensorBoardLog,
     Training,
     TrainingData,
@@ -35,6 +35,7 @@ from feduplink.learning import (
     preset_names,
     training_settings,
 )
+from feduplink.observing import Observer
 from feduplink.optimum import check_reachable
 from feduplink.policies import (
     Architecture,
@@ -45,7 +46,6 @@ from feduplink.policies import (
     policy_class,
 )
 from feduplink.registry import POLICIES
-from feduplink.report.tables import comparison_table
 from feduplink.report.training import write_training
 
 NAME = "train"
@@ -130,15 +130,16 @@ def run(args: argparse.Namespace) -> None:
     if args.resume:
         training.resume(checkpoint)
     warn_of(check_reachable(training.problem, scenario, channels.training))
-    with told_how_to_go_on(checkpoint):
-        training.run(_callbacks(args, directory), checkpoint)
+    with resume_hint(checkpoint):
+        training.run(_logs(args, directory), checkpoint)
     training.policy.cpu()
     test = write_training(directory, training, channels, seed=args.seed)
 
     out = console()
     best = best_epoch(training.history)
     out.print(f"best epoch {best.number + 1} of {len(training.history)}; on the test channels:")
-    out.print(comparison_table({kind.name: test.judgement}, scenario, notes=channels.notes))
+    table = comparison_table({kind.name: test.judgement}, scenario, notes=channels.notes)
+    out.print(terminal_table(table))
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
 
 
@@ -157,17 +158,14 @@ def _architecture(args: argparse.Namespace, preset: Architecture) -> Architectur
     return type(preset)(**{**preset.model_dump(), **explicit})
 
 
-def _callbacks(args: argparse.Namespace, directory: Path) -> list[Callback]:
-    callbacks: list[Callback] = []
+def _logs(args: argparse.Namespace, directory: Path) -> list[Observer]:
+    logs: list[Observer] = []
     if args.tensorboard:
         try:
-            callbacks.append(TensorBoardLog(directory / "tensorboard"))
+            logs.append(TensorBoardLog(directory / "tensorboard"))
         except ModuleNotFoundError:
             raise InputError(
                 "tensorboard: not installed; accepted after pip install 'feduplink[track]'."
             ) from None
-    callbacks.append(CsvLog(directory / "history.csv"))
-    out = console()
-    if out.is_terminal:
-        callbacks.append(ProgressBar(out, args.policy))
-    return callbacks
+    logs.append(CsvLog(directory / "history.csv"))
+    return logs

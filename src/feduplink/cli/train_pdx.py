@@ -7,11 +7,13 @@ from pathlib import Path
 
 from feduplink.channels import draw_training_csi
 from feduplink.cli.channel_source import channels_from
-from feduplink.cli.console import console, progress_bar
+from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
-from feduplink.cli.resuming import told_how_to_go_on
+from feduplink.cli.resuming import resume_hint
+from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
+from feduplink.comparison_table import comparison_markdown, comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.files import write_text
@@ -22,7 +24,7 @@ from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolic
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.tables import comparison_markdown, comparison_table
+from feduplink.report.style import save_figure
 from feduplink.report.training import training_channels
 
 #: Options of primal-dual training that mean the same here.
@@ -53,7 +55,6 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     device = usable_device(args.device)
     scenario, channels = channels_from(args)
     warn_of(check_reachable(Problem.from_scenario(scenario), scenario, channels.training))
-    out = console()
     recorded = channels.training if channels.recorded else None
     curriculum = (
         Curriculum.all_settings()
@@ -64,20 +65,16 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:
         training.resume(checkpoint)
-    with told_how_to_go_on(checkpoint), progress_bar() as progress:
-        task = progress.add_task("pdx", total=settings.steps, figures="")
-        training.run(
-            lambda step, value: progress.update(
-                task, completed=step, figures=f"Lagrangian {value:.4f}"
-            ),
-            checkpoint,
-        )
+    with resume_hint(checkpoint):
+        training.run(checkpoint=checkpoint)
+    out = console()
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_training_csi(scenario, CHANNELS, seed=args.seed) if recorded is None else recorded
     policy = UnrolledPolicy.calibrated(network.cpu(), scenario, csi, seed=args.seed)
     test = compare({"pdx": policy}, channels.test, scenario, seed=args.seed)["pdx"]
     save_policy(policy, directory)
-    plot_power_histogram(directory / "power-histogram.png", {"pdx": test.power}, scenario)
+    powers = plot_power_histogram({"pdx": test.power}, scenario)
+    save_figure(directory / "power-histogram.png", powers)
     table = comparison_markdown({"pdx": test.judgement}, scenario, notes=channels.notes)
     write_text(directory / "comparison.md", table)
     write_metrics(
@@ -92,7 +89,8 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
             "test": test.judgement.as_metrics(),
         },
     )
-    out.print(comparison_table({"pdx": test.judgement}, scenario, notes=channels.notes))
+    shown = comparison_table({"pdx": test.judgement}, scenario, notes=channels.notes)
+    out.print(terminal_table(shown))
     out.print(f"policy, histogram and metrics.json in {directory}")
 
 

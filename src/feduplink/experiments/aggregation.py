@@ -42,7 +42,7 @@ def claims(result: Federations) -> list[Claim]:
             "(ours) The final error hardly depends on the power policy once arrivals are averaged "
             "as stated (all within 0.03)",
             [spread[EXACT] < 0.03],
-            f"{EXACT}: {result.told(EXACT, tuple(result.comparisons[EXACT].policies))}; "
-            f"{PUBLISHED}: {result.told(PUBLISHED, PAPERS)}",
+            f"{EXACT}: {result.in_words(EXACT, tuple(result.comparisons[EXACT].policies))}; "
+            f"{PUBLISHED}: {result.in_words(PUBLISHED, PAPERS)}",
         )
     ]

@@ -82,7 +82,7 @@ RESULT = Arrivals
 
 def run(bench: Bench) -> Arrivals:
     """Simulate the uplink alone, with the policies and channels of every seed."""
-    by_seed = bench.map(_simulated, [(seed,) for seed in bench.seeds], "seed")
+    by_seed = bench.map(_simulated, [(seed,) for seed in bench.seeds], "seeds")
     return Arrivals(arrivals={name: [found[name] for found in by_seed] for name in by_seed[0]})
 
 
@@ -120,17 +120,17 @@ def claims(result: Arrivals) -> list[Claim]:
             judged(
                 f"More uploads arrive with PDG than with PDM, Rand and Orth ({reading})",
                 [lower(lost["pdg"], lost[name]) for name in others],
-                _told(arrived),
+                _in_words(arrived),
             ),
             judged(
                 f"Their number varies least with PDG ({reading})",
                 [lower(spread["pdg"], spread[name]) for name in others],
-                f"standard deviations: {_told(spread)}",
+                f"standard deviations: {_in_words(spread)}",
             ),
         ]
     return found
 
 
-def _told(values: Mapping[str, Sequence[float]]) -> str:
+def _in_words(values: Mapping[str, Sequence[float]]) -> str:
     """Means over the seeds, and their standard errors."""
     return ", ".join(f"{name} {mean_and_error(seeds, 2)}" for name, seeds in values.items())

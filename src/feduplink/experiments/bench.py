@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +17,10 @@ from pydantic import BaseModel
 from feduplink.experiments.fingerprint import code_fingerprint
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
+from feduplink.observing import show_progress, track_each
 
 _T = TypeVar("_T")
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _silent(_what: str) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,6 @@ class Bench:
         device: for local training.
         data: directory of the data sets; None is that of ``FEDUPLINK_DATA``.
         processes: how many settings are worked on at once.
-        tell: told what is being worked on; not by other processes.
     """
 
     directory: Path
@@ -46,14 +42,13 @@ class Bench:
     device: str = "cpu"
     data: Path | None = None
     processes: int = 1
-    tell: Callable[[str], None] = field(default=_silent, compare=False)
 
     @property
     def seeds(self) -> range:
         """The seeds of experiments that compare powers."""
         return range(self.seed, self.seed + self.scale.seeds)
 
-    def kept(self, kind: str, code: tuple[str, ...], *identity: Any) -> Path:
+    def cache_path(self, kind: str, code: tuple[str, ...], *identity: Any) -> Path:
         """A path, without suffix, for something that ``identity``, scale and ``code`` determine.
 
         ``code`` names the parts of the package that it depends on, see
@@ -67,7 +62,7 @@ class Bench:
             / hashlib.sha256(text.encode()).hexdigest()[:16]
         )
 
-    def once(
+    def cached(
         self,
         model: type[_Model],
         make: Callable[[], _Model],
@@ -75,8 +70,8 @@ class Bench:
         code: tuple[str, ...],
         *identity: Any,
     ) -> _Model:
-        """What ``make`` makes, made once: kept as JSON, see :meth:`kept`."""
-        file = self.kept(kind, code, *identity).with_suffix(".json")
+        """What ``make`` makes, made once: kept as JSON, see :meth:`cache_path`."""
+        file = self.cache_path(kind, code, *identity).with_suffix(".json")
         if not file.exists():
             write_text(file, make().model_dump_json(indent=1))
         return model.model_validate_json(file.read_bytes())
@@ -89,25 +84,25 @@ class Bench:
     ) -> list[_T]:
         """``work(bench, *arguments[i])`` for every i, in order, several at once.
 
+        ``what`` names them in the plural; observers are told how many of them are done.
         ``work`` is a function of a module: other processes have to find it. Where one fails, those
         that have not begun are not begun.
         """
-        done: list[_T] = []
         if self.processes == 1 or len(arguments) == 1:
-            for number, given in enumerate(arguments):
-                self.tell(f"{what} {number + 1} of {len(arguments)}")
-                done.append(work(self, *given))
-            return done
+            return [work(self, *given) for given in track_each(what, arguments)]
         alone = Bench(self.directory, self.scale, self.seed, self.device, self.data)
         with ProcessPoolExecutor(
-            self.processes, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+            self.processes, get_context("spawn"), initializer=_start_process
         ) as pool:
             started = [pool.submit(work, alone, *given) for given in arguments]
             try:
-                for number, future in enumerate(started):
-                    self.tell(f"{what} {number + 1} of {len(arguments)}")
-                    done.append(future.result())
+                return [future.result() for future in track_each(what, started)]
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return done
+
+
+def _start_process() -> None:
+    """In each of the other processes: one thread, and no progress, which the first one shows."""
+    torch.set_num_threads(1)
+    show_progress(False)

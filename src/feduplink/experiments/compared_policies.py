@@ -110,4 +110,4 @@ def _file(
     bench: Bench, name: str, scenario: Scenario, seed: int, suffix: str = ".safetensors"
 ) -> Path:
     identity = (name, scenario.model_dump(mode="json"), seed)
-    return bench.kept("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)
+    return bench.cache_path("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)

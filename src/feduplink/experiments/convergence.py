@@ -69,7 +69,7 @@ def run(bench: Bench) -> Convergence:
     """Train both learned policies of the default setting."""
     scenario = Scenario()
     grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in bench.seeds]
-    histories = bench.map(_history, grid, "training")
+    histories = bench.map(_history, grid, "training runs")
     count = len(bench.seeds)
     setting = judged_setting(bench, scenario, bench.seed)
     shown = (*COMPARED, "optimum")

@@ -26,7 +26,7 @@ _VARIANCES = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
 
 def run(bench: Bench) -> Sweep:
     """Judge the policies of the default setting at each variance."""
-    by_seed = bench.map(_judged, [(seed,) for seed in bench.seeds], "seed")
+    by_seed = bench.map(_judged, [(seed,) for seed in bench.seeds], "seeds")
     rows = [[settings[place] for settings in by_seed] for place in range(len(_VARIANCES))]
     return Sweep.of("variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True)
 
@@ -41,7 +41,7 @@ def _judged(bench: Bench, seed: int) -> list[Setting]:
         scenario = clean.replace(csi_noise=variance)
         shown: dict[str, Policy] = {
             **policies,
-            "pdx": _told(policies["pdx"], variance),
+            "pdx": _knowing_noise(policies["pdx"], variance),
             "pdx:unaware": policies["pdx"],
         }
         found = {
@@ -52,7 +52,7 @@ def _judged(bench: Bench, seed: int) -> list[Setting]:
     return settings
 
 
-def _told(policy: Policy, variance: float) -> UnrolledPolicy:
+def _knowing_noise(policy: Policy, variance: float) -> UnrolledPolicy:
     assert isinstance(policy, UnrolledPolicy)
     scenario = policy.scenario.replace(csi_noise=variance)
     return UnrolledPolicy(scenario, policy.network, policy.point)
@@ -65,7 +65,7 @@ def claims(sweep: Sweep) -> list[Claim]:
         judged(
             "PDG has a lower weighted PER than PDM at every variance",
             sweep.ahead("pdg", "pdm", "weighted_per"),
-            sweep.told(LEARNED, "weighted_per"),
+            sweep.in_words(LEARNED, "weighted_per"),
         ),
         judged(
             "Both learned policies get worse with the noise",
@@ -75,7 +75,7 @@ def claims(sweep: Sweep) -> list[Claim]:
                 )
                 for name in LEARNED
             ],
-            sweep.told((*LEARNED, "pdx"), "objective"),
+            sweep.in_words((*LEARNED, "pdx"), "objective"),
         ),
         *(_unmoved(sweep, reading, names) for reading, names in READINGS.items()),
     ]

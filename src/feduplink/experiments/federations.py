@@ -130,7 +130,7 @@ class Federations(BaseModel):
         """Mean error of the last ten rounds over all runs."""
         return self.comparisons[label].final_error(policy)
 
-    def told(self, label: str, policies: Sequence[str]) -> str:
+    def in_words(self, label: str, policies: Sequence[str]) -> str:
         """The final errors in words."""
         return ", ".join(f"{name} {self.final(label, name):.3g}" for name in policies)
 
@@ -166,8 +166,8 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         scenario.model_dump(mode="json"),
         asdict(comparison),
     )
-    kept = bench.kept("federations", fingerprint.FEDERATIONS, *identity)
-    file, checkpoint = kept.with_suffix(".json"), kept.with_suffix(".safetensors")
+    cached = bench.cache_path("federations", fingerprint.FEDERATIONS, *identity)
+    file, checkpoint = cached.with_suffix(".json"), cached.with_suffix(".safetensors")
     if file.exists():
         return _History.model_validate_json(file.read_bytes()).root
     history = federate(
@@ -182,7 +182,6 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         ),
         seed=bench.seed,
         device=bench.device,
-        observers=[_Teller(bench, f"{task.name}, {comparison.aggregation} average")],
         checkpoint=checkpoint,
         resume=checkpoint.exists(),
     )
@@ -228,14 +227,3 @@ def _policy(bench: Bench, name: str, scenario: Scenario) -> Sender:
     if name in ACCESS_SCHEMES.names():
         return find_access_scheme(name)
     return policy_for(bench, name, scenario, bench.seed)
-
-
-@dataclass(frozen=True)
-class _Teller:
-    """Tells the bench of every round."""
-
-    bench: Bench
-    what: str
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:  # noqa: ARG002
-        self.bench.tell(f"{self.what}: round {done} of {rounds}")

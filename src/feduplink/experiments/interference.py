@@ -51,7 +51,7 @@ def power_claims(sweep: Sweep, everywhere: str) -> list[Claim]:
         judged(
             f"PDG has {better} than PDM {everywhere}",
             sweep.ahead("pdg", "pdm", measure),
-            sweep.told(("pdm", "pdg"), measure),
+            sweep.in_words(("pdm", "pdg"), measure),
         )
         for measure, better in both.items()
     ]
@@ -64,7 +64,7 @@ def power_claims(sweep: Sweep, everywhere: str) -> list[Claim]:
                 for two in baselines
                 for verdict in sweep.ahead(one, two, measure)
             ],
-            sweep.told((*baselines, *LEARNED), measure),
+            sweep.in_words((*baselines, *LEARNED), measure),
         )
         for reading, baselines in READINGS.items()
         for measure, better in both.items()

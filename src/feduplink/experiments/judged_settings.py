@@ -68,7 +68,7 @@ def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
         return judged_policies(bench, policies_for(bench, scenario, seed), scenario, seed)
 
     identity = (scenario.model_dump(mode="json"), seed)
-    return bench.once(Setting, make, "settings", fingerprint.SETTINGS, *identity)
+    return bench.cached(Setting, make, "settings", fingerprint.SETTINGS, *identity)
 
 
 def judged_policies(
@@ -101,7 +101,7 @@ def judged_settings(
 ) -> list[list[Setting]]:
     """For every scenario, the settings of all seeds."""
     grid = [(scenario, seed) for scenario in scenarios.values() for seed in bench.seeds]
-    settings = bench.map(judged_setting, grid, "setting")
+    settings = bench.map(judged_setting, grid, "settings")
     return in_rows(settings, len(bench.seeds))
 
 

@@ -28,7 +28,7 @@ def run(bench: Bench) -> Sweep:
     """Judge the policies at each size."""
     bench.map(_learn, [(seed,) for seed in bench.seeds], "policies")  # which all sizes share
     grid = [(workers, seed) for workers in _WORKERS for seed in bench.seeds]
-    settings = bench.map(_judged, grid, "network")
+    settings = bench.map(_judged, grid, "networks")
     rows = in_rows(settings, len(bench.seeds))
     return Sweep.of("workers", _WORKERS, rows, logarithmic=True)
 
@@ -50,7 +50,7 @@ def _judged(bench: Bench, workers: int, seed: int) -> Setting:
         return judged_policies(bench, policies, scenario, seed)
 
     code = (*fingerprint.SETTINGS, "experiments/network_size")
-    return bench.once(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
+    return bench.cached(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
 
 
 def claims(sweep: Sweep) -> list[Claim]:
@@ -67,7 +67,7 @@ def claims(sweep: Sweep) -> list[Claim]:
         judged(
             "Trained with 8 workers, PDG has a lower weighted PER than Rand and Orth at every size",
             [b for two in ("rand", "orth") for b in sweep.ahead("pdg", two, "weighted_per")],
-            sweep.told(shown, "weighted_per"),
+            sweep.in_words(shown, "weighted_per"),
         ),
         judged(
             "From 8 to 32 workers PDG loses less than Rand and Orth",

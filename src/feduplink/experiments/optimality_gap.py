@@ -108,7 +108,7 @@ def run(bench: Bench) -> OptimalityGap:
     """Judge all policies at every setting and certify the optimum of the first seed."""
     scenarios = {name: Scenario.from_yaml(name) for name in SCENARIOS}
     settings = judged_settings(bench, scenarios)
-    proofs = bench.map(_proved, [(name,) for name in SCENARIOS], "certificate")
+    proofs = bench.map(_proved, [(name,) for name in SCENARIOS], "certificates")
     places = [float(place) for place in range(len(SCENARIOS))]
     return OptimalityGap(
         scenarios=list(SCENARIOS),
@@ -132,7 +132,7 @@ def _proved(bench: Bench, name: str) -> _Proof:
 
     code = (*fingerprint.SETTINGS, "experiments/optimality_gap")
     identity = (scenario.model_dump(mode="json"), bench.seed)
-    return bench.once(_Proof, make, "certificates", code, *identity)
+    return bench.cached(_Proof, make, "certificates", code, *identity)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:
@@ -146,7 +146,7 @@ def claims(result: OptimalityGap) -> list[Claim]:
     def near(name: str, most: float) -> list[bool]:
         return [distance is not None and distance <= most for distance in means(name)]
 
-    def told(name: str) -> str:
+    def in_words(name: str) -> str:
         distances = (
             "missed" if distance is None else f"{distance:.3f}" for distance in means(name)
         )
@@ -163,12 +163,12 @@ def claims(result: OptimalityGap) -> list[Claim]:
             "PDG is close to optimal (within 0.05 of the optimum once it meets the constraints of "
             "the test channels, no constraint shown to be missed)",
             near("pdg", 0.05),
-            "; ".join(told(name) for name in ("pdm", "pdg", "openloop")),
+            "; ".join(in_words(name) for name in ("pdm", "pdg", "openloop")),
         ),
         judged(
             "(ours) dual and pdx are within 0.01 of the optimum at every setting once they meet "
             "the constraints of the test channels, and not shown to miss one",
             [*near("dual", 0.01), *near("pdx", 0.01)],
-            "; ".join(told(name) for name in ("dual", "pdx")),
+            "; ".join(in_words(name) for name in ("dual", "pdx")),
         ),
     ]

@@ -94,12 +94,12 @@ class Sweep(BaseModel):
             None if np.isnan([*one, *other]).any() else lower(one, other) for one, other in pairs
         ]
 
-    def told(self, policies: Sequence[str], measure: Measure) -> str:
+    def in_words(self, policies: Sequence[str], measure: Measure) -> str:
         """Means and standard errors over the seeds in words; shares of errors in percent."""
         return "; ".join(
             f"{name} "
             + ", ".join(
-                _told(self.seeds(name, place, measure), measure)
+                _in_words(self.seeds(name, place, measure), measure)
                 for place in range(len(self.values))
             )
             for name in policies
@@ -149,7 +149,7 @@ def figures_by_policy(
     return found
 
 
-def _told(values: Sequence[float], measure: Measure) -> str:
+def _in_words(values: Sequence[float], measure: Measure) -> str:
     """Mean and standard error; a weighted PER in percent, a dash without a value."""
     if not values or np.isnan(values).any():
         return "–"

@@ -124,7 +124,7 @@ def _few_pay(history: FederatedHistory, label: str, cost: Cost) -> Claim:
     spent = {name: history.costs_to(name, target, cost) for name in (*_FEW, "pdx")}
     unit = "s" if cost == "airtime_s" else "J"
 
-    def told(name: str) -> str:
+    def in_words(name: str) -> str:
         median = history.median_cost_to(name, target, cost)
         rounds = history.median_cost_to(name, target, "rounds")
         if median is None or rounds is None:
@@ -137,7 +137,7 @@ def _few_pay(history: FederatedHistory, label: str, cost: Cost) -> Claim:
         f"to 1.25 times the final error of ideal FL, data {label}",
         [lower(spent[name], spent["pdx"]) for name in _FEW],
         f"error {target:.3f}: "
-        + ", ".join(told(n) for n in history.policies if n != "ideal" and ":" not in n),
+        + ", ".join(in_words(n) for n in history.policies if n != "ideal" and ":" not in n),
     )
 
 

@@ -9,8 +9,8 @@ from feduplink.federated.access import (
     find_access_scheme,
 )
 from feduplink.federated.averages import ExactAverage, PublishedAverage, UnbiasedAverage
-from feduplink.federated.federated_history import FederatedHistory, RunHistory
-from feduplink.federated.federation import Federation, Observer, federate
+from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
+from feduplink.federated.federation import Federation, federate
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.partition import Partition
 from feduplink.federated.server_step import Aggregation, Arrivals, LinearAverage
@@ -30,10 +30,10 @@ __all__ = [
     "FederatedHistory",
     "Federation",
     "FederationSettings",
+    "FinishedRound",
     "Ideal",
     "LinearAverage",
     "LocalWork",
-    "Observer",
     "Partition",
     "PublishedAverage",
     "Rounds",

@@ -5,17 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from torch import Tensor
 
 from feduplink.federated.uplink import UplinkRecord
+from feduplink.text_table import TextTable
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
 #: A final error is the mean of so many rounds, which differ from one to the next.
 FINAL_ROUNDS = 10
+
+_COLUMNS = (
+    "policy",
+    "final\nerror",
+    "arrivals\nper round",
+    "median\nround, s",
+    "median\nround, J",
+)
+_TARGET_COLUMNS = ("rounds\nto target", "seconds\nto target", "joules\nto target")
+
+
+@dataclass(frozen=True)
+class FinishedRound:
+    """What observers are told of a round.
+
+    Attributes:
+        number: how many are done.
+        errors: of the global models by policy, one value per run.
+    """
+
+    number: int
+    errors: dict[str, tuple[float, ...]]
+
+    @property
+    def mean_errors(self) -> dict[str, float]:
+        """Over the runs, by policy."""
+        return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
 
 
 @dataclass(frozen=True)
@@ -84,7 +112,7 @@ class RunHistory:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FederatedHistory:
     """All runs of every policy in a comparison."""
 
@@ -123,6 +151,41 @@ class FederatedHistory:
         """The same comparison with some of its policies."""
         return replace(self, policies={name: self.policies[name] for name in policies})
 
+    def table(self, target: float | None = None) -> TextTable:
+        """A row per policy: how well the model gets, and what that costs.
+
+        With a ``target``, also what it costs to reach that error.
+        """
+        runs = next(iter(self.policies.values()))
+        rounds = len(runs[0].error)
+        title = (
+            f"{self.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {rounds} "
+            f"rounds; final error: mean of the last {min(FINAL_ROUNDS, rounds)}"
+        )
+        costs = () if target is None else get_args(Cost)
+        return TextTable(
+            title if target is None else f"{title}; target: {self.metric_name} {target:.4g}",
+            _COLUMNS if target is None else (*_COLUMNS, *_TARGET_COLUMNS),
+            [
+                [
+                    name,
+                    f"{self.final_error(name):.4f}",
+                    f"{np.mean([count for run in runs for count in run.arrivals]):.2f}",
+                    _figure(self.median_cost(name, "airtime_s")),
+                    _figure(self.median_cost(name, "energy_j")),
+                    *(_figure(self.median_cost_to(name, target or 0, cost)) for cost in costs),
+                ]
+                for name, runs in self.policies.items()
+            ],
+        )
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table().plain()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
     def to_json(self) -> dict[str, Any]:
         """For ``metrics.json``: per policy and run, a list with one value per round."""
         return {
@@ -138,3 +201,7 @@ class FederatedHistory:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

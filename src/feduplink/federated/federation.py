@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from feduplink.federated.access import AccessScheme, Sender, access_scheme, tran
 from feduplink.federated.adam import AdamState
 from feduplink.federated.arithmetic import own_arithmetic
 from feduplink.federated.batches import RoundBatches, draw_batches
-from feduplink.federated.federated_history import FederatedHistory, RunHistory
+from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.federation_data import channel_fingerprint, data_fingerprint, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.federation_state import FederationState
@@ -38,18 +38,12 @@ from feduplink.federated.task import Task
 from feduplink.federated.task_checks import check_task
 from feduplink.federated.task_fingerprint import task_fingerprint
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
+from feduplink.observing import Advance, Observer, track
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.scenario import Scenario
 
 # Random streams are indexed by run and round; no run has this many rounds.
 _ROUNDS_BOUND = 1 << 32
-
-
-class Observer(Protocol):
-    """Told of every round."""
-
-    def on_round(self, done: int, rounds: int, errors: dict[str, float]) -> None:
-        """After round ``done`` of ``rounds``, with every policy's mean error over the runs."""
 
 
 def federate(
@@ -70,7 +64,8 @@ def federate(
     All policies of a run share its data, first weights, minibatches and channels: one per round,
     drawn from the scenario or ``recorded``, (runs · rounds or more, L, L), in their order. With
     ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
-    from it and ends with the same figures as one left alone (bit for bit on a CPU).
+    from it and ends with the same figures as one left alone (bit for bit on a CPU). The
+    ``observers`` are told of every :class:`FinishedRound`.
     """
     federation = Federation(
         task,
@@ -139,13 +134,19 @@ class Federation:
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
-        with own_arithmetic(self.device):
+        title, earlier = f"federated learning of {self.task.name}", self._advances()
+        with (
+            own_arithmetic(self.device),
+            track(title, self.rounds, "rounds", observers, earlier=earlier) as tracker,
+        ):
             fits = self.capacity()
             while len(self.state.errors) < self.rounds:
                 self.run_round(len(self.state.errors), fits.simulations, fits.room)
-                self._report(observers)
+                # First the checkpoint, which no observer that fails should cost.
                 if checkpoint and len(self.state.errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
+                finished = self._finished(len(self.state.errors))
+                tracker.advance(finished.number, finished.mean_errors, finished)
         if checkpoint:
             self.save(checkpoint)
         return self.history()
@@ -194,11 +195,16 @@ class Federation:
             **self._task,
         }
 
-    def _report(self, observers: Sequence[Observer]) -> None:
-        errors = dict(zip(self.names, self.state.errors[-1].mean(1).tolist(), strict=True))
-        for observer in observers:
-            observer.on_round(len(self.state.errors), self.rounds, errors)
+    def _finished(self, number: int) -> FinishedRound:
+        errors = (tuple(runs) for runs in self.state.errors[number - 1].tolist())
+        return FinishedRound(number, dict(zip(self.names, errors, strict=True)))
 
+    def _advances(self) -> list[Advance]:
+        """What observers were told of the rounds so far."""
+        finished = map(self._finished, range(1, len(self.state.errors) + 1))
+        return [Advance(found.number, found.mean_errors, found) for found in finished]
+
+    @track("powers of all rounds")
     def _transmit(self, schemes: Mapping[str, AccessScheme]) -> list[UplinkRecord]:
         rules = UplinkRules(
             self.scenario,

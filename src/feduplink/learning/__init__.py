@@ -1,14 +1,13 @@
-"""Primal–dual training: variables, step, loop, checkpoints, callbacks."""
+"""Primal–dual training: variables, step, loop, checkpoints, logs."""
 
 from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
-from feduplink.learning.callbacks import Callback, CsvLog, ProgressBar, TensorBoardLog
 from feduplink.learning.history import Epoch, best_epoch
+from feduplink.learning.logs import CsvLog, TensorBoardLog
 from feduplink.learning.presets import Preset, PresetName, preset_names, training_settings
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.training import Training, TrainingData, primal_dual_step
 
 __all__ = [
-    "Callback",
     "CsvLog",
     "Curriculum",
     "Epoch",
@@ -16,7 +15,6 @@ __all__ = [
     "NetworkTraining",
     "Preset",
     "PresetName",
-    "ProgressBar",
     "TensorBoardLog",
     "Training",
     "TrainingData",

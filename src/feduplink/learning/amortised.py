@@ -8,7 +8,7 @@ constraints of a scenario hold are found afterwards, with the network in the loo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from feduplink.channels import draw_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.learning.adam_state import adam_tensors, restore_adam
+from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario, first_problem
@@ -165,24 +166,22 @@ class NetworkTraining:
             pct_start=0.05,
         )
 
-    def run(
-        self,
-        progress: Callable[[int, float], None] | None = None,
-        checkpoint: Path | None = None,
-    ) -> None:
+    def run(self, observers: Sequence[Observer] = (), checkpoint: Path | None = None) -> None:
         """Take the steps that are left.
 
-        ``progress`` is told the step and the Lagrangian reached, every hundred steps; as often the
+        The ``observers`` are told of the Lagrangian reached, every hundred steps; as often the
         state is written to ``checkpoint``.
         """
-        while self.step < self.settings.steps:
-            reached = self._take_step()
-            self.step += 1
-            if self.step % _REPORT_EVERY == 0:
-                if progress:
-                    progress(self.step, float(reached))
-                if checkpoint:
-                    self.save(checkpoint)
+        earlier = [Advance(self.step)] if self.step else []
+        steps = self.settings.steps
+        with track("training of pdx", steps, "steps", observers, earlier=earlier) as tracker:
+            while self.step < steps:
+                reached = self._take_step()
+                self.step += 1
+                if self.step % _REPORT_EVERY == 0:
+                    if checkpoint:
+                        self.save(checkpoint)
+                    tracker.advance(self.step, {"Lagrangian": float(reached)})
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the state between two steps."""

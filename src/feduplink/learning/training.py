@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import judge
 from feduplink.learning.adam_state import adam_tensors, restore_adam
-from feduplink.learning.callbacks import Callback
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.problem_identity import problem_identity
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
+from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
 from feduplink.randomness import torch_generator
@@ -32,7 +33,7 @@ _CHECKPOINT = "training checkpoint"
 _WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingData:
     """Channels to learn from and to choose the best epoch on, (N, L, L) each.
 
@@ -48,6 +49,13 @@ class TrainingData:
     def from_source(cls, source: ChannelSource) -> TrainingData:
         """The parts of a source that training may see."""
         return cls(source.training, source.validation, None if source.recorded else source.fresh)
+
+    def __repr__(self) -> str:
+        """How many channels there are."""
+        return (
+            f"TrainingData({len(self.training)} channels for training, {len(self.validation)} for "
+            f"validation, {self.training.shape[-1]} workers)"
+        )
 
     def to(self, device: torch.device) -> TrainingData:
         """The same channels on another device."""
@@ -139,6 +147,18 @@ class Training:
             constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
         )
 
+    def __repr__(self) -> str:
+        """How far it is, and the best epoch so far."""
+        so_far = f"{len(self.history)} of {self.settings.epochs} epochs"
+        if not self.history:
+            return f"Training({self.policy.name}, {so_far})"
+        best = best_epoch(self.history)
+        misses = "constraints met" if best.met else f"misses {best.violation:.1%}"
+        return (
+            f"Training({self.policy.name}, {so_far}, best: epoch {best.number + 1}, objective "
+            f"{best.objective:.4f}, {misses})"
+        )
+
     @property
     def finished(self) -> bool:
         """All epochs done, or no better epoch for ``patience`` of them since a feasible one."""
@@ -148,20 +168,21 @@ class Training:
             return False
         return len(self.history) - 1 - best.number >= self.settings.patience
 
-    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> Epoch:
-        """Train to the end; the policy then has the best epoch's weights. Returns that epoch."""
-        for callback in callbacks:
-            callback.on_start(self.history, self.settings.epochs)
-        try:
+    def run(self, observers: Sequence[Observer] = (), checkpoint: Path | None = None) -> Epoch:
+        """Train to the end; the policy then has the best epoch's weights. Returns that epoch.
+
+        The ``observers`` are told of every :class:`Epoch`.
+        """
+        title, epochs = f"training of {self.policy.name}", self.settings.epochs
+        earlier = _advances(self.history)
+        with track(title, epochs, "epochs", observers, earlier=earlier) as tracker:
             while not self.finished:
                 epoch = self._run_epoch()
-                for callback in callbacks:
-                    callback.on_epoch(epoch, best_epoch(self.history))
+                # First the checkpoint, which no observer that fails should cost.
                 if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
-        finally:
-            for callback in callbacks:
-                callback.on_end()
+                best = best_epoch(self.history)
+                tracker.advance(epoch.number + 1, _figures(epoch, best), epoch)
         if checkpoint:
             self.save(checkpoint)
         self.policy.load_state_dict(self._best_weights)
@@ -259,6 +280,20 @@ def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
     """The constraint in the units and with the margin of the settings."""
     constraint = constraint.relative() if settings.relative_units else constraint
     return constraint.with_margin(settings.margin)
+
+
+def _advances(history: list[Epoch]) -> list[Advance]:
+    """What observers were told of the epochs of ``history``."""
+    best_so_far = accumulate(history, lambda *epochs: best_epoch(list(epochs)))
+    return [
+        Advance(epoch.number + 1, _figures(epoch, best), epoch)
+        for epoch, best in zip(history, best_so_far, strict=True)
+    ]
+
+
+def _figures(epoch: Epoch, best: Epoch) -> dict[str, float]:
+    """Of an epoch and of the best one so far."""
+    return {"objective": epoch.objective, "best": best.objective, "best misses": best.violation}
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,13 +10,14 @@ and what it says then is true.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb
+from feduplink.observing import Observer, Tracker, track
 from feduplink.optimum.boxes import Bounds, Boxes, split
 from feduplink.optimum.relaxation import Relaxation
 
@@ -24,7 +25,7 @@ from feduplink.optimum.relaxation import Relaxation
 _BATCH = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """Bounds on the largest Lagrangian of each channel.
 
@@ -42,6 +43,14 @@ class Certificate:
     boxes: int
     seconds: float
 
+    def __repr__(self) -> str:
+        """How tight it is, and what it took."""
+        return (
+            f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
+            f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
+            f"{self.boxes} boxes, {self.seconds:.1f} s)"
+        )
+
     @property
     def gap(self) -> float:
         """Mean over the channels of upper − lower."""
@@ -54,13 +63,15 @@ def certify(
     *,
     budget_s: float,
     target_gap: float = 1e-3,
-    progress: Callable[[Certificate], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
-    Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds.
+    Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds. The
+    ``observers`` are told of every :class:`Certificate` on the way.
     """
-    return _Search(batch, prices, target_gap).run(budget_s, progress)
+    with track("certificate", budget_s, "s", observers) as tracker:
+        return _Search(batch, prices, target_gap).run(budget_s, tracker)
 
 
 class _Search:
@@ -78,11 +89,11 @@ class _Search:
         self.count = 0
         self.boxes, self.bounds = self._bound(roots, self.power)
 
-    def run(self, budget_s: float, progress: Callable[[Certificate], None] | None) -> Certificate:
+    def run(self, budget_s: float, tracker: Tracker) -> Certificate:
         while True:
             certificate = self._certificate()
-            if progress:
-                progress(certificate)
+            figures = {"gap": certificate.gap, "boxes": certificate.boxes}
+            tracker.advance(certificate.seconds, figures, certificate)
             if (
                 certificate.gap <= self.target_gap
                 or certificate.seconds >= budget_s

@@ -7,8 +7,8 @@ other than the weighted sum, the weights ω become variables too and max_y g(y) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, MultiStart, Prices
+from feduplink.observing import Observer, Tracker, track
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -61,7 +62,7 @@ class DualStep:
     violation: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DualSolution:
     """The solution on a set of channels.
 
@@ -85,6 +86,15 @@ class DualSolution:
     constant: float
     steps: list[DualStep]
     found_by: str = SEARCH
+
+    def __repr__(self) -> str:
+        """The values that should meet."""
+        channels, workers = self.power.shape
+        return (
+            f"DualSolution(objective {self.judgement.objective:.4f}, dual value "
+            f"{self.dual_value:.4f}, {len(self.steps)} evaluations, {channels} channels of "
+            f"{workers} workers, found by {self.found_by})"
+        )
 
     def improved_by(self, name: str, power: Tensor, judgement: Judgement) -> DualSolution:
         """With the powers (N, L) of ``name``, if they meet the constraints and reach more."""
@@ -113,7 +123,7 @@ class _DualFunction:
         start: Multipliers | None,
         maximiser: Callable[[ChannelBatch, Prices], Maximiser],
         repair: bool,
-        progress: Callable[[DualStep], None] | None,
+        tracker: Tracker,
     ) -> None:
         self.scenario = scenario
         self.csi = csi
@@ -124,7 +134,7 @@ class _DualFunction:
         self.active = problem.active.to(self.batch.direct)
         self.unit = problem.scales.to(self.batch.direct)
         self.scale = _SCALE * float(self.weights.mean())
-        self.progress = progress
+        self.tracker = tracker
         self.steps: list[DualStep] = []
         self.repair = repair
         self.best: tuple[tuple[bool, float], Tensor, Judgement, Multipliers] | None = None
@@ -210,9 +220,9 @@ class _DualFunction:
             self.best = (rank, power, verdict, multipliers)
         if self.repair and verdict.violation <= _REPAIRABLE:
             self._repair(power)
-        self.steps.append(DualStep(value, verdict.objective, verdict.violation))
-        if self.progress:
-            self.progress(self.steps[-1])
+        step = DualStep(value, verdict.objective, verdict.violation)
+        self.steps.append(step)
+        self.tracker.advance(len(self.steps), asdict(step), step)
 
     def _repair(self, power: Tensor) -> None:
         power = repaired(power, self.batch, self.problem)
@@ -234,7 +244,7 @@ def solve_dual(
     maximiser: Callable[[ChannelBatch, Prices], Maximiser] = MultiStart,
     repair: bool = True,
     most_evaluations: int = 100,
-    progress: Callable[[DualStep], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> DualSolution:
     """Minimise the dual function on channels (N, L, L) and recover the primal solution.
 
@@ -247,9 +257,19 @@ def solve_dual(
     Where prices make a worker indifferent, no maximiser need meet the constraints, and those that
     nearly do are repaired by silencing a few rounds; without ``repair`` the search goes on until
     one nearly does by itself, which is what a policy needs.
+
+    The ``observers`` are told of every :class:`DualStep`.
     """
     problem = problem or Problem.from_scenario(scenario)
-    function = _DualFunction(scenario, problem, csi, start, maximiser, repair, progress)
+    with track("dual problem", None, "evaluations", observers) as tracker:
+        function = _DualFunction(scenario, problem, csi, start, maximiser, repair, tracker)
+        return _solved(function, start, most_evaluations)
+
+
+def _solved(
+    function: _DualFunction, start: Multipliers | None, most_evaluations: int
+) -> DualSolution:
+    problem, repair = function.problem, function.repair
     x = function.start(start)
     while len(function.steps) < most_evaluations:
         evaluations = min(_RUN, most_evaluations - len(function.steps))

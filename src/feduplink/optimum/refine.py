@@ -9,6 +9,7 @@ from torch import Tensor
 
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, Prices
+from feduplink.observing import track_each
 from feduplink.optimum.dual import PRIMAL_TOLERANCE
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -68,7 +69,7 @@ def refined(
     scaled, step = near.constraints * unit, _FIRST_STEP
     best: tuple[tuple[bool, float], Multipliers] | None = None
     base: tuple[float, Tensor, Tensor] | None = None
-    for _ in range(_EVALUATIONS):
+    for _ in track_each("multipliers", range(_EVALUATIONS), "evaluations"):
         multipliers = Multipliers(scaled / unit, near.objective_weight)
         power = maximiser.maximise(Prices.from_problem(problem, scenario, multipliers))
         rank = judge(power, csi, scenario, problem).rank(PRIMAL_TOLERANCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +13,22 @@ from torch import Tensor
 from feduplink.channels.csi import check_csi
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
+from feduplink.observing import Observer
 from feduplink.optimum.certificate import Certificate, certify
-from feduplink.optimum.dual import SEARCH, DualSolution, DualStep, solve_dual
+from feduplink.optimum.dual import SEARCH, DualSolution, solve_dual
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
 from feduplink.optimum.relaxation import check_provable
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 #: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimum:
     """The best powers found on some channels, with a proof of how good they are.
 
@@ -86,6 +88,24 @@ class Optimum:
     def certified(self) -> bool:
         """Whether the relative gap is at most :data:`CERTIFIED_GAP`."""
         return self.relative_gap <= CERTIFIED_GAP
+
+    def __repr__(self) -> str:
+        """What was found, and what is proved, on one line."""
+        return f"Optimum({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
+
+    def _repr_html_(self) -> str:
+        return TextTable.of_entries("Optimum", self._entries()).html()
+
+    def _entries(self) -> dict[str, str]:
+        count, workers = self.power.shape
+        certified = "certified" if self.certified else "not certified"
+        return {
+            "objective": f"{self.objective:.4f}",
+            "proved bound": f"{self.upper_bound:.4f} ({certified}, {self.relative_gap:.2%} above)",
+            "channels": f"{count} of {workers} workers",
+            "found by": self.solution.found_by,
+            **({"shut out": f"{len(self.unreachable)} workers"} if self.unreachable else {}),
+        }
 
     def below(self, judgement: Judgement) -> float | None:
         """How far a policy judged on these channels is below the optimum, at least 0.
@@ -149,8 +169,7 @@ def find_optimum(
     *,
     budget_s: float = 60.0,
     target_gap: float = 1e-3,
-    on_dual_step: Callable[[DualStep], None] | None = None,
-    on_bound: Callable[[Certificate], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
 
@@ -160,21 +179,21 @@ def find_optimum(
         problem: what to solve; None is what the scenario describes.
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
-        on_dual_step: told of every evaluation of the dual function.
-        on_bound: told of every improvement of the bound.
+        observers: told of every evaluation of the dual function (``DualStep``), then of every
+            improvement of the bound (``Certificate``).
     """
     check_csi(csi, scenario.workers)
     problem = problem or Problem.from_scenario(scenario)
     out_of_reach = check_reachable(problem, scenario, csi)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
-    solution = solve_dual(scenario, csi, problem, progress=on_dual_step)
+    solution = solve_dual(scenario, csi, problem, observers=observers)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, csi),
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
         target_gap=target_gap,
-        progress=on_bound,
+        observers=observers,
     )
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
     # The certificate searches on at the last prices and may have found better powers.

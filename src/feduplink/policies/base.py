@@ -52,6 +52,12 @@ class Policy(ABC):
         """The policy for a deployment, with what has to be found for it."""
         return cls(deployment.scenario)
 
+    def __repr__(self) -> str:
+        """Its kind, the scenario in outline, and how many numbers it stores."""
+        stored = sum(tensor.numel() for tensor in self.tensors().values())
+        numbers = f", {stored:,} stored numbers" if stored else ""
+        return f"{type(self).__name__}({self.name} for {self.scenario.workers} workers{numbers})"
+
     @property
     def silence_w(self) -> float:
         """Powers below this are zero, W."""

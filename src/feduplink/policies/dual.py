@@ -7,6 +7,7 @@ from torch import Tensor
 
 from feduplink.channels import draw_training_csi
 from feduplink.lagrangian import ChannelBatch, MultiStart, maximise
+from feduplink.observing import track
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
 from feduplink.policies.deployment import Deployment
 from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
@@ -42,6 +43,7 @@ class DualPolicy(LagrangianPolicy):
         return cls.learned(deployment.scenario, csi, deployment.problem)
 
     @classmethod
+    @track("tuning of dual")
     def learned(
         cls,
         scenario: Scenario,

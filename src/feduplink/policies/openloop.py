@@ -10,6 +10,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.errors import InputError
+from feduplink.observing import track_each
 from feduplink.policies.base import Policy
 from feduplink.policies.deployment import Deployment
 from feduplink.problem import Problem
@@ -47,6 +48,10 @@ class OpenLoop(Policy):
             )
         self.target = target
         self.fraction = fraction
+
+    def __repr__(self) -> str:
+        """Its setting."""
+        return f"OpenLoop(P0 {self.target:.4g} W, exponent {self.fraction:.3g})"
 
     def powers(self, csi: Tensor) -> Tensor:
         """Powers from the direct gains alone, (N, L, L) to (N, L), W."""
@@ -99,7 +104,7 @@ class OpenLoop(Policy):
             if best is None or rank > best[0]:
                 best = (rank, candidate)
 
-        for fraction in _FRACTIONS:
+        for fraction in track_each("tuning of openloop", _FRACTIONS, "fractions"):
             # From "only the best link at full power" to "all at full power".
             full = scenario.pmax_w * direct.double() ** fraction
             for target in torch.logspace(
@@ -108,7 +113,8 @@ class OpenLoop(Policy):
                 attempt(target, fraction)
         assert best is not None
         coarse = best[1]
-        for fraction in torch.linspace(coarse.fraction - 0.05, coarse.fraction + 0.05, 11).tolist():
+        near = torch.linspace(coarse.fraction - 0.05, coarse.fraction + 0.05, 11).tolist()
+        for fraction in track_each("fine tuning of openloop", near, "fractions"):
             for factor in torch.logspace(-0.4, 0.4, 41).tolist():
                 # Keep the power of the median link while the slope changes.
                 pivot = float(direct.double().median()) ** (fraction - coarse.fraction)

@@ -9,6 +9,7 @@ from torch import Tensor
 from feduplink.channels import denoised_csi, noisy_csi
 from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.observing import track
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
 from feduplink.policies.lagrangian_policy import DualPoint
 from feduplink.policies.unrolled_network import UnrolledNetwork
@@ -37,6 +38,7 @@ class _NetworkMaximiser:
         """The network has no memory to refresh."""
 
 
+@track("tuning of pdx")
 def calibrated(
     network: UnrolledNetwork,
     problem: Problem,

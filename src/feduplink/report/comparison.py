@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from feduplink.judgement import Judgement, Reached
@@ -13,6 +12,7 @@ from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,
     SHADE,
+    StyledFigure,
     feasibility_note,
     figure,
     looks_of,
@@ -26,10 +26,9 @@ _MARGIN = 0.12
 
 
 def plot_comparison(
-    path: Path,
     judgements: Mapping[str, Judgement],
     optimum: Optimum | None = None,
-) -> None:
+) -> StyledFigure:
     """Objective, participation and worst constraints by policy, with the objectives' values.
 
     With an ``optimum``, what it proves nobody can reach is shaded.
@@ -40,7 +39,7 @@ def plot_comparison(
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"
     width = 6.2 + 2.15 * len(rows[0].reached)
-    with figure(path, width, 1.5 + 0.32 * len(names), caption) as drawing:
+    with figure(width, 1.5 + 0.32 * len(names), caption) as drawing:
         constraints = [reached.constraint for reached in rows[0].reached.values()]
         ratios = (1.9, 1, *[1] * len(constraints))
         panels = drawing.subplots(1, len(ratios), sharey=True, width_ratios=ratios)
@@ -64,6 +63,7 @@ def plot_comparison(
             notes.append("arrow: beyond the axis, at the ratio written")
         lines = [feasibility_note(row.feasible for row in rows), "; ".join(notes)]
         drawing.suptitle("\n".join(filter(None, lines)), fontsize=8, color=MUTED)
+    return drawing
 
 
 def _plot_objectives(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from feduplink.learning import Epoch, best_epoch
 from feduplink.problem import Constraint, Problem
 from feduplink.report.line_ends import LineEnd, label_line_ends
 from feduplink.report.scales import objective_label, set_objective_scale
-from feduplink.report.style import MUTED, Look, figure, looks_of, marker_style
+from feduplink.report.style import MUTED, Look, StyledFigure, figure, looks_of, marker_style
 from feduplink.scenario import Scenario
 
 #: More workers than these are not named.
@@ -37,10 +36,10 @@ _SMOOTHED = 0.02
 _THRESHOLD_STYLE: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
-def plot_convergences(path: Path, result: Convergence, scenario: Scenario, caption: str) -> None:
+def plot_convergences(result: Convergence, scenario: Scenario, caption: str) -> StyledFigure:
     """Constraints of the first seed of ``pdg`` by worker, and the objective of all seeds."""
     looks = looks_of([*result.histories, *result.others])
-    with figure(path, 12, 4.0, caption) as drawing:
+    with figure(12, 4.0, caption) as drawing:
         problem = Problem.from_scenario(scenario)
         *others, objective = drawing.subplots(1, 1 + len(problem.constraints))
         _plot_constraints(others, result.histories["pdg"][0], problem)
@@ -60,13 +59,14 @@ def plot_convergences(path: Path, result: Convergence, scenario: Scenario, capti
         _finish_objective(objective, shown)
         objective.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         label_line_ends(objective, ends)
+    return drawing
 
 
-def plot_convergence(path: Path, history: list[Epoch], problem: Problem, policy: str) -> None:
+def plot_convergence(history: list[Epoch], problem: Problem, policy: str) -> StyledFigure:
     """A panel for every constraint, by worker and with its limits, and one for the objective."""
     panels = 1 + len(problem.constraints)
     caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
-    with figure(path, 4 * panels, 3.8, caption) as drawing:
+    with figure(4 * panels, 3.8, caption) as drawing:
         *others, objective = drawing.subplots(1, panels)
         _plot_constraints(others, history, problem)
         look = looks_of([policy])[policy]
@@ -77,6 +77,7 @@ def plot_convergence(path: Path, history: list[Epoch], problem: Problem, policy:
         objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
         _finish_objective(objective, [epoch.objective for epoch in history])
         objective.legend(loc="best")
+    return drawing
 
 
 def _plot_constraints(panels: Sequence[Any], history: list[Epoch], problem: Problem) -> None:

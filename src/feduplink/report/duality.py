@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from feduplink.optimum import Optimum
 from feduplink.optimum.dual import PRIMAL_TOLERANCE
-from feduplink.report.style import figure
+from feduplink.report.style import StyledFigure, figure
 
 _DUAL, _PRIMAL, _MET, _BOUND = "#D55E00", "#0072B2", "#009E73", "black"
 
@@ -15,12 +14,12 @@ _DUAL, _PRIMAL, _MET, _BOUND = "#D55E00", "#0072B2", "#009E73", "black"
 _NONE_PERCENT = 1e-3
 
 
-def plot_duality(path: Path, optimum: Optimum) -> None:
+def plot_duality(optimum: Optimum) -> StyledFigure:
     """Left: dual and primal value against evaluations of the dual function; right: violation."""
     steps = optimum.solution.steps
     count = range(1, len(steps) + 1)
     caption = "Primal and dual value meet; the violation of the constraints vanishes"
-    with figure(path, 9.6, 3.4, caption) as drawing:
+    with figure(9.6, 3.4, caption) as drawing:
         values, violation = drawing.subplots(1, 2, width_ratios=(1.6, 1))
         values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
         values.plot(
@@ -54,6 +53,7 @@ def plot_duality(path: Path, optimum: Optimum) -> None:
         violation.set_ylabel(f"largest violation of a constraint, %{none}")
         for axes in (values, violation):
             axes.set_xlabel("evaluations of the dual function")
+    return drawing
 
 
 def _draw_bound(axes: Any, optimum: Optimum) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,15 @@ from matplotlib.ticker import (
 )
 
 from feduplink.federated.federated_history import Cost, FederatedHistory, RunHistory
-from feduplink.report.final_errors import plot_final_errors
-from feduplink.report.style import MUTED, figure, legend_columns, looks_of, marker_style
+from feduplink.report.final_errors import draw_final_errors
+from feduplink.report.style import (
+    MUTED,
+    StyledFigure,
+    figure,
+    legend_columns,
+    looks_of,
+    marker_style,
+)
 
 COST_LABELS: dict[Cost, str] = {
     "rounds": "rounds",
@@ -40,14 +46,12 @@ _Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def plot_arrivals(
-    path: Path,
     arrivals: Mapping[str, Sequence[Sequence[int]]],
     caption: str = "Uploads that arrive in a round",
-) -> None:
+) -> StyledFigure:
     """One box per policy: uploads that arrived in a round, over all rounds and runs; and the mean.
 
     Args:
-        path: the PNG file.
         arrivals: by policy, by independent run (or seed), by round. With several runs the mean
             has its standard error over the runs.
         caption: what there is to see.
@@ -56,7 +60,7 @@ def plot_arrivals(
     looks = looks_of(arrivals)
     pooled = [[count for run in runs for count in run] for runs in arrivals.values()]
     several = any(len(runs) > 1 for runs in arrivals.values())
-    with figure(path, 1.6 + 0.8 * len(looks), 3.4, caption) as drawing:
+    with figure(1.6 + 0.8 * len(looks), 3.4, caption) as drawing:
         axes = drawing.subplots()
         boxes = axes.boxplot(
             pooled,
@@ -99,9 +103,10 @@ def plot_arrivals(
         axes.set_ylim(-0.2, max([1, *(max(counts, default=0) for counts in pooled)]) + 0.4)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="x", visible=False)
+    return drawing
 
 
-def plot_costs(path: Path, comparisons: Mapping[str, FederatedHistory], caption: str = "") -> None:
+def plot_costs(comparisons: Mapping[str, FederatedHistory], caption: str = "") -> StyledFigure:
     """Error against rounds, seconds and joules: mean over the runs and its standard error.
 
     One row per comparison; its label is left out if there is only one.
@@ -109,7 +114,7 @@ def plot_costs(path: Path, comparisons: Mapping[str, FederatedHistory], caption:
     histories = list(comparisons.values())
     metric = histories[0].metric_name
     caption = caption or f"{metric.capitalize()} against rounds, seconds and joules"
-    with figure(path, 10.5, 0.9 + 3.0 * len(histories), caption) as drawing:
+    with figure(10.5, 0.9 + 3.0 * len(histories), caption) as drawing:
         rows = drawing.subplots(len(histories), 3, sharey="row", squeeze=False)
         for panels, (label, history) in zip(rows, comparisons.items(), strict=True):
             top = _scale_errors(panels, [history])
@@ -118,14 +123,15 @@ def plot_costs(path: Path, comparisons: Mapping[str, FederatedHistory], caption:
             named = f"{metric}, data {label}" if len(histories) > 1 else metric
             panels[0].set_ylabel(named)
         _legend_below(drawing, histories)
+    return drawing
 
 
-def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], caption: str) -> None:
+def plot_averages(comparisons: Mapping[str, FederatedHistory], caption: str) -> StyledFigure:
     """One column per comparison: error against rounds, and final errors less that of ``ideal``."""
     histories = list(comparisons.values())
     most = max(len(history.policies) for history in histories)
     heights = (4.0, 0.8 + 0.19 * most)
-    with figure(path, 10.5, sum(heights), caption) as drawing:
+    with figure(10.5, sum(heights), caption) as drawing:
         above, below = drawing.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
         panels = above.subplots(1, len(comparisons), sharey=True, squeeze=False)[0]
         finals = below.subplots(1, len(comparisons), squeeze=False)[0]
@@ -134,9 +140,10 @@ def plot_averages(path: Path, comparisons: Mapping[str, FederatedHistory], capti
         for curves, final, (label, history) in rows:
             _plot_curves(curves, history, "rounds", top)
             curves.set_title(f"{label}, {history.task}")
-            plot_final_errors(final, history, top)
+            draw_final_errors(final, history, top)
         panels[0].set_ylabel(histories[0].metric_name)
         _legend_below(above, histories)
+    return drawing
 
 
 def _scale_errors(panels: Sequence[Any], histories: Sequence[FederatedHistory]) -> float:

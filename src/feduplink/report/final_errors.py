@@ -21,7 +21,7 @@ _HUGE = 10.0
 _Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def plot_final_errors(axes: Any, history: FederatedHistory, top: float) -> None:
+def draw_final_errors(axes: Any, history: FederatedHistory, top: float) -> None:
     """One row per policy: its final error less the reference's, run by run and on average.
 
     Runs are paired: those of the same number have the same data and channels, so their difference

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from feduplink.experiments.judged_settings import OPTIMUM
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.report.style import (
     MUTED,
+    StyledFigure,
     feasibility_note,
     figure,
     legend_columns,
@@ -24,12 +23,12 @@ _LINEAR = 1e-3
 _USED = 0.8
 
 
-def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
+def plot_gap(result: OptimalityGap, caption: str = "") -> StyledFigure:
     """Distances below the optimum; the bars are what the certificates leave open."""
     sweep = result.sweep
     looks = looks_of(name for name in sweep.policies if name != OPTIMUM)
     places = range(len(result.scenarios))
-    with figure(path, 10.5, 1.2 + 0.62 * len(result.scenarios), caption) as drawing:
+    with figure(10.5, 1.2 + 0.62 * len(result.scenarios), caption) as drawing:
         axes = drawing.subplots()
         axes.set_xscale("symlog", linthresh=_LINEAR)
         for place in places:
@@ -77,3 +76,4 @@ def plot_gap(path: Path, result: OptimalityGap, caption: str = "") -> None:
             fontsize=8,
             color=MUTED,
         )
+    return drawing

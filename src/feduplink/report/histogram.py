@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from feduplink.report.style import MUTED, Look, figure, looks_of
+from feduplink.report.style import MUTED, Look, StyledFigure, figure, looks_of
 from feduplink.scenario import Scenario
 
 #: Of the linear axis, from 0 to Pmax.
@@ -27,13 +26,12 @@ _CUT = 1.6
 _Powers = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Scenario) -> None:
+def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigure:
     """One row per policy: the share of worker-rounds at each power, linear in mW and in dBW.
 
     Written: how many worker-rounds are silent, which neither axis shows, and how many at Pmax.
 
     Args:
-        path: the PNG file.
         powers: by policy, (N, L) W.
         scenario: whose Pmax ends the axes.
 
@@ -48,7 +46,7 @@ def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Sce
     linear = np.linspace(0, pmax_mw, _LINEAR_BINS + 1)
     logarithmic = _decibel_edges(milliwatts.values(), pmax_dbw)
     caption = "How often each transmit power is used"
-    with figure(path, 9.6, 1.1 + 1.1 * len(powers), caption) as drawing:
+    with figure(9.6, 1.1 + 1.1 * len(powers), caption) as drawing:
         panels = drawing.subplots(
             len(powers), 2, sharex="col", squeeze=False, width_ratios=(1.3, 1)
         )
@@ -70,6 +68,7 @@ def plot_power_histogram(path: Path, powers: Mapping[str, Tensor], scenario: Sce
         drawing.supylabel("share of worker-rounds", fontsize=9)
         if cut:
             drawing.suptitle("a bar with a number is cut off", fontsize=8, color=MUTED)
+    return drawing
 
 
 def _shares(name: str, milliwatts: _Powers, pmax_mw: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,17 @@ import numpy as np
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.federated.federated_history import FederatedHistory
-from feduplink.report.style import MUTED, figure, looks_of
+from feduplink.report.style import MUTED, StyledFigure, figure, looks_of
 
 _BAR = "#56B4E9"
 
 
-def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
+def plot_noniid_data(data: NoniidData, caption: str = "") -> StyledFigure:
     """A column per worker: its noisy digit, its weight, and its labels."""
     workers = len(data.labels)
     side = int(np.sqrt(len(data.digits[0])))
     most = max(max(counts) for counts in data.labels)
-    with figure(path, 1.25 * workers, 4.2, caption) as drawing:
+    with figure(1.25 * workers, 4.2, caption) as drawing:
         panels = drawing.subplots(3, workers, height_ratios=(1.2, 0.8, 1.0))
         for worker in range(workers):
             image, weight, labels = panels[:, worker]
@@ -54,16 +53,18 @@ def plot_noniid_data(path: Path, data: NoniidData, caption: str = "") -> None:
             fontsize=8,
             color=MUTED,
         )
+    return drawing
 
 
-def plot_noniid(path: Path, result: Federations, caption: str = "") -> None:
+def plot_noniid(result: Federations, caption: str = "") -> StyledFigure:
     """A panel for each kind of difference and average: bars of final errors, dots the runs."""
     count = len(result.comparisons)
-    with figure(path, 10.5, 3.2 * ((count + 1) // 2), caption) as drawing:
+    with figure(10.5, 3.2 * ((count + 1) // 2), caption) as drawing:
         panels = drawing.subplots((count + 1) // 2, 2, squeeze=False).flat
         for axes, (label, history) in zip(panels, result.comparisons.items(), strict=False):
             _plot_bars(axes, history)
             axes.set_title(label)
+    return drawing
 
 
 def _plot_bars(axes: Any, history: FederatedHistory) -> None:

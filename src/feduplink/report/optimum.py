@@ -11,13 +11,14 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.comparison import Outcome
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import replaced_atomically, write_text
 from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
 from feduplink.report.duality import plot_duality
-from feduplink.report.tables import comparison_markdown
+from feduplink.report.style import save_figure
 
 ALLOCATIONS_FILE = "allocations.h5"
 
@@ -44,7 +45,7 @@ def write_optimum(
         further: more entries of ``metrics.json``.
     """
     write_allocations(directory / ALLOCATIONS_FILE, optimum)
-    plot_duality(directory / "duality.png", optimum)
+    save_figure(directory / "duality.png", plot_duality(optimum))
     save_policy(policy, directory)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     table = comparison_markdown(judgements, optimum.scenario, optimum, notes)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from feduplink.comparison import Outcome
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
 from feduplink.report.comparison import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.optimum import optimum_metrics
-from feduplink.report.tables import comparison_markdown
+from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
 
 
@@ -34,8 +35,8 @@ def write_comparison(
     powers = {name: outcome.power for name, outcome in outcomes.items()}
     table = comparison_markdown(judgements, scenario, optimum, notes)
     write_text(directory / "comparison.md", table)
-    plot_comparison(directory / "comparison.png", judgements, optimum)
-    plot_power_histogram(directory / "power-histogram.png", powers, scenario)
+    save_figure(directory / "comparison.png", plot_comparison(judgements, optimum))
+    save_figure(directory / "power-histogram.png", plot_power_histogram(powers, scenario))
     write_metrics(
         directory,
         {

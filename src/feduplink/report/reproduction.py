@@ -22,36 +22,37 @@ from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_
 from feduplink.report.gap import plot_gap
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.noniid import plot_noniid, plot_noniid_data
+from feduplink.report.style import StyledFigure, save_figure
 from feduplink.report.sweep import plot_sweep
 from feduplink.scenario import Scenario
 
-#: How results are drawn: (file, result, caption).
-_Drawing = Callable[[Path, Any, str], None]
+#: How results are drawn: (result, caption).
+_Drawing = Callable[[Any, str], StyledFigure]
 
 
-def _averages(path: Path, result: Federations, caption: str) -> None:
-    plot_averages(path, result.comparisons, caption)
+def _averages(result: Federations, caption: str) -> StyledFigure:
+    return plot_averages(result.comparisons, caption)
 
 
-def _costs(path: Path, result: Federations, caption: str) -> None:
+def _costs(result: Federations, caption: str) -> StyledFigure:
     shown = {label: found.only(SHOWN) for label, found in result.comparisons.items()}
-    plot_costs(path, shown, caption)
+    return plot_costs(shown, caption)
 
 
-def _convergence(path: Path, result: Convergence, caption: str) -> None:
-    plot_convergences(path, result, Scenario(), caption)
+def _convergence(result: Convergence, caption: str) -> StyledFigure:
+    return plot_convergences(result, Scenario(), caption)
 
 
-def _arrivals(path: Path, result: Arrivals, caption: str) -> None:
-    plot_arrivals(path, result.arrivals, caption)
+def _arrivals(result: Arrivals, caption: str) -> StyledFigure:
+    return plot_arrivals(result.arrivals, caption)
 
 
-def _histogram(path: Path, result: PowerHistogram, _caption: str) -> None:
+def _histogram(result: PowerHistogram, _caption: str) -> StyledFigure:
     powers = {
         name: torch.tensor(values).view(-1, result.workers)
         for name, values in result.powers.items()
     }
-    plot_power_histogram(path, powers, Scenario())
+    return plot_power_histogram(powers, Scenario())
 
 
 _DRAWINGS: dict[str, _Drawing] = {
@@ -91,7 +92,7 @@ def write_experiment(
         title, caption = f"{title} (not {experiment.DATA})", f"Data: {other}. {caption}"
     if bench.scale.first_look:
         claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
-    _DRAWINGS[name](directory / f"{name}.png", result, caption)
+    save_figure(directory / f"{name}.png", _DRAWINGS[name](result, caption))
     write_text(directory / f"{name}.csv", table)
     write_metrics(
         directory,

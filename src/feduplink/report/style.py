@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -185,20 +186,46 @@ def legend_columns(entries: int) -> int:
     return -(-entries // max(rows, 1))
 
 
-@contextlib.contextmanager
-def figure(path: Path, width: float, height: float, caption: str = "") -> Iterator[Figure]:
-    """A figure of the given size in inches that ends as the PNG file ``path`` and an SVG twin.
+class StyledFigure(Figure):
+    """A figure that is saved and shown with the style it was drawn with, whatever the caller's is.
 
-    Both files carry ``caption``, what there is to see, for whoever shows or reads them out.
+    Attributes:
+        caption: what there is to see, for whoever shows the figure or reads it out.
+    """
+
+    def __init__(self, width: float, height: float, caption: str = "") -> None:
+        """Of the given size in inches."""
+        super().__init__(figsize=(width, height), layout="constrained")
+        self.caption = caption
+
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """As matplotlib's, in this style."""
+        with matplotlib.rc_context(_RC):
+            super().savefig(*args, **kwargs)
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows."""
+        picture = io.BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()
+
+
+@contextlib.contextmanager
+def figure(width: float, height: float, caption: str = "") -> Iterator[StyledFigure]:
+    """A new figure of the given size in inches; what the block draws has the common style.
+
     Neither pyplot nor a backend is involved: the caller's matplotlib stays as it is.
     """
     with matplotlib.rc_context(_RC):
-        drawing = Figure(figsize=(width, height), layout="constrained")
-        yield drawing
-        title = {"Title": caption or path.stem.replace("-", " ")}
-        with (
-            replaced_atomically(path) as png,
-            replaced_atomically(path.with_suffix(".svg")) as svg,
-        ):
-            drawing.savefig(png, format="png", metadata=title)
-            drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
+        yield StyledFigure(width, height, caption)
+
+
+def save_figure(path: Path, drawing: StyledFigure) -> None:
+    """Write the figure as the PNG file ``path`` and its SVG twin, both with their caption."""
+    title = {"Title": drawing.caption or path.stem.replace("-", " ")}
+    with (
+        replaced_atomically(path) as png,
+        replaced_atomically(path.with_suffix(".svg")) as svg,
+    ):
+        drawing.savefig(png, format="png", metadata=title)
+        drawing.savefig(svg, format="svg", metadata={**title, "Date": None})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,
     Look,
+    StyledFigure,
     feasibility_note,
     figure,
     legend_columns,
@@ -31,14 +31,14 @@ _PANEL = 205.0
 _USED, _WIDEST = 0.6, 3.5
 
 
-def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
+def plot_sweep(sweep: Sweep, caption: str = "") -> StyledFigure:
     """Weighted PER, objective and participation; bars from the worst to the best seed.
 
     At each value the policies' marks stand side by side, so that equal ones are all seen.
     """
     looks = looks_of(sweep.policies)
     apart = min(_WIDEST, _USED * _least_gap(sweep) * _PANEL / len(looks))
-    with figure(path, 10.5, 4.3, caption) as drawing:
+    with figure(10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))
         for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
             for number, (name, look) in enumerate(looks.items()):
@@ -68,6 +68,7 @@ def plot_sweep(path: Path, sweep: Sweep, caption: str = "") -> None:
             fontsize=8,
             color=MUTED,
         )
+    return drawing
 
 
 def _least_gap(sweep: Sweep) -> float:

@@ -7,13 +7,14 @@ from typing import Any
 
 from feduplink.channels import ChannelSource
 from feduplink.comparison import Outcome, compare
+from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
 from feduplink.policies import save_policy
 from feduplink.report.convergence import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.tables import comparison_markdown
+from feduplink.report.style import save_figure
 
 
 def write_training(
@@ -25,8 +26,10 @@ def write_training(
     validation = compare({policy.name: policy}, channels.validation, scenario, problem, seed=seed)
     test = compare({policy.name: policy}, channels.test, scenario, problem, seed=seed)[policy.name]
     save_policy(policy, directory)
-    plot_convergence(directory / "convergence.png", training.history, problem, policy.name)
-    plot_power_histogram(directory / "power-histogram.png", {policy.name: test.power}, scenario)
+    epochs = plot_convergence(training.history, problem, policy.name)
+    save_figure(directory / "convergence.png", epochs)
+    powers = plot_power_histogram({policy.name: test.power}, scenario)
+    save_figure(directory / "power-histogram.png", powers)
     table = comparison_markdown({policy.name: test.judgement}, scenario, notes=channels.notes)
     write_text(directory / "comparison.md", table)
     write_metrics(

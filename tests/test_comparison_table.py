@@ -9,8 +9,9 @@ import torch
 from rich.console import Console
 
 from feduplink import FullPower, Judgement, Scenario, judge
+from feduplink.cli.tables import terminal_table
+from feduplink.comparison_table import comparison_markdown, comparison_table
 from feduplink.optimum import Optimum, find_optimum
-from feduplink.report.tables import comparison_markdown, comparison_table
 
 
 def _judgements(csi: torch.Tensor, scenario: Scenario) -> dict[str, Judgement]:
@@ -101,7 +102,8 @@ def test_remarks_and_notes_stand_under_the_table(default_csi, default_scenario, 
 
 def _printed(judgements, scenario, optimum=None, notes=()) -> str:
     out = io.StringIO()
-    Console(width=80, file=out).print(comparison_table(judgements, scenario, optimum, notes))
+    table = terminal_table(comparison_table(judgements, scenario, optimum, notes))
+    Console(width=80, file=out).print(table)
     return out.getvalue()
 
 

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import csv
-import io
-import math
 
-import pytest
-from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from feduplink.learning import CsvLog, Epoch, ProgressBar, TensorBoardLog
+from feduplink.learning import CsvLog, Epoch, TensorBoardLog
+from feduplink.observing import Advance, Observer, Work
 
 
 def epoch(number: int) -> Epoch:
@@ -27,12 +24,17 @@ def epoch(number: int) -> Epoch:
     )
 
 
-def watch(callback, first: int, last: int) -> None:
+def watch(log: Observer, first: int, last: int) -> None:
     """A run that resumes after epoch ``first`` − 1 and ends with epoch ``last``."""
-    callback.on_start([epoch(n) for n in range(first)], 10)
+    work = Work("training", 10, "epochs", [advance(n) for n in range(first)])
+    log.begin(work)
     for number in range(first, last + 1):
-        callback.on_epoch(epoch(number), epoch(0))
-    callback.on_end()
+        log.advance(work, advance(number))
+    log.end(work)
+
+
+def advance(number: int) -> Advance:
+    return Advance(number + 1, {}, epoch(number))
 
 
 def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):
@@ -65,13 +67,3 @@ def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):
     assert set(series("rate_min").values()) == {0.625}
     assert set(series("energy_efficiency_min").values()) == {40.0}
     assert set(series("power_max").values()) == {0.0078125}
-
-
-@pytest.mark.parametrize("first", [0, 3])
-def test_progress_bar_shows_where_the_run_stands(first):
-    console = Console(file=io.StringIO(), force_terminal=True, width=160)
-    watch(ProgressBar(console, "train pdg"), first, 9)
-    shown = console.file.getvalue()
-    assert "train pdg" in shown
-    assert "10/10" in shown
-    assert "misses 25.0%" in shown

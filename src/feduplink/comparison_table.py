@@ -1,17 +1,15 @@
-"""The comparison of policies as a table: on the terminal and in Markdown."""
+"""The comparison of policies as a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
+from feduplink.feasibility import VERDICTS
 from feduplink.judgement import Judgement, Reached
 from feduplink.optimum import Optimum
 from feduplink.scenario import Scenario
+from feduplink.text_table import TextTable
 
 _VERDICTS = (
     "constraints: largest shortfall with the error of so many channels, all errors together 95 %; "
@@ -22,8 +20,6 @@ _DISTANCES = (
     "does; the others have no such distance"
 )
 _OPTIMUM = "optimum"
-_COLOURS = {True: "green", False: "red", None: "yellow"}
-_WORDS = {True: "met", False: "missed", None: "open"}
 
 
 def comparison_table(
@@ -31,32 +27,20 @@ def comparison_table(
     scenario: Scenario,
     optimum: Optimum | None = None,
     notes: Sequence[str] = (),
-) -> Table:
+) -> TextTable:
     """One row per policy, all figures that must be shown together.
 
     With an ``optimum``, a row for it and a column with how far each policy that meets the
     constraints on these channels is below it. ``notes`` stand under the table: what its reader has
     to know, without capitals and full stops.
     """
-    table = Table(
-        title=_title(scenario),
-        title_justify="left",
-        title_style="bold",
-        caption=Text("\n".join([*_remarks(judgements, optimum), *notes]), style="table.caption"),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,  # 80 columns hold it, with the optimum too
+    rows = _rows(judgements, optimum)
+    return TextTable(
+        _title(scenario),
+        _columns(judgements, optimum),
+        [_row(name, row, optimum) for name, row in rows.items()],
+        [*_remarks(judgements, optimum), *notes],
     )
-    policy, *figures = _columns(judgements, optimum)
-    table.add_column(policy, overflow="fold")
-    for column in figures:
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, judgement in _rows(judgements, optimum).items():
-        *cells, verdict = _row(name, judgement, optimum)
-        met = True if name == _OPTIMUM else judgement.feasible
-        table.add_row(*cells, Text(verdict, style=_COLOURS[met]))
-    return table
 
 
 def comparison_markdown(
@@ -66,16 +50,10 @@ def comparison_markdown(
     notes: Sequence[str] = (),
 ) -> str:
     """The same table in Markdown."""
-    columns = [
-        column.replace("-\n", "").replace("\n", " ") for column in _columns(judgements, optimum)
-    ]
-    lines = [_title(scenario), "", _markdown_row(columns)]
-    lines.append(_markdown_row(["---", *["---:"] * (len(columns) - 1)]))
-    rows = _rows(judgements, optimum)
-    lines += [_markdown_row(_row(name, row, optimum)) for name, row in rows.items()]
+    table = comparison_table(judgements, scenario, optimum).markdown()
     remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(judgements, optimum)]
     # Notes begin with the name of a policy as it is written in the table, and stand apart.
-    return "\n".join([*lines, "", *remarks, *(f"\n{note}." for note in notes)]) + "\n"
+    return "\n".join([table, *remarks, *(f"\n{note}." for note in notes)]) + "\n"
 
 
 def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
@@ -177,7 +155,7 @@ def _form(reached: Reached) -> str:
 
 def _verdict(judgement: Judgement) -> str:
     """``met``, ``missed`` or ``open``, and the largest shortfall with its error."""
-    word, error = _WORDS[judgement.feasible], judgement.shortfall_error
+    word, error = VERDICTS[judgement.feasible], judgement.shortfall_error
     if error == 0 and judgement.shortfall == 0:
         return word  # nothing is constrained
     within = f"{100 * error:.1f}" if math.isfinite(error) else "∞"
@@ -196,7 +174,3 @@ def _threshold(value: float | Sequence[float]) -> str:
     if isinstance(value, Sequence):
         return f"{min(value):.4g} to {max(value):.4g}"
     return f"{value:.4g}"
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,121 @@
+"""What Python and notebooks show of results: a line or a short table, never whole tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from experiments.made import history
+from feduplink import (
+    DualPolicy,
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Optimum,
+    Orthogonal,
+    Scenario,
+    Training,
+    TrainingData,
+    TrainingSettings,
+    draw_channels,
+    evaluate,
+    find_optimum,
+    load_policy,
+)
+from feduplink.channels import draw_splits
+from feduplink.comparison import compare
+
+
+@pytest.fixture(scope="module")
+def csi() -> Tensor:
+    return draw_splits(Scenario(workers=3), 30).test
+
+
+@pytest.fixture(scope="module")
+def optimum(csi: Tensor) -> Optimum:
+    return find_optimum(Scenario(workers=3), csi, budget_s=0)
+
+
+def test_an_optimum(optimum: Optimum):
+    text = repr(optimum)
+    assert text.startswith(f"Optimum(objective {optimum.objective:.4f}, proved bound ")
+    assert f"{optimum.upper_bound:.4f}" in text
+    assert "30 of 3 workers" in text
+    assert len(text) < 160
+    assert f"<td>{optimum.objective:.4f}</td>" in optimum._repr_html_()
+
+
+def test_what_an_optimum_is_made_of(optimum: Optimum):
+    assert repr(optimum.solution).startswith(f"DualSolution(objective {optimum.objective:.4f}")
+    assert f"{len(optimum.solution.steps)} evaluations" in repr(optimum.solution)
+    assert f"gap {optimum.certificate.gap:.4f}, 30 channels" in repr(optimum.certificate)
+    assert max(map(len, map(repr, (optimum.solution, optimum.certificate)))) < 160
+
+
+def test_a_judgement(csi: Tensor):
+    scenario = Scenario(workers=3)
+    verdict = evaluate(FullPower(scenario), csi, scenario)
+    assert repr(verdict).startswith(f"Judgement(objective {verdict.objective:.4f}, constraints ")
+    assert "participation 100.0 %" in repr(verdict)
+    assert "<td>100.0 %</td>" in verdict._repr_html_()
+
+
+def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor, optimum: Optimum):
+    scenario = Scenario(workers=3)
+    policies = {"max": FullPower(scenario), "<orth>": Orthogonal(scenario)}
+    outcomes = compare(policies, csi, scenario)
+    assert list(outcomes) == list(outcomes.judgements) == list(outcomes.powers) == list(policies)
+    assert outcomes["max"].judgement.participation == 1.0
+    assert "30 channels of 3 workers, Judgement(objective" in repr(outcomes["max"])
+    lines = repr(outcomes).splitlines()
+    assert lines[0].startswith("3 workers, Pmax -20 dBW")
+    assert [line.split()[0] for line in lines[1:4]] == ["policy", "max", "<orth>"]
+    assert "<td>&lt;orth&gt;</td>" in outcomes._repr_html_()
+    assert outcomes.table(optimum).rows[-1][0] == "optimum"
+
+
+def test_a_comparison_says_who_was_made_for_another_scenario(csi: Tensor):
+    scenario = Scenario(workers=3)
+    loud = FullPower(scenario.replace(pmax_dbw=0))
+    outcomes = compare({"max": loud}, csi, scenario)
+    assert repr(outcomes).splitlines()[-1] == outcomes.notes[0]
+
+
+def test_channels():
+    channels = draw_channels(Scenario(workers=3, antennas=4), 5, torch.Generator().manual_seed(0))
+    assert repr(channels) == "Channels(5 of 3 workers, coefficients of 4 antennas)"
+    assert repr(draw_splits(Scenario(workers=3), 4)) == (
+        "ChannelSplits(4 for training, 4 for validation, 4 for test, 3 workers)"
+    )
+
+
+def test_policies(optimum: Optimum):
+    scenario = Scenario(workers=3)
+    assert repr(FullPower(scenario)) == "FullPower(max for 3 workers)"
+    assert repr(OpenLoop(scenario, target=10.0, fraction=0.8)) == "OpenLoop(P0 10 W, exponent 0.8)"
+    dual = DualPolicy(scenario, optimum.solution.multipliers)
+    assert repr(dual) == "DualPolicy(dual for 3 workers, 9 stored numbers)"
+    for policy in (GraphPolicy.initialised(scenario), load_policy("pdx")):
+        assert len(repr(policy)) < 80
+
+
+def test_a_training(csi: Tensor):
+    policy = GraphPolicy.initialised(Scenario(workers=3))
+    training = Training(policy, TrainingData(csi, csi), TrainingSettings(epochs=2))
+    assert repr(training) == "Training(pdg, 0 of 2 epochs)"
+    assert repr(training.data) == (
+        "TrainingData(30 channels for training, 30 for validation, 3 workers)"
+    )
+    best = training.run()
+    expected = f"Training(pdg, 2 of 2 epochs, best: epoch {best.number + 1}, objective "
+    assert repr(training).startswith(expected)
+
+
+def test_a_federated_history():
+    made = history({"ideal": 0.125, "max": 0.25}, {"max": (9.0, 1.0)})
+    lines = repr(made).splitlines()
+    assert lines[0].startswith("digits, 2 runs of 3 rounds")
+    assert lines[2].split()[:2] == ["ideal", "0.1250"]
+    assert lines[3].split()[-2:] == ["9", "1"]
+    assert "<td>0.1250</td>" in made._repr_html_()
