@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import math
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
