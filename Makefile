@@ -1,12 +1,13 @@
 # make demo    the main job at small scale, in minutes
 # make test    the quick tests;  make test-all  the slow ones too
+# make coverage  the quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/installed
 
-.PHONY: install demo test test-all lint clean
+.PHONY: install demo test test-all coverage lint clean
 
 install: $(READY)
 
@@ -24,6 +25,10 @@ test: $(READY)
 test-all: $(READY)
 	$(BIN)/pytest -n auto --dist loadfile -m 'slow or not slow'
 
+coverage: $(READY)
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=
+	$(BIN)/python .ci/coverage_by_package.py
+
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -31,5 +36,5 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 clean:
-	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find src tests -name __pycache__ -prune -exec rm -rf {} +

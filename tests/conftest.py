@@ -21,6 +21,22 @@ settings.register_profile("feduplink", deadline=None)
 settings.load_profile("feduplink")
 
 
+#: Long tests that coverage's tracing makes a half longer, while others run most of the same code.
+NOT_TRACED = (
+    "docs/test_check_numbers.py",
+    "learning/test_amortised.py",
+    "policies/test_every_policy.py",
+    "report/test_experiment_plots.py",
+    "report/test_what_is_drawn.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.as_posix().endswith(NOT_TRACED):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
