@@ -26,7 +26,7 @@ def test_plots_of_a_comparison(tmp_path: Path, default_csi, default_scenario):
     outcomes = compare(policies, default_csi, default_scenario)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
-    plot_comparison(tmp_path / "comparison.png", judgements, default_scenario)
+    plot_comparison(tmp_path / "comparison.png", judgements)
     plot_power_histogram(tmp_path / "histogram.png", powers, default_scenario)
     assert _is_a_picture(tmp_path / "comparison.png")
     assert _is_a_picture(tmp_path / "histogram.png")
@@ -37,7 +37,7 @@ def test_plots_of_silence(tmp_path: Path, default_csi):
     scenario = Scenario(rate_min=40)
     outcomes = compare({"orth": Orthogonal(scenario)}, default_csi, scenario)
     assert outcomes["orth"].judgement.participation == 0
-    plot_comparison(tmp_path / "a.png", {"orth": outcomes["orth"].judgement}, scenario)
+    plot_comparison(tmp_path / "a.png", {"orth": outcomes["orth"].judgement})
     plot_power_histogram(tmp_path / "b.png", {"orth": outcomes["orth"].power}, scenario)
     assert _is_a_picture(tmp_path / "a.png")
 
@@ -50,7 +50,7 @@ def test_plot_of_convergence(tmp_path: Path, default_csi, rate_min):
         GraphPolicy.initialised(scenario), TrainingData(csi, csi), TrainingSettings(epochs=3)
     )
     training.run()
-    plot_convergence(tmp_path / "convergence.png", training.history, scenario, "pdg")
+    plot_convergence(tmp_path / "convergence.png", training.history, training.problem, "pdg")
     assert _is_a_picture(tmp_path / "convergence.png")
 
 
