@@ -3,9 +3,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, RandomPower, Scenario, save_policy
-from feduplink.comparison import compare, find_policies
+from feduplink import (
+    Constraint,
+    FullPower,
+    InputError,
+    Problem,
+    RandomPower,
+    Scenario,
+    save_policy,
+)
+from feduplink.comparison import compare, default_policies, find_policies
 from feduplink.policies import Deployment
+from feduplink.registry import POLICIES
+from link.own_measures import AveragePower
 
 
 def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default_scenario):
@@ -60,7 +70,8 @@ def test_a_name_given_twice_counts_once(default_csi, default_scenario):
 
 def test_unknown_policies_are_refused(default_csi, default_scenario):
     with pytest.raises(
-        InputError, match="accepted: rand, rand:unselected, orth, orth:unselected, max"
+        InputError,
+        match=r"accepted: rand, rand:unselected, orth, .* or the directory of a training run\.$",
     ):
         find_policies(["moon"], Deployment(default_scenario, default_csi))
 
@@ -89,3 +100,63 @@ def test_a_saved_policy_of_another_scenario_is_warned_of(default_csi, default_sc
     save_policy(FullPower(Scenario(objective="rate", pmax_dbw=-10)), tmp_path)
     with pytest.warns(UserWarning, match=r"pmax_dbw -10 \(here -20\), objective rate \(here psr\)"):
         find_policies([str(tmp_path)], Deployment(default_scenario, default_csi))
+
+
+class Quiet(FullPower):
+    """Nobody transmits."""
+
+    name = "quiet"
+    by_default = False
+
+    def powers(self, csi):
+        return 0 * super().powers(csi)
+
+
+@pytest.mark.parametrize(("registered", "asked"), [(True, "silence"), (False, f"{__name__}:Quiet")])
+def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
+    registered, asked, default_csi, default_scenario, monkeypatch
+):
+    """It goes by the name it was registered under, else by its own."""
+    monkeypatch.setattr(POLICIES, "_registered", {"silence": Quiet} if registered else {})
+    found = find_policies(["max", asked], Deployment(default_scenario, default_csi))
+    assert list(found) == ["max", "silence" if registered else "quiet"]
+    outcomes = compare(found, default_csi, default_scenario)
+    assert [outcome.judgement.participation for outcome in outcomes.values()] == [1, 0]
+
+
+def test_what_is_no_policy_is_refused(default_csi, default_scenario):
+    with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is none; accepted: a sub"):
+        find_policies(["fractions:Fraction"], Deployment(default_scenario, default_csi))
+
+
+def test_what_has_to_be_learned_says_how(default_csi, default_scenario):
+    with pytest.raises(InputError, match=r"^policies: pdg has to be learned first; .* give DIR"):
+        find_policies(["pdg"], Deployment(default_scenario, default_csi))
+
+
+def test_policies_are_compared_by_default_if_they_say_so(monkeypatch):
+    assert default_policies() == ("rand", "orth", "max", "openloop")
+
+    class Eager(Quiet):
+        by_default = True
+
+    monkeypatch.setattr(POLICIES, "_registered", {"quiet": Quiet, "eager": Eager})
+    assert default_policies() == ("rand", "orth", "max", "openloop", "eager")
+
+
+def test_variants_are_classes_of_their_own(default_csi, default_scenario):
+    names = ["rand", "rand:unselected", "orth", "orth:unselected"]
+    found = find_policies(names, Deployment(default_scenario, default_csi))
+    assert [policy.name for policy in found.values()] == list(found) == names
+    assert len({type(policy) for policy in found.values()}) == 4
+
+
+def test_a_problem_of_ones_own_judges_all(default_csi, default_scenario):
+    limit = torch.full((8,), 0.005, dtype=torch.float64)
+    usual = Problem.from_scenario(default_scenario)
+    problem = Problem(usual.objective, usual.utility, (Constraint.below(AveragePower(), limit),))
+    policies = {"max": FullPower(default_scenario), "quiet": Quiet(default_scenario)}
+    outcomes = compare(policies, default_csi, default_scenario, problem)
+    assert outcomes["max"].judgement.violation == pytest.approx(1)  # 10 mW, twice the limit
+    assert outcomes["quiet"].judgement.feasible is True
+    assert outcomes["max"].as_metrics()["power_max"] == pytest.approx(0.01)

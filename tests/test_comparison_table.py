@@ -40,8 +40,8 @@ def test_markdown_has_all_figures_that_belong_together(default_csi, default_scen
         f"{verdict.objective:.4f}",
         f"{100 * verdict.weighted_per:.2f} %",
         "100.0 %",
-        f"{verdict.rate_min:.3f}",
-        f"{verdict.energy_efficiency_min:.1f}",
+        f"{verdict.reached['rate'].worst:.3f}",
+        f"{verdict.reached['energy_efficiency'].worst:.1f}",
         f"open {shortfall}",  # a hundred channels cannot tell
     ]
 
@@ -87,6 +87,27 @@ def test_values_per_worker_are_a_range(default_csi):
     text = comparison_markdown(_judgements(default_csi, scenario), scenario)
     assert "rate >= 0.2 to 0.9" in text
     assert "Pmax -9 to -2 dBW" in text
+
+
+def test_constraints_of_ones_own_have_columns_and_units(default_csi):
+    """Full power is 10 mW on average."""
+    scenario = Scenario(
+        constraints=(
+            "link.own_measures:AveragePower <= 0.005",
+            "psr >= 0.5",
+            "link.own_measures:Sinr >= 2",
+        )
+    )
+    text = comparison_markdown(_judgements(default_csi, scenario), scenario)
+    header = next(line for line in text.splitlines() if line.startswith("| policy"))
+    assert "| EE >= 55 | P <= 0.005 | PSR >= 0.5 | sinr >= 2 |" in header
+    assert _cells(text, "max")[6] == "0.01000"
+    assert _cells(text, "quiet")[6] == "0.00000"
+    assert (
+        "Rate (nats/s/Hz), EE (nats/s/Hz/W), PSR and sinr: the worst worker's mean while it "
+        "transmits." in text
+    )
+    assert "P (W): the worst worker's mean over all rounds." in text
 
 
 def test_remarks_and_notes_stand_under_the_table(default_csi, default_scenario, optimum):

@@ -151,6 +151,11 @@ def _class(name: str) -> type[Policy] | None:
     """The class of a name; None for what was saved."""
     if name not in POLICIES.names() and Path(name).exists():
         return None
+    try:
+        POLICIES.check(name)
+    except InputError as error:
+        accepted = str(error).removesuffix(".")
+        raise InputError(f"{accepted}, or the directory of a training run.") from None
     return policy_class(POLICIES.find(name))
 
 

@@ -22,8 +22,10 @@ from feduplink import (
 )
 from feduplink.channels import Channels, draw_splits
 from feduplink.channels.recorded import CSI_DATASET
+from feduplink.policies import Deployment
 
 from .conftest import TINY, Run, metrics_of, refused
+from .own_policies import Half, Median
 
 
 @pytest.fixture
@@ -110,6 +112,61 @@ def test_workers_must_fit_the_recorded_channels(run: Run, recorded: Path):
     assert "4 workers" in refused(run(*options, 5))
 
 
+def test_policies_of_ones_own_stand_beside_the_others(run: Run, tmp_path: Path):
+    own = "cli.own_policies:Half,cli.own_policies:Median"
+    ended = run("evaluate", *TINY, "--policies", f"max,{own}")
+    assert ended.status == 0
+    scenario = Scenario(workers=3)
+    splits = draw_splits(scenario, 40)
+    median = Median.for_deployment(Deployment(scenario, splits.training))
+    expected = {"max": FullPower(scenario), "half": Half(scenario), "median": median}
+    assert metrics_of(tmp_path / "runs/evaluate")["policies"] == {
+        name: evaluate(policy, splits.test, scenario).as_metrics()
+        for name, policy in expected.items()
+    }
+    rows = [line.split()[0] for line in ended.out.splitlines() if line.count(" % ") == 2]
+    assert rows == ["max", "half", "median"]
+
+
+def test_a_policy_of_ones_own_that_was_saved(run: Run, tmp_path: Path):
+    save_policy(Half(Scenario(workers=3)), tmp_path / "saved")
+    assert run("evaluate", *TINY, "--policies", "saved").status == 0
+    assert list(metrics_of(tmp_path / "runs/evaluate")["policies"]) == ["half"]
+
+
+def test_a_module_in_the_users_path_is_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "lab_policies.py").write_text(
+        "from feduplink.policies import FullPower\n\n\nclass Loud(FullPower):\n    name = 'loud'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("evaluate", *TINY, "--policies", "lab_policies:Loud,max").status == 0
+    policies = metrics_of(tmp_path / "runs/evaluate")["policies"]
+    assert policies["loud"] == policies["max"]
+
+
+def test_constraints_of_a_scenario_file_are_judged(run: Run, tmp_path: Path):
+    """Half of Pmax is 5 mW on average."""
+    (tmp_path / "cell.yaml").write_text(
+        "workers: 3\nconstraints:\n- link.own_measures:AveragePower <= 0.004\n- psr >= 0.1\n"
+    )
+    options = ("--scenario", "cell.yaml", "--policies", "cli.own_policies:Half")
+    ended = run("evaluate", "--channels-per-split", 40, *options)
+    assert ended.status == 0
+    metrics = metrics_of(tmp_path / "runs/evaluate")
+    assert metrics["scenario"]["constraints"] == [
+        "link.own_measures:AveragePower <= 0.004",
+        "psr >= 0.1",
+    ]
+    half = metrics["policies"]["half"]
+    assert half["power_max"] == pytest.approx(0.005)
+    assert half["shortfall"] == pytest.approx(0.25)
+    assert half["feasible"] is False
+    assert 0 < half["psr_min"] <= 1
+    assert "<= 0.004" in ended.out
+
+
 def test_two_policies_of_one_name_stay_apart(run: Run, tmp_path: Path):
     for seed in (1, 2):
         save_policy(GraphPolicy.initialised(Scenario(workers=3), seed), tmp_path / f"run{seed}")
@@ -157,6 +214,11 @@ def test_weights_that_recorded_channels_do_not_bring_are_said(
         ("rand,moon", ("moon", "rand, rand:unselected, orth, orth:unselected, max", "directory")),
         ("pdg", ("pdg", "feduplink train --policy pdg")),
         (",", ("policies", "accepted")),
+        (
+            "no_such_module:Mine",
+            ("no_such_module:Mine cannot be imported", "package.module:Object"),
+        ),
+        ("fractions:Fraction", ("Fraction", "a subclass of feduplink.policies.Policy")),
         ("empty", ("does not exist",)),
         ("foreign.safetensors", ("foreign.safetensors",)),
     ],

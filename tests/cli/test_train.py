@@ -9,7 +9,8 @@ import torch
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
 from feduplink.channels import draw_splits
 from feduplink.learning import CsvLog, training_settings
-from feduplink.policies import POLICIES
+from feduplink.policies import GraphPolicy
+from feduplink.registry import POLICIES
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -35,8 +36,9 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
 
     scenario = Scenario(workers=3)
     splits = draw_splits(scenario, 40, seed=3)
-    settings = training_settings(policy, epochs=4, batch_size=20, checkpoint_every=2)
-    expected = POLICIES[policy].initialised(scenario, 3)
+    kind = POLICIES.find(policy)
+    settings = training_settings(kind, epochs=4, batch_size=20, checkpoint_every=2)
+    expected = kind.initialised(scenario, 3)
     data = TrainingData(splits.training, splits.validation)
     best = Training(expected, data, settings, seed=3).run()
     trained = load_policy(directory)
@@ -56,12 +58,35 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     assert float(rows[best.number]["objective"]) == best.objective
 
 
+def test_a_policy_of_ones_own_is_trained_and_evaluated(run: Run, tmp_path: Path):
+    own = ("train", "--policy", "cli.own_policies:Constant", *QUICK)
+    assert run(*own, "--learning-rate", 0.1).status == 0
+    trained = load_policy(tmp_path / "runs/train")
+    assert trained.name == "constant"
+    assert trained.logit.item() != 0
+    metrics = metrics_of(tmp_path / "runs/train")
+    assert metrics["policy"] == "constant"
+    test = draw_splits(Scenario(workers=3), 40).test
+    assert metrics["test"] == evaluate(trained, test, Scenario(workers=3)).as_metrics()
+    assert run("evaluate", *TINY, "--policies", "runs/train").status == 0
+    assert list(metrics_of(tmp_path / "runs/evaluate")["policies"]) == ["constant"]
+
+
+def test_a_constraint_of_ones_own_is_trained_for(run: Run, tmp_path: Path):
+    (tmp_path / "cell.yaml").write_text("constraints: link.own_measures:AveragePower <= 0.004\n")
+    own = ("train", "--policy", "pdg", *QUICK, "--scenario", "cell.yaml")
+    assert run(*own).status == 0
+    rows = list(csv.DictReader((tmp_path / "runs/train/history.csv").open()))
+    assert {"power_1", "power_2", "power_3"} < set(rows[0])
+    assert "power_max" in metrics_of(tmp_path / "runs/train")["test"]
+
+
 def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path):
     paper = ("train", "--policy", "pdg", "--preset", "paper", *QUICK)
     assert run(*paper, "--margin", 0.1, "--bias", "--out", "paper").status == 0
     metrics = metrics_of(tmp_path / "paper")
     expected = training_settings(
-        "pdg", "paper", margin=0.1, epochs=4, batch_size=20, checkpoint_every=2
+        GraphPolicy, "paper", margin=0.1, epochs=4, batch_size=20, checkpoint_every=2
     )
     assert TrainingSettings(**metrics["settings"]) == expected
     architecture = {"silence_w": 1e-20, "transposed_graph": False, "bias": True}
@@ -164,7 +189,8 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--policy", "rand"), "pdg"),
+        (("--policy", "rand"), "rand has nothing to train; accepted: pdm, pdg, pdx, or a subclass"),
+        (("--policy", "pdgg"), "did you mean pdg?"),
         ((), "--policy"),
         (("--policy", "pdg", "--epochs", 0), "epochs"),
         (("--policy", "pdg", "--learning-rate", "nan"), "learning_rate"),

@@ -7,14 +7,15 @@ import re
 import pytest
 
 from feduplink import TrainingSettings
-from feduplink.learning import PRESETS
-from feduplink.policies import GraphArchitecture, pdg, pdm
+from feduplink.learning import Preset
+from feduplink.policies import GraphArchitecture, GraphPolicy, PerceptronPolicy, pdg, pdm
 
 from .markdown import ROOT
 
 #: What no figure depends on.
 NOT_SHOWN = {"checkpoint_every"}
 NOT_STATED = "–"
+KINDS = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
 def table() -> list[dict[str, str]]:
@@ -45,8 +46,8 @@ def value_in(cell: str, policy: str, like: object) -> object:
 
 
 def preset_value(preset: str, policy: str, field: str) -> object:
-    settings, architecture = PRESETS[preset][policy].settings, PRESETS[preset][policy].architecture
-    return getattr(settings if hasattr(settings, field) else architecture, field)
+    found = Preset.for_policy(KINDS[policy], preset)
+    return getattr(found.settings if hasattr(found.settings, field) else found.architecture, field)
 
 
 def test_every_field_has_a_row():

@@ -15,10 +15,13 @@ FALLS = [(0.5, 0.0), (0.3, 0.0)]
 MISSES = [(0.3, 0.2), (0.9, 0.1)]
 
 
+REACHED = {"rate": (1.0, math.nan), "energy_efficiency": (60.0, 70.0)}
+
+
 def _made(*seeds: list[tuple[float, float]]) -> Convergence:
     histories = [
         [
-            Epoch(number, objective, 0.5, violation, violation <= 0.01, (1.0, math.nan), (60, 70))
+            Epoch(number, objective, 0.5, violation, violation <= 0.01, REACHED, {"rate_min": 1.0})
             for number, (objective, violation) in enumerate(epochs)
         ]
         for epochs in seeds
@@ -40,5 +43,5 @@ def test_csv_and_json_of_a_worker_that_never_sends():
     assert len(rows) == 2 * (3 + 2)
     assert list(rows[2].values()) == ["pdg", "0", "3", "0.6", "0.5", "0.1"]
     again = Convergence.model_validate_json(result.model_dump_json())
-    assert math.isnan(again.histories["pdg"][0][0].worker_rate[1])
+    assert math.isnan(again.histories["pdg"][0][0].constraints["rate"][1])
     assert again.model_dump_json() == result.model_dump_json()

@@ -73,7 +73,7 @@ def history() -> FederatedHistory:
 
 
 def epochs(count: int) -> list[Epoch]:
-    return [Epoch(n, *RNG.random(3).tolist(), None, (), ()) for n in range(count)]
+    return [Epoch(n, *RNG.random(3).tolist(), None, {}, {}) for n in range(count)]
 
 
 RESULTS = {
@@ -168,7 +168,7 @@ def test_a_model_that_diverged_comes_back():
 
 
 def test_the_smallest_violation_is_one():
-    history = [Epoch(0, 0.5, 1.0, 4e-9, None, (), ())]
+    history = [Epoch(0, 0.5, 1.0, 4e-9, None, {}, {})]
     result = Convergence(histories={"pdg": [history]}, others={})
     (epoch,) = Convergence.from_csv(result.to_csv()).histories["pdg"][0]
     assert not epoch.met

@@ -29,6 +29,7 @@ from feduplink.federated import (
     federate,
     presence,
 )
+from feduplink.policies import UnselectedRandomPower
 from observing.recorder import Recorder, Stop, StopAt
 
 from .conftest import blob_task, mean_loss
@@ -136,7 +137,7 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
         "packet success": {"settings": replace(settings, packet_success="every-phase")},
         "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
         "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
-        "policy rand": {"policies": {**policies, "rand": RandomPower(SCENARIO, selection=False)}},
+        "policy rand": {"policies": {**policies, "rand": UnselectedRandomPower(SCENARIO)}},
         "policy ideal": {"policies": {**policies, "ideal": FullPower(SCENARIO)}},
         "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
         "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import InputError, RandomPower, Scenario
+from feduplink import InputError, Scenario
 from feduplink.federated import (
     Examples,
     FederatedData,
@@ -22,6 +22,7 @@ from feduplink.federated import (
 from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models import ModelStack
 from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
+from feduplink.policies import UnselectedRandomPower
 from feduplink.scenario import data_sizes
 
 SCENARIO = Scenario()
@@ -167,7 +168,7 @@ def test_air_quality_reaches_its_error(real_data: Path):
 @pytest.mark.slow
 def test_mnist_curves_of_the_specification(real_data: Path):
     task = load_task("mnist", workers=8, directory=real_data)
-    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO, selection=False)}
+    policies = {"ideal": Ideal(), "rand": UnselectedRandomPower(SCENARIO)}
     right = federate(task, policies, SCENARIO, FederationSettings(runs=3))
     published = federate(
         task, policies, SCENARIO, FederationSettings(runs=3, aggregation="published")

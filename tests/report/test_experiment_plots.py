@@ -43,7 +43,8 @@ GAP = OptimalityGap(
     upper_bound=[0.7, 0.75],
 )
 
-EPOCHS = [Epoch(n, 0.5, 0.5, n % 2, n == 0, (1.0, math.nan), (60.0, 70.0)) for n in range(3)]
+REACHED = {"rate": (1.0, math.nan), "energy_efficiency": (60.0, 70.0)}
+EPOCHS = [Epoch(n, 0.5, 0.5, n % 2, n == 0, REACHED, {}) for n in range(3)]
 CONVERGENCE = Convergence(
     histories={"pdg": [EPOCHS, EPOCHS], "pdm": [EPOCHS]}, others={"optimum": figures(0.7)}
 )

@@ -28,7 +28,7 @@ def test_plots_of_a_comparison(default_csi, default_scenario):
     outcomes = compare(policies, default_csi, default_scenario)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
-    assert _is_a_picture(plot_comparison(judgements, default_scenario))
+    assert _is_a_picture(plot_comparison(judgements))
     assert _is_a_picture(plot_power_histogram(powers, default_scenario))
 
 
@@ -37,7 +37,7 @@ def test_plots_of_silence(default_csi):
     scenario = Scenario(rate_min=40)
     outcomes = compare({"orth": Orthogonal(scenario)}, default_csi, scenario)
     assert outcomes["orth"].judgement.participation == 0
-    assert _is_a_picture(plot_comparison({"orth": outcomes["orth"].judgement}, scenario))
+    assert _is_a_picture(plot_comparison({"orth": outcomes["orth"].judgement}))
     assert _is_a_picture(plot_power_histogram({"orth": outcomes["orth"].power}, scenario))
 
 
@@ -49,7 +49,7 @@ def test_plot_of_convergence(default_csi, rate_min):
         GraphPolicy.initialised(scenario), TrainingData(csi, csi), TrainingSettings(epochs=3)
     )
     training.run()
-    assert _is_a_picture(plot_convergence(training.history, scenario, "pdg"))
+    assert _is_a_picture(plot_convergence(training.history, training.problem, "pdg"))
 
 
 def test_drawing_and_saving_leave_matplotlib_as_it_was(tmp_path: Path):

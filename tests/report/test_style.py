@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from feduplink import FullPower
 from feduplink.experiments.federations import ALL
+from feduplink.registry import POLICIES
 from feduplink.report.style import (
-    LOOKS,
     NEUTRAL,
+    Look,
     feasibility_note,
     legend_columns,
     look_of,
@@ -13,12 +15,29 @@ from feduplink.report.style import (
     marker_style,
 )
 
+#: One of every kind that is compared or federated, and the optimum.
+FAMILIES = [*dict.fromkeys(name.partition(":")[0] for name in (*POLICIES.names(), *ALL)), "optimum"]
+
 
 def test_every_policy_has_a_look_of_its_own():
-    families = {name.partition(":")[0] for name in ALL}
-    assert set(LOOKS) == {*families, "optimum"}
-    assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
-    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
+    looks = looks_of(FAMILIES).values()
+    assert len({look.colour for look in looks}) == len(FAMILIES)
+    assert len({look.marker for look in looks}) == len(FAMILIES)
+    for name in POLICIES.names():
+        policy = POLICIES.find(name)
+        assert (look_of(name).colour, look_of(name).marker) == (policy.colour, policy.marker)
+
+
+def test_a_registered_policy_is_drawn_as_it_says(monkeypatch: pytest.MonkeyPatch):
+    class Mine(FullPower):
+        name, colour, marker = "mine", "#123456", "1"
+
+    class Plain(FullPower):
+        name, colour, marker = "plain", None, None
+
+    monkeypatch.setattr(POLICIES, "_registered", {"mine": Mine, "plain": Plain})
+    assert look_of("mine") == Look("#123456", "1")
+    assert look_of("plain").colour not in {look.colour for look in looks_of(FAMILIES).values()}
 
 
 def test_all_policies_of_a_figure_can_be_told_apart():
@@ -28,7 +47,7 @@ def test_all_policies_of_a_figure_can_be_told_apart():
 
 def test_own_policies_are_apart_from_ours_and_from_each_other():
     names = ["mine", "yours", "a", "b", "wmmse", "fixed"]
-    looks = looks_of([*LOOKS, *names])
+    looks = looks_of([*FAMILIES, *names])
     assert len({look.colour for look in looks.values()}) == len(looks)
     assert not {looks[name].colour for name in names} & set(NEUTRAL)
 
@@ -45,7 +64,9 @@ def test_more_own_policies_than_colours_still_have_looks():
 
 def test_a_variant_has_the_colour_of_its_policy_and_another_line():
     looks = looks_of(["pdg", "pdg:runs/a", "pdg:runs/b", "mine:a", "mine"])
-    assert {looks[name].colour for name in looks if name.startswith("pdg")} == {LOOKS["pdg"].colour}
+    assert {looks[name].colour for name in looks if name.startswith("pdg")} == {
+        look_of("pdg").colour
+    }
     assert len({looks[name].line for name in ("pdg", "pdg:runs/a", "pdg:runs/b")}) == 3
     assert looks["mine:a"].colour == looks["mine"].colour
     assert looks["pdg:runs/a"].hatch
@@ -56,7 +77,7 @@ def test_a_variant_has_the_colour_of_its_policy_and_another_line():
 
 
 def test_marks_tell_met_missed_and_unknown_apart():
-    look = LOOKS["pdg"]
+    look = look_of("pdg")
     met, missed, unknown = (marker_style(look, feasible) for feasible in (True, False, None))
     assert (met["markerfacecolor"], met["fillstyle"]) == (look.colour, "full")
     assert (missed["markerfacecolor"], missed["fillstyle"]) == ("white", "full")

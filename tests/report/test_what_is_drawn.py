@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.made import federations, figures, history, sweep
-from feduplink import Orthogonal, Scenario
+from feduplink import FullPower, Orthogonal, Problem, Scenario
 from feduplink.comparison import compare
 from feduplink.experiments.convergence import Convergence
 from feduplink.federated import FederatedHistory
@@ -29,9 +29,13 @@ pytestmark = pytest.mark.filterwarnings("error")
 PMAX_W = Scenario().pmax_w
 
 
+def _epoch(number: int, **constraints: tuple[float, ...]) -> Epoch:
+    return Epoch(number, 0.6, 1.0, 0.0, True, constraints, {})
+
+
 def _epochs(workers: int, count: int = 3) -> list[Epoch]:
     rates = tuple(0.7 + 0.01 * worker for worker in range(workers))
-    return [Epoch(n, 0.6, 1.0, 0.0, True, rates, rates) for n in range(count)]
+    return [_epoch(n, rate=rates, energy_efficiency=rates) for n in range(count)]
 
 
 def test_powers_in_milliwatts_with_the_shares_of_silence_and_full_power():
@@ -127,7 +131,7 @@ def test_a_single_run_has_no_standard_error():
 
 
 def test_workers_and_thresholds_are_named():
-    drawing = rendered(plot_convergence(_epochs(8), Scenario(), "mine"))
+    drawing = rendered(plot_convergence(_epochs(8), Problem.from_scenario(Scenario()), "mine"))
     rate = drawing.axes[0]
     names = [text.get_text() for text in rate.texts]
     assert {*map(str, range(1, 9)), "≥ 0.7"} == set(names)
@@ -136,14 +140,16 @@ def test_workers_and_thresholds_are_named():
 
 
 def test_many_workers_have_looks_but_no_names():
-    drawing = rendered(plot_convergence(_epochs(20), Scenario(workers=20), "pdg"))
+    problem = Problem.from_scenario(Scenario(workers=20))
+    drawing = rendered(plot_convergence(_epochs(20), problem, "pdg"))
     rate = drawing.axes[0]
     assert [text.get_text() for text in rate.texts] == ["≥ 0.7"]
     assert len({(line.get_color(), line.get_linestyle()) for line in rate.lines}) == 21
 
 
 def test_noise_from_epoch_to_epoch_is_smoothed():
-    history = [Epoch(n, 0.6, 1.0, 0.0, True, (0.8 + 0.1 * (n == 50),), (60.0,)) for n in range(200)]
+    rates = [0.8 + 0.1 * (n == 50) for n in range(200)]
+    history = [_epoch(n, rate=(r,), energy_efficiency=(60.0,)) for n, r in enumerate(rates)]
     drawing = rendered(
         plot_convergences(
             Convergence(histories={"pdg": [history]}, others={}),
@@ -164,11 +170,39 @@ def test_objectives_are_written_and_ratios_off_the_axis_explained(default_csi, d
         "openloop": dataclasses.replace(made, objective=0.9706, feasible=False),
         "pdx": dataclasses.replace(made, objective=0.9761),
     }
-    drawing = rendered(plot_comparison(judgements, default_scenario))
+    drawing = rendered(plot_comparison(judgements))
     texts = written(drawing)
     assert {"0.9706", "0.9761"} <= set(texts)
     assert any("→" in text for text in texts)
     assert any("arrow: beyond the axis" in text and "hollow" in text for text in texts)
+
+
+def test_every_constraint_has_a_panel_with_its_limit(default_csi):
+    """Full power is 10 mW on average, twice what it may be."""
+    scenario = Scenario(constraints="link.own_measures:AveragePower <= 0.005")
+    outcomes = compare({"max": FullPower(scenario)}, default_csi, scenario)
+    drawing = rendered(plot_comparison({"max": outcomes["max"].judgement}))
+    labels = [axes.get_xlabel() for axes in drawing.axes]
+    assert labels[2:] == [
+        "worst worker's\nrate / threshold",
+        "worst worker's\nEE / threshold",
+        "worst worker's\nP / limit",
+    ]
+    assert "2.0 →" in written(drawing)
+
+
+def test_an_upper_limit_of_ones_own_is_drawn_as_such():
+    scenario = Scenario(workers=2, constraints="link.own_measures:AveragePower <= 0.005")
+    history = [
+        _epoch(n, rate=(0.7, 0.8), energy_efficiency=(55.0, 60.0), power=(0.004, 0.006))
+        for n in range(3)
+    ]
+    problem = Problem.from_scenario(scenario)
+    drawing = rendered(plot_convergence(history, problem, "pdg"))
+    rate, _, power, _ = drawing.axes
+    assert rate.get_ylabel() == "mean rate on the air (nats/s/Hz)"
+    assert power.get_ylabel() == "mean P (W)"
+    assert {text.get_text() for text in power.texts} == {"1", "2", "≤ 0.005"}
 
 
 def test_marks_of_equal_policies_stand_side_by_side():

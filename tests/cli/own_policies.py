@@ -1,0 +1,52 @@
+"""Policies as a user would write them, given on the command line as ``cli.own_policies:Class``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from feduplink.policies import Deployment, NeuralPolicy, Policy
+from feduplink.scenario import Scenario
+
+
+class Half(Policy):
+    """Half of Pmax, always."""
+
+    name = "half"
+
+    def powers(self, csi: Tensor) -> Tensor:
+        return (self.scenario.pmax_w.to(csi) / 2).expand(csi.shape[:-1])
+
+
+class Median(Policy):
+    """Full power for direct gains over the median of the training channels."""
+
+    name = "median"
+    is_tuned = True
+
+    def __init__(self, scenario: Scenario, median: float) -> None:
+        super().__init__(scenario)
+        self.median = median
+
+    @classmethod
+    def for_deployment(cls, deployment: Deployment) -> Median:
+        direct = deployment.training.diagonal(dim1=-2, dim2=-1)
+        return cls(deployment.scenario, float(direct.median()))
+
+    def powers(self, csi: Tensor) -> Tensor:
+        good = csi.diagonal(dim1=-2, dim2=-1) > self.median
+        return torch.where(good, self.scenario.pmax_w.to(csi), 0.0)
+
+
+class Constant(NeuralPolicy):
+    """One learned share of Pmax for everyone."""
+
+    name = "constant"
+
+    def __init__(self, scenario: Scenario, architecture: object = None) -> None:
+        super().__init__(scenario)
+        self.logit = nn.Parameter(torch.zeros(()))
+
+    def powers(self, csi: Tensor) -> Tensor:
+        share = torch.sigmoid(self.logit)
+        return (share * self.scenario.pmax_w.to(csi)).expand(csi.shape[:-1])
