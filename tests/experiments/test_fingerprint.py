@@ -47,7 +47,7 @@ def test_the_same_code_elsewhere_is_the_same(tree: Path):
         ("channels/fading.py", ALL),
         ("policies/pdx.safetensors", ALL),
         ("learning/settings.py", ALL),
-        ("optimum/dual.py", ALL),
+        ("optimum/dual_solver.py", ALL),
         ("experiments/settings.py", ("SETTINGS", "RESULTS")),
         ("federated/aggregation.py", ("FEDERATIONS", "RESULTS")),
         ("federated/tasks/mnist.py", ("FEDERATIONS", "RESULTS")),

@@ -7,7 +7,7 @@ import torch
 
 from feduplink import Scenario, draw_csi, judge
 from feduplink.optimum import solve_dual
-from feduplink.optimum.dual import SEARCH
+from feduplink.optimum.dual_solver import SEARCH
 from feduplink.optimum.repair import MET
 from observing.recorder import Recorder
 

@@ -9,7 +9,7 @@ from feduplink import Constraint, Problem, Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, MultiStart, Prices
 from feduplink.link import Rate
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
-from feduplink.optimum.dual import PRIMAL_TOLERANCE
+from feduplink.optimum.dual_solver import PRIMAL_TOLERANCE
 from feduplink.utility import WeightedSum
 from link.own_measures import AveragePower
 

@@ -16,13 +16,13 @@ from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.learning import Epoch
-from feduplink.report.convergence import plot_convergences
+from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.gap import plot_gap
-from feduplink.report.noniid import plot_noniid, plot_noniid_data
+from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
 from feduplink.report.reproduction import _DRAWINGS
 from feduplink.report.style import StyledFigure, save_figure
-from feduplink.report.sweep import plot_sweep
+from feduplink.report.sweep_plot import plot_sweep
 
 CAPTION = "What there is to see"
 

@@ -10,8 +10,8 @@ from PIL import Image
 from feduplink import FullPower, Orthogonal, Scenario, Training, TrainingData, TrainingSettings
 from feduplink.comparison import compare
 from feduplink.policies import GraphPolicy
-from feduplink.report.comparison import plot_comparison
-from feduplink.report.convergence import plot_convergence
+from feduplink.report.comparison_plot import plot_comparison
+from feduplink.report.convergence_plot import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.style import StyledFigure, figure, save_figure
 

@@ -49,11 +49,11 @@ from feduplink.policies import (
     UnrolledPolicy,
     shipped_pdx,
 )
+from feduplink.report.comparison_files import write_comparison
 from feduplink.report.federated import write_federated
 from feduplink.report.page import read_sections, write_page
-from feduplink.report.policies import write_comparison
 from feduplink.report.runs import FinishedRun
-from feduplink.report.training import write_training
+from feduplink.report.training_files import write_training
 from feduplink.scenario import Scenario
 
 NAME = "demo"

@@ -17,7 +17,7 @@ from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare, default_policies, find_policies
 from feduplink.policies import Deployment
 from feduplink.registry import POLICIES
-from feduplink.report.policies import write_comparison
+from feduplink.report.comparison_files import write_comparison
 
 NAME = "evaluate"
 HELP = "compare policies on test channels of a scenario, or on recorded channels"

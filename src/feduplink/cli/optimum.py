@@ -30,7 +30,7 @@ from feduplink.optimum import (
     solve_dual,
 )
 from feduplink.policies import DualPoint, DualPolicy
-from feduplink.report.optimum import write_optimum
+from feduplink.report.optimum_files import write_optimum
 from feduplink.scenario import Scenario
 
 NAME = "optimum"

@@ -46,7 +46,7 @@ from feduplink.policies import (
     policy_class,
 )
 from feduplink.registry import POLICIES
-from feduplink.report.training import write_training
+from feduplink.report.training_files import write_training
 
 NAME = "train"
 HELP = "train a policy on channels of a scenario, or on recorded channels"

@@ -25,7 +25,7 @@ from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.style import save_figure
-from feduplink.report.training import training_channels
+from feduplink.report.training_files import training_channels
 
 #: Options of primal-dual training that mean the same here.
 _SHARED = ("batch_size", "learning_rate")

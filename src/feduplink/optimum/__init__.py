@@ -2,7 +2,7 @@
 
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.distribution import DistributionBound, distribution_bound
-from feduplink.optimum.dual import DualSolution, DualStep, solve_dual
+from feduplink.optimum.dual_solver import DualSolution, DualStep, solve_dual
 from feduplink.optimum.reachability import Unreachable, check_reachable, find_unreachable
 from feduplink.optimum.refine import refined, thresholds_with_margin
 from feduplink.optimum.repair import repaired

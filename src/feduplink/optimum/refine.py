@@ -10,7 +10,7 @@ from torch import Tensor
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, Prices
 from feduplink.observing import track_each
-from feduplink.optimum.dual import PRIMAL_TOLERANCE
+from feduplink.optimum.dual_solver import PRIMAL_TOLERANCE
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 

@@ -15,7 +15,7 @@ from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.observing import Observer
 from feduplink.optimum.certificate import Certificate, certify
-from feduplink.optimum.dual import SEARCH, DualSolution, solve_dual
+from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
 from feduplink.optimum.relaxation import check_provable

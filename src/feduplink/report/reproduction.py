@@ -17,13 +17,13 @@ from feduplink.experiments.power_histogram import PowerHistogram
 from feduplink.experiments.time_energy import SHOWN
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.report.convergence import plot_convergences
+from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.gap import plot_gap
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.noniid import plot_noniid, plot_noniid_data
+from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
 from feduplink.report.style import StyledFigure, save_figure
-from feduplink.report.sweep import plot_sweep
+from feduplink.report.sweep_plot import plot_sweep
 from feduplink.scenario import Scenario
 
 #: How results are drawn: (result, caption).

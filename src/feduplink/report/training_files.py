@@ -12,7 +12,7 @@ from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
 from feduplink.policies import save_policy
-from feduplink.report.convergence import plot_convergence
+from feduplink.report.convergence_plot import plot_convergence
 from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.style import save_figure
 

@@ -11,9 +11,9 @@ from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
-from feduplink.report.comparison import plot_comparison
+from feduplink.report.comparison_plot import plot_comparison
 from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.optimum import optimum_metrics
+from feduplink.report.optimum_files import optimum_metrics
 from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
 
