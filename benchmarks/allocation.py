@@ -21,8 +21,7 @@ from torch import Tensor
 
 from feduplink import OpenLoop, Scenario, load_policy
 from feduplink.channels import draw_splits
-from feduplink.lagrangian import Multipliers
-from feduplink.policies import Policy, UnrolledPolicy
+from feduplink.policies import Policy, UnrolledPolicy, shipped_pdx
 
 
 def milliseconds_per_channel(policy: Policy, csi: Tensor, repetitions: int) -> float:
@@ -38,11 +37,7 @@ def milliseconds_per_channel(policy: Policy, csi: Tensor, repetitions: int) -> f
 def with_workers_alike(policy: Policy) -> Policy:
     if not isinstance(policy, UnrolledPolicy):
         return policy
-    multipliers = policy.multipliers
-    alike = Multipliers(
-        multipliers.constraints.mean(-1, keepdim=True).expand_as(multipliers.constraints),
-        multipliers.objective_weight.mean().expand_as(multipliers.objective_weight),
-    )
+    alike = policy.point.for_workers(policy.scenario.workers)
     return UnrolledPolicy(Scenario(weights="uniform"), policy.network, alike)
 
 

@@ -19,8 +19,7 @@ from torch import Tensor
 from feduplink import Scenario, link
 from feduplink.channels import draw_csi, draw_splits
 from feduplink.feasibility import Shortfalls
-from feduplink.optimum import shipped_pdx
-from feduplink.policies import OpenLoop, Policy
+from feduplink.policies import OpenLoop, Policy, shipped_pdx
 from feduplink.problem import Problem
 
 CHANNELS, CHUNK = 1000, 20_000
@@ -31,7 +30,7 @@ def values(policy: Policy, csi: Tensor, problem: Problem) -> tuple[Tensor, Tenso
     """The constraints' measures (K, N, L) and the powers (N, L)."""
     power = policy.allocate(csi).double()
     sinr = link.sinr(csi.double(), power)
-    return torch.stack([c.measure.value(sinr, power) for c in problem.constraints]), power
+    return problem.constraint_values(sinr, power), power
 
 
 def true_means(
@@ -63,7 +62,7 @@ def main() -> None:
         }
         for label, policy in policies.items():
             truth = true_means(policy, scenario, problem, args.truth, generator)
-            asked = torch.stack([c.threshold for c in problem.constraints])
+            asked = problem.thresholds
             worst = float(((asked - truth) / asked).max())
             cases = {
                 "as they are": asked,
@@ -75,7 +74,9 @@ def main() -> None:
             for _ in range(args.draws):
                 measured, power = values(policy, draw_csi(scenario, CHANNELS, generator), problem)
                 for case, thresholds in cases.items():
-                    shortfalls = Shortfalls.from_samples(measured, power, thresholds)
+                    counted = (power > 0).expand(measured.shape)
+                    judged = problem.with_thresholds(thresholds)
+                    shortfalls = Shortfalls.from_samples(measured, counted, judged)
                     true = (thresholds - truth) / thresholds
                     found[case][shortfalls.met] += 1
                     held[case] += bool(((shortfalls.low <= true) & (true <= shortfalls.high)).all())

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
 from feduplink.channels import draw_splits
-from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum import X_FRESH, certify, solve_dual
-from feduplink.optimum.solution import aimed_above
-from feduplink.policies import Policy
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.optimum import certify, solve_dual, thresholds_with_margin
+from feduplink.policies import Deployment, DualPolicy, Policy
+from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 
 
@@ -59,16 +59,15 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
         "cpu_seconds": round(time.process_time() - processor, 1),
     }
     if options.budget:
-        prices = solution.Prices.from_problem(
-            Problem.from_scenario(scenario), scenario, multipliers
-        )
+        problem = Problem.from_scenario(scenario)
+        prices = Prices.from_problem(problem, scenario, solution.multipliers)
         certificate = certify(
             ChannelBatch.from_scenario(scenario, csi),
             prices,
             budget_s=options.budget,
             target_gap=options.target_gap,
         )
-        upper = float(certificate.upper.mean()) + solution.conjugate
+        upper = float(certificate.upper.mean()) + solution.constant
         row |= {
             "upper_bound": round(upper, 5),
             "gap": round(upper - solution.judgement.objective, 5),
@@ -80,8 +79,9 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
 
 def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
     """The dual policy on channels that nothing was learned on."""
+    tuning = draw_splits(scenario, options.channels, seed=options.seed).training
     start = time.perf_counter()
-    policy = X_FRESH(scenario, options.seed)
+    policy = DualPolicy.for_deployment(Deployment(scenario, tuning, seed=options.seed))
     learned = time.perf_counter() - start
     unseen = draw_csi(scenario, options.unseen, torch_generator(options.seed, "round-channels"))
     unseen = unseen.to(options.device)
@@ -103,12 +103,9 @@ def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object
 
 def _standard_error(scenario: Scenario, csi: Tensor, policy: Policy) -> float:
     """Largest standard error of a constraint's mean on these channels, as a share of it."""
-    above = aimed_above(scenario, csi, policy.powers(csi), margin=1.0)
-    pairs = (
-        (above.rate_thresholds, scenario.rate_thresholds),
-        (above.ee_thresholds, scenario.ee_thresholds),
-    )
-    return max(float((raised / threshold).max()) for raised, threshold in pairs) - 1
+    problem = Problem.from_scenario(scenario)
+    raised = thresholds_with_margin(problem, scenario, csi, policy.powers(csi), margin=1.0)
+    return float((raised / problem.thresholds).max()) - 1
 
 
 if __name__ == "__main__":

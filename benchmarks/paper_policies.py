@@ -25,9 +25,11 @@ import torch
 from feduplink import Scenario, Training, TrainingData, evaluate
 from feduplink.channels import draw_splits
 from feduplink.experiments.optimality_gap import SCENARIOS
-from feduplink.learning import PRESETS, TRAINABLE, Preset, training_settings
-from feduplink.policies import GraphArchitecture, NeuralPolicy
-from feduplink.problem import Judgement
+from feduplink.judgement import Judgement
+from feduplink.learning import Preset, training_settings
+from feduplink.policies import GraphArchitecture, GraphPolicy, NeuralPolicy, PerceptronPolicy
+
+KINDS: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 
 #: From ours to the paper's, in steps; the names are of fields of the settings.
 STEPS = {
@@ -54,7 +56,7 @@ class PlainAscent(Training):
 
 
 def trained(
-    name: str,
+    kind: type[NeuralPolicy],
     preset: Preset,
     scenario: Scenario,
     seed: int,
@@ -62,7 +64,7 @@ def trained(
 ) -> tuple[Judgement, Judgement, float]:
     """Judgements on validation and test channels, and the CPU seconds of training."""
     torch.set_num_threads(1)
-    policy = TRAINABLE[name].initialised(scenario, seed, preset.architecture)
+    policy = kind.initialised(scenario, seed, preset.architecture)
     splits = draw_splits(scenario, seed=seed)
     data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
@@ -72,20 +74,20 @@ def trained(
     return validation, test, seconds
 
 
-def one(job: tuple[str, str, int]) -> Judgement:
-    setting, name, seed = job
-    return trained(name, PRESETS["ours"][name], Scenario.from_yaml(setting), seed)[1]
+def one(job: tuple[str, type[NeuralPolicy], int]) -> Judgement:
+    setting, kind, seed = job
+    return trained(kind, Preset.for_policy(kind), Scenario.from_yaml(setting), seed)[1]
 
 
 def settings(seeds: int, processes: int) -> None:
-    jobs = list(product(SCENARIOS, ("pdm", "pdg"), range(seeds)))
+    jobs = list(product(SCENARIOS, KINDS, range(seeds)))
     with ProcessPoolExecutor(processes) as pool:
         verdicts = dict(zip(jobs, pool.map(one, jobs), strict=True))
     print("| setting | pdm | pdg |\n| --- | ---: | ---: |")
     for setting in SCENARIOS:
         cells = []
-        for name in ("pdm", "pdg"):
-            values = [verdicts[setting, name, seed].objective for seed in range(seeds)]
+        for kind in KINDS:
+            values = [verdicts[setting, kind, seed].objective for seed in range(seeds)]
             mean = sum(values) / seeds
             cells.append(f"{mean:.3f} ({min(values):.3f} to {max(values):.3f})")
         print(f"| {setting} | {' | '.join(cells)} |")
@@ -94,25 +96,25 @@ def settings(seeds: int, processes: int) -> None:
 def presets() -> None:
     print("| policy | trained with | objective | worst shortfall |")
     print("| --- | --- | ---: | ---: |")
-    for name in TRAINABLE:
-        ours, paper = PRESETS["ours"][name], PRESETS["paper"][name]
+    for kind in KINDS:
+        ours, paper = Preset.for_policy(kind), Preset.for_policy(kind, "paper")
         changed: dict[str, Any] = {}
         for label, fields in STEPS.items():
             changed |= {field: getattr(paper.settings, field) for field in fields}
-            preset = Preset(training_settings(name, **changed), ours.architecture)
-            print_row(name, label, trained(name, preset, Scenario(), 0)[1])
-        print_row(name, "`--preset paper`", trained(name, paper, Scenario(), 0)[1])
-        plain = trained(name, paper, Scenario(), 0, PlainAscent)[1]
-        print_row(name, "and plain ascent instead of Adam", plain)
+            preset = Preset(training_settings(kind, **changed), ours.architecture)
+            print_row(kind.name, label, trained(kind, preset, Scenario(), 0)[1])
+        print_row(kind.name, "`--preset paper`", trained(kind, paper, Scenario(), 0)[1])
+        plain = trained(kind, paper, Scenario(), 0, PlainAscent)[1]
+        print_row(kind.name, "and plain ascent instead of Adam", plain)
 
 
 def graph() -> None:
     print("| graph | bias | objective | worst shortfall |\n| --- | --- | ---: | ---: |")
     for transposed, bias in product((False, True), (False, True)):
         architecture = GraphArchitecture(transposed_graph=transposed, bias=bias)
-        preset = Preset(PRESETS["ours"]["pdg"].settings, architecture)
+        preset = Preset(Preset.for_policy(GraphPolicy).settings, architecture)
         written = "Hᵀ" if transposed else "H, as written"
-        print_row(written, "yes" if bias else "no", trained("pdg", preset, Scenario(), 0)[1])
+        print_row(written, "yes" if bias else "no", trained(GraphPolicy, preset, Scenario(), 0)[1])
 
 
 def subsets(epochs: int) -> None:
@@ -130,10 +132,10 @@ def subsets(epochs: int) -> None:
     for label, (scenario, step, sizes) in cells.items():
         for size in sizes:
             settings = training_settings(
-                "pdg", epochs=epochs, subset_workers=size, primal_dual_step=step
+                GraphPolicy, epochs=epochs, subset_workers=size, primal_dual_step=step
             )
-            preset = Preset(settings, PRESETS["ours"]["pdg"].architecture)
-            _, test, seconds = trained("pdg", preset, scenario, 0)
+            preset = Preset(settings, Preset.for_policy(GraphPolicy).architecture)
+            _, test, seconds = trained(GraphPolicy, preset, scenario, 0)
             print_row(label, f"{size or 'all'} of {scenario.workers}", test, f" {seconds:.0f} |")
 
 

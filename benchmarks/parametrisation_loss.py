@@ -19,9 +19,7 @@ from torch import Tensor
 from feduplink import Scenario, draw_csi, evaluate, load_policy
 from feduplink.channels import draw_splits
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum import X_FRESH, shipped_pdx
-from feduplink.policies import DualPolicy, Policy
-from feduplink.problem import Problem, scenario_measures
+from feduplink.policies import Deployment, DualPolicy, Policy, shipped_pdx
 
 
 def lipschitz_constants(scenario: Scenario, csi: Tensor) -> dict[str, Tensor]:
@@ -49,21 +47,17 @@ def losses(dual: DualPolicy, policy: Policy, constants: dict[str, float], csi: T
     best, power = dual.allocate(csi).double(), policy.allocate(csi).double()
     distance = (best - power).abs().amax(-1)
     away = float(distance.square().mean().sqrt())
-    constraints, worth = dual.multipliers.constraints, dual.multipliers.objective_weight
-    prices = dict(zip(("PSR", "R", "EE"), (worth, *constraints), strict=True))
+    multipliers, problem = dual.point.multipliers, dual.problem
+    weight, constraints = multipliers.objective_weight, multipliers.constraints
+    prices = dict(zip(("PSR", "R", "EE"), (weight, *constraints), strict=True))
     bound = sum(constants[name] * float(price.sum()) for name, price in prices.items()) * away
-    cell = ChannelBatch.from_scenario(scenario, csi)
+    batch = ChannelBatch.from_scenario(scenario, csi)
     values = {}
     for name, p in (("dual", best), ("policy", power)):
-        sinr, measures, problem = (
-            cell.sinr(p),
-            scenario_measures(scenario),
-            Problem.from_scenario(scenario),
-        )
-        total = worth * measures["psr"](sinr, p)
+        sinr = batch.sinr(p)
+        total = weight * problem.objective.value(sinr, p)
         for multiplier, constraint in zip(constraints, problem.constraints, strict=True):
-            surplus = constraint.measure.value(sinr, p) - constraint.threshold
-            total = total + multiplier * torch.where(p > 0, surplus, 0.0)
+            total = total + multiplier * constraint.surplus(sinr, p)
         values[name] = float(total.sum(-1).mean())
     objectives = [evaluate(p, csi, scenario).objective for p in (dual, policy)]
     other_senders = float(((best > 0) != (power > 0)).double().mean())
@@ -88,18 +82,17 @@ def main() -> None:
         constants[name] = float(values.square().mean().sqrt())
         print(f"| {name} | {values.mean():.2g} | {constants[name]:.2g} | {values.max():.2g} |")
 
-    dual = X_FRESH(scenario, 0)
-    sums = [
-        float(m.sum()) for m in (dual.multipliers.objective_weight, *dual.multipliers.constraints)
-    ]
+    splits = draw_splits(scenario, seed=0)
+    dual = DualPolicy.for_deployment(Deployment(scenario, splits.training))
+    multipliers = dual.point.multipliers
+    sums = [float(m.sum()) for m in (multipliers.objective_weight, *multipliers.constraints)]
     print("\nsums of the multipliers: λ_y {:.3g}, λ_r {:.3g}, λ_e {:.3g}\n".format(*sums))
     print(
         "| policy | ε: mean, mW | rms, mW | largest, mW | other senders | bound | loss of 𝓛 "
         "| loss of the objective |\n| --- |" + " ---: |" * 7
     )
-    test = draw_splits(scenario, seed=0).test
     for policy in (*map(load_policy, options.runs), shipped_pdx(scenario)):
-        print(losses(dual, policy, constants, test), flush=True)
+        print(losses(dual, policy, constants, splits.test), flush=True)
 
 
 if __name__ == "__main__":

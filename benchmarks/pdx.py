@@ -16,10 +16,10 @@ from torch import Tensor
 
 from feduplink import OpenLoop, Scenario, draw_csi, evaluate, load_policy, shipped_scenarios
 from feduplink.channels import draw_training_csi
-from feduplink.optimum import shipped_pdx, solve_dual
-from feduplink.optimum.calibration import CHANNELS
-from feduplink.policies import Policy, UnrolledPolicy
-from feduplink.problem import Judgement
+from feduplink.judgement import Judgement
+from feduplink.optimum import solve_dual
+from feduplink.policies import Policy, UnrolledPolicy, shipped_pdx
+from feduplink.policies.pdx import CHANNELS
 from feduplink.randomness import torch_generator
 
 SEED = 11
@@ -124,7 +124,7 @@ def noise(pdg: Policy, pdm: Policy) -> None:
     for variance in (0.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6):
         scenario = clean.replace(csi_noise=variance)
         told = pdx.scenario.replace(csi_noise=variance)
-        aware = UnrolledPolicy(told, pdx.network, pdx.multipliers)
+        aware = UnrolledPolicy(told, pdx.network, pdx.point)
         verdicts = [evaluate(p, csi, scenario, seed=SEED) for p in (pdm, pdg, pdx, aware)]
         row(f"{variance:g}", *(figures(verdict) for verdict in verdicts))
 

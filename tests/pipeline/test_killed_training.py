@@ -44,7 +44,7 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, checkpoint],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )
     try:
         deadline = time.monotonic() + 60
