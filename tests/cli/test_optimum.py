@@ -17,7 +17,7 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import Channels, draw_splits
-from feduplink.optimum import learn_dual_policy, shipped_pdx
+from feduplink.policies import DualPolicy, shipped_pdx
 
 from .conftest import TINY, Run, metrics_of, refused
 
@@ -197,7 +197,7 @@ def test_a_worker_that_is_never_heard_is_no_reason_to_fail(
     assert "none was found that lets every worker be heard" in " ".join(ended.out.split())
 
 
-@pytest.mark.parametrize(("name", "learn"), [("dual", learn_dual_policy), ("pdx", shipped_pdx)])
+@pytest.mark.parametrize(("name", "learn"), [("dual", DualPolicy.learned), ("pdx", shipped_pdx)])
 def test_evaluate_learns_multipliers_on_the_training_part_alone(
     run: Run, tmp_path: Path, recorded: Path, name: str, learn
 ):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.experiments import Bench, policies
+from feduplink.experiments import Bench, compared_policies
 from feduplink.experiments.compared_policies import (
     COMPARED,
     LEARNED,
@@ -28,8 +28,8 @@ def test_every_policy_is_usable_and_what_takes_time_is_made_once(
     first = policies_for(bench, SCENARIO, 0)
     assert tuple(first) == COMPARED
     for maker in ("Training", "shipped_pdx"):
-        monkeypatch.setattr(policies, maker, _fail)
-    monkeypatch.setattr(policies.DualPolicy, "learned", _fail)
+        monkeypatch.setattr(compared_policies, maker, _fail)
+    monkeypatch.setattr(compared_policies.DualPolicy, "learned", _fail)
     again = policies_for(bench, SCENARIO, 0)
     for name, policy in first.items():
         assert policy.name == name

@@ -42,15 +42,15 @@ def test_the_same_code_elsewhere_is_the_same(tree: Path):
 @pytest.mark.parametrize(
     ("file", "kinds"),
     [
-        ("scenario.py", ALL),
+        ("scenario/goal.py", ALL),
         ("scenarios/default.yaml", ALL),
         ("channels/fading.py", ALL),
         ("policies/pdx.safetensors", ALL),
         ("learning/settings.py", ALL),
         ("optimum/dual_solver.py", ALL),
-        ("experiments/settings.py", ("SETTINGS", "RESULTS")),
-        ("federated/aggregation.py", ("FEDERATIONS", "RESULTS")),
-        ("federated/tasks/mnist.py", ("FEDERATIONS", "RESULTS")),
+        ("experiments/judged_settings.py", ("SETTINGS", "RESULTS")),
+        ("federated/averages.py", ("FEDERATIONS", "RESULTS")),
+        ("federated/tasks/mnist_task.py", ("FEDERATIONS", "RESULTS")),
         ("experiments/sweep.py", ("RESULTS",)),
         ("experiments/claims.py", ()),
         ("experiments/mnist.py", ()),
@@ -66,8 +66,8 @@ def test_a_changed_byte_counts_where_it_matters(tree: Path, file: str, kinds: tu
 def test_a_new_file_and_another_name_count(tree: Path):
     (tree / "policies/new.py").touch()
     assert code_fingerprint(("policies",), tree) != code_fingerprint(("policies",))
-    (tree / "scenario.py").rename(tree / "scenes.py")
-    assert code_fingerprint(("scenes",), tree) != code_fingerprint(("scenario",))
+    (tree / "problem.py").rename(tree / "problems.py")
+    assert code_fingerprint(("problems",), tree) != code_fingerprint(("problem",))
 
 
 def test_what_python_leaves_behind_does_not_count(tree: Path):

@@ -7,7 +7,8 @@ import torch
 
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
-from feduplink.experiments import Bench, settings
+from feduplink.experiments import Bench
+from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
 from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_setting, judged_settings
 from feduplink.optimum import DualSolution, solve_dual
@@ -88,16 +89,16 @@ def test_a_better_policy_becomes_the_optimum(bench: Bench, monkeypatch: pytest.M
             solve_dual(scenario, csi), power=silent, judgement=judge(silent, csi, scenario)
         )
 
-    monkeypatch.setattr(settings, "solve_dual", poor)
+    monkeypatch.setattr(module, "solve_dual", poor)
     full = {"max": FullPower(scenario)}
-    found = settings.judged_policies(bench, full, scenario, 0).policies
+    found = module.judged_policies(bench, full, scenario, 0).policies
     assert found["max"].objective > 0.5
     assert found[OPTIMUM] == found["max"]
 
 
 def test_a_setting_is_judged_once(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     first = judged_setting(bench, SCENARIO, 0)
-    monkeypatch.setattr(settings, "policies_for", None)
+    monkeypatch.setattr(module, "policies_for", None)
     assert judged_setting(bench, SCENARIO, 0) == first
 
 
@@ -105,7 +106,7 @@ def test_settings_come_by_scenario_and_seed(bench: Bench, monkeypatch: pytest.Mo
     def echoed(_bench: Bench, scenario: Scenario, seed: int) -> tuple[float, int]:
         return scenario.interference, seed
 
-    monkeypatch.setattr(settings, "judged_setting", echoed)
+    monkeypatch.setattr(module, "judged_setting", echoed)
     two = dataclasses.replace(bench, scale=dataclasses.replace(bench.scale, seeds=2), seed=4)
     scenarios = {factor: Scenario(interference=factor) for factor in (1.0, 8.0, 2.0)}
     assert judged_settings(two, scenarios) == [

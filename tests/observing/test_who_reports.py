@@ -25,7 +25,7 @@ from feduplink.comparison import compare
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.learning import CsvLog, Curriculum, NetworkSettings, NetworkTraining
 from feduplink.observing import Advance, Observer, Work, observed_by
-from feduplink.optimum import Certificate, DualStep, calibrated, learn_dual_policy
+from feduplink.optimum import Certificate, DualStep
 from feduplink.policies import UnrolledNetwork
 
 from .recorder import Recorder
@@ -119,8 +119,8 @@ def test_tuning_tells_what_it_does(csi: Tensor):
     recorder = Recorder()
     with observed_by(recorder):
         OpenLoop.tuned(SCENARIO, csi)
-        learn_dual_policy(SCENARIO, csi)
-        calibrated(UnrolledNetwork.initialised(0), SCENARIO, csi)
+        DualPolicy.learned(SCENARIO, csi)
+        UnrolledPolicy.calibrated(UnrolledNetwork.initialised(0), SCENARIO, csi)
     titles = [work.title for work in recorder.works]
     assert titles[:3] == ["tuning of openloop", "fine tuning of openloop", "tuning of dual"]
     assert "tuning of pdx" in titles
