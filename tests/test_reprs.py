@@ -21,10 +21,10 @@ from feduplink import (
     draw_channels,
     evaluate,
     find_optimum,
-    load_policy,
 )
 from feduplink.channels import draw_splits
 from feduplink.comparison import compare
+from feduplink.policies import DualPoint, shipped_pdx
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ def test_policies(optimum: Optimum):
     scenario = Scenario(workers=3)
     assert repr(FullPower(scenario)) == "FullPower(max for 3 workers)"
     assert repr(OpenLoop(scenario, target=10.0, fraction=0.8)) == "OpenLoop(P0 10 W, exponent 0.8)"
-    dual = DualPolicy(scenario, optimum.solution.multipliers)
-    assert repr(dual) == "DualPolicy(dual for 3 workers, 9 stored numbers)"
-    for policy in (GraphPolicy.initialised(scenario), load_policy("pdx")):
+    dual = DualPolicy(scenario, DualPoint(optimum.solution.multipliers, optimum.problem.thresholds))
+    assert repr(dual) == "DualPolicy(dual for 3 workers, 15 stored numbers)"
+    for policy in (GraphPolicy.initialised(scenario), shipped_pdx()):
         assert len(repr(policy)) < 80
 
 

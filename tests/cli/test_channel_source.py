@@ -111,7 +111,7 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4, weights="ones")
     policy = GraphPolicy.initialised(scenario, 0)
     data = TrainingData(csi[0::3], csi[1::3])
-    best = Training(policy, data, training_settings("pdg", epochs=3)).run()
+    best = Training(policy, data, training_settings(GraphPolicy, epochs=3)).run()
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["best_epoch"] == best.number + 1
     assert metrics["validation"] == evaluate(policy, csi[1::3], scenario).as_metrics()

@@ -41,14 +41,14 @@ def test_all_see_the_noise_and_the_optimum_does_not(bench: Bench, few_settings: 
     faint, strong = result.means("pdx", "objective")
     assert abs(faint - clean["pdx"].objective) < 0.02
     assert strong < faint
-    told = csi_noise._told(policy_for(bench, "pdx", Scenario(), 0), 1e4)
+    told = csi_noise._knowing_noise(policy_for(bench, "pdx", Scenario(), 0), 1e4)
     test = draw_splits(Scenario(), bench.scale.channels, seed=0).test
     assert strong == evaluate(told, test, told.scenario).objective
 
 
 def test_pdx_is_told_the_variance(bench: Bench):
     policy = policy_for(bench, "pdx", Scenario(), 0)
-    told = csi_noise._told(policy, 1e5)
+    told = csi_noise._knowing_noise(policy, 1e5)
     assert told.scenario.csi_noise == 1e5
     csi = draw_csi(Scenario(), 4, torch.Generator().manual_seed(0))
     assert not torch.equal(told.allocate(csi), policy.allocate(csi))

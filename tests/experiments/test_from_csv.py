@@ -23,6 +23,7 @@ from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.learning import Epoch
 from feduplink.report import reproduction
+from feduplink.report.style import StyledFigure
 
 RNG = np.random.default_rng(0)
 SEEDS = 3
@@ -175,7 +176,7 @@ def test_the_smallest_violation_is_one():
 
 
 def test_claims_of_a_run_rest_on_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(reproduction._DRAWINGS, "interference", lambda *_: None)
+    monkeypatch.setitem(reproduction._DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, ""))
     result, bench = RESULTS["interference"], Bench(tmp_path, FULL)
     experiment = EXPERIMENTS["interference"]
     claims = reproduction.write_experiment(tmp_path, "interference", experiment, result, bench, 1.0)

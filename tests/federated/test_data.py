@@ -104,7 +104,7 @@ def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
         fetch(entry, target)
     assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
     megabytes = (directory / names[-1]).stat().st_size / 1e6
-    assert recorder.works[-1].total == recorder.steps[-1].done == megabytes
+    assert recorder.steps[-1].figures["of MB"] == recorder.steps[-1].done == megabytes
     assert recorder.works[-1].title == f"fetching {names[-1]}"
     assert [path.name for path in target.iterdir()] == ["mnist"]
 

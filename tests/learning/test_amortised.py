@@ -25,7 +25,7 @@ def test_batches_of_recorded_channels_are_drawn_with_replacement():
     """The direct gains of a channel tell which one it is."""
     scenario = Scenario(workers=2)
     recorded = torch.ones(3, 2, 2) * torch.tensor([10.0, 20.0, 30.0])[:, None, None]
-    curriculum = Curriculum.only(scenario, recorded)
+    curriculum = Curriculum.one_scenario(scenario, recorded)
     cell, _ = curriculum.draw(300, torch.Generator().manual_seed(0))
     counts = [int((cell.direct[:, 0] == gain).sum()) for gain in (10, 20, 30)]
     assert sum(counts) == 300

@@ -14,6 +14,7 @@ class AveragePower(Measure):
     symbol = "P"
     unit = "W"
     on_air_only = False
+    convex_in_log_power = True
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         return power

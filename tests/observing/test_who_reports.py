@@ -26,7 +26,7 @@ from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.learning import CsvLog, Curriculum, NetworkSettings, NetworkTraining
 from feduplink.observing import Advance, Observer, Work, observed_by
 from feduplink.optimum import Certificate, DualStep
-from feduplink.policies import UnrolledNetwork
+from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
 
 from .recorder import Recorder
 
@@ -98,7 +98,7 @@ def test_the_network_of_pdx_tells_of_every_hundredth_step(tmp_path: Path):
     recorder = Recorder()
     settings = NetworkSettings(steps=100, batch_size=2)
     network = UnrolledNetwork.initialised(0)
-    NetworkTraining(network, Curriculum.only(SCENARIO), settings).run([recorder])
+    NetworkTraining(network, Curriculum.one_scenario(SCENARIO), settings).run([recorder])
     assert recorder.of("training of pdx") == ["begin", 100, "end"]
     assert set(recorder.steps[0].figures) == {"Lagrangian"}
 

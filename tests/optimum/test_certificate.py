@@ -7,8 +7,8 @@ import torch
 
 from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
+from feduplink.link import Rate
 from feduplink.optimum import Certificate, certify
-from link.own_measures import AveragePower
 from observing.recorder import Recorder
 
 from .reference import best_on_grid, random_instance
@@ -57,16 +57,42 @@ def test_without_prices_there_is_nothing_to_gain():
 
 def test_what_it_cannot_bound_is_refused_in_one_sentence(default_csi: torch.Tensor):
     csi = default_csi[:5, :2, :2]
-    scenario = Scenario(workers=2, constraints="link.own_measures:AveragePower <= 0.001")
-    refusal = r"^certificate: knows packet success, .*; not accepted: power\.$"
-    with pytest.raises(InputError, match=refusal):
-        find_optimum(scenario, csi, budget_s=0)
+    for text in ("link.own_measures:Sinr >= 2", "link.own_measures:AveragePower >= 0.001"):
+        scenario = Scenario(workers=2, constraints=text)
+        with pytest.raises(InputError, match=r"^certificate: has no bound with .*power\.$"):
+            find_optimum(scenario, csi, budget_s=0)
     usual = Scenario(workers=2)
-    limit = torch.full((2,), 1e-3, dtype=torch.float64)
+    limit = torch.full((2,), 1.0, dtype=torch.float64)
     own = Problem(
         Problem.from_scenario(usual).objective,
         Problem.from_scenario(usual).utility,
-        (Constraint.below(AveragePower(), limit),),
+        (Constraint.below(Rate(), limit),),
     )
-    with pytest.raises(InputError, match=refusal):
+    with pytest.raises(InputError, match=r"^certificate: has no bound with an upper limit on rate"):
         find_optimum(usual, csi, own, budget_s=0)
+
+
+@pytest.mark.parametrize("objective", ["psr", "rate", "energy_efficiency"])
+@pytest.mark.parametrize("price", [0.0, 3.0, 100.0])
+def test_a_price_on_power_is_bounded_as_a_search_finds_it(
+    default_csi: torch.Tensor, objective: str, price: float
+):
+    """Against all pairs of powers of a fine grid, silence included."""
+    scenario = Scenario(workers=2, objective=objective, rate_min=0, ee_min=0, interference=4)
+    limited = scenario.replace(constraints="link.own_measures:AveragePower <= 0.001")
+    batch = ChannelBatch.from_scenario(scenario, default_csi[:20, :2, :2])
+    problem = Problem.from_scenario(limited)
+    multipliers = torch.zeros(3, 2, dtype=torch.float64)
+    multipliers[2] = price * (40 if objective == "energy_efficiency" else 1)
+    prices = Prices.from_problem(
+        problem, limited, Multipliers(multipliers, scenario.worker_weights)
+    )
+    certificate = certify(batch, prices, budget_s=20, target_gap=1e-4)
+    levels = torch.cat((torch.zeros(1), torch.logspace(-6, -2, 150))).double()
+    pairs = torch.cartesian_prod(levels, levels)
+    searched = torch.stack(
+        [batch.take(torch.tensor([n])).value(pairs, prices).max() for n in range(len(batch.direct))]
+    )
+    assert (certificate.upper >= searched).all()
+    assert (certificate.lower >= searched - 2e-3 * searched.abs()).all()
+    assert certificate.gap <= 1e-4

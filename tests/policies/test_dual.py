@@ -60,14 +60,14 @@ def test_learned_multipliers_hold_on_unseen_channels():
     training = draw_csi(scenario, 1500, torch.Generator().manual_seed(5))
     unseen = draw_csi(scenario, 1500, torch.Generator().manual_seed(6))
     policy = DualPolicy.learned(scenario, training)
-    assert (policy.multipliers.constraints > 0).any()
+    assert (policy.point.multipliers.constraints > 0).any()
     verdict = evaluate(policy, unseen, scenario)
     assert verdict.violation < 0.03  # two standard errors of 1500 channels
     own = solve_dual(scenario, unseen)
     assert abs(own.dual_value - verdict.objective) < 0.005
 
 
-def test_unseen_channels_get_a_margin_and_recorded_ones_none(monkeypatch: pytest.MonkeyPatch):
+def test_thresholds_get_a_margin_for_unseen_channels(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dual_module, "LEARNING_CHANNELS", 60)
     scenario = Scenario(workers=3, rate_min=2.0, ee_min=110)
     training = draw_csi(scenario, 60, torch.Generator().manual_seed(7))
@@ -83,5 +83,5 @@ def test_unseen_channels_get_a_margin_and_recorded_ones_none(monkeypatch: pytest
     thresholds = Problem.from_scenario(scenario).thresholds
     assert (drawn.point.thresholds > thresholds).all()
     recorded = made(recorded=True)
-    assert torch.equal(recorded.point.thresholds, thresholds)
-    assert evaluate(recorded, training, scenario).violation < 0.01
+    assert (recorded.point.thresholds > thresholds).all()
+    assert evaluate(recorded, training, scenario).violation == 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.experiments import fingerprint
 from feduplink.experiments.bench import Bench
-from feduplink.federated import AccessScheme
 from feduplink.files import write_text
 from feduplink.learning import Epoch, Training, TrainingData, training_settings
 from feduplink.policies import (
@@ -34,8 +34,8 @@ from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
 
-def names(*kinds: type[Policy] | type[AccessScheme]) -> tuple[str, ...]:
-    """What these policies and access schemes are called."""
+def names(*kinds: Any) -> tuple[str, ...]:
+    """What these classes of policies and access schemes are called."""
     return tuple(kind.name for kind in kinds)
 
 

@@ -12,12 +12,10 @@ PACKAGE = Path(__file__).parents[1]
 #: What policies, and how they are judged, depend on: modules or packages by their path without
 #: suffix, relative to the package.
 POLICIES = (
-    "registry",
     "constraint_text",
     "scenario",
     "scenarios",
     "randomness",
-    "registry",
     "channels",
     "link",
     "utility",
