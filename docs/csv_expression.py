@@ -26,6 +26,7 @@ bar is written ``\|``.
 from __future__ import annotations
 
 import csv
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -85,6 +86,12 @@ def value_of(source: str, directory: Path) -> float:
 def _read(path: Path) -> list[Row]:
     if not path.is_file():
         raise SourceError(f"there is no file {path.name}")
+    return _rows(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _rows(path: Path, _changed_ns: int) -> list[Row]:
+    """Read once: hundreds of numbers come from one file."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -206,7 +213,9 @@ def _filtered(filters: str, node: Node) -> Node:
         for column, texts in wanted.items():
             if rows and column not in rows[0]:
                 raise SourceError(f"there is no column {column!r}")
-            rows = [row for row in rows if any(_same(row[column], text) for text in texts)]
+            cells = {row[column] for row in rows}
+            accepted = {cell for cell in cells if any(_same(cell, text) for text in texts)}
+            rows = [row for row in rows if row[column] in accepted]
         return node(rows)
 
     return select

@@ -68,9 +68,9 @@ def test_learned_multipliers_hold_on_unseen_channels():
 
 
 def test_thresholds_get_a_margin_for_unseen_channels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dual_module, "LEARNING_CHANNELS", 60)
-    scenario = Scenario(workers=3, rate_min=2.0, ee_min=110)
-    training = draw_csi(scenario, 60, torch.Generator().manual_seed(7))
+    monkeypatch.setattr(dual_module, "LEARNING_CHANNELS", 30)
+    scenario = Scenario(workers=2, rate_min=2.0, ee_min=110)
+    training = draw_csi(scenario, 30, torch.Generator().manual_seed(7))
 
     def made(*, recorded: bool, seed: int = 0) -> DualPolicy:
         deployment = Deployment(scenario, training, recorded=recorded, seed=seed)
