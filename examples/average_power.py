@@ -1,9 +1,9 @@
 """A constraint of your own: the average power that each device may send with.
 
-    feduplink optimum --constraints "average_power:AveragePower <= 0.004" --objective rate
-    feduplink train --policy pdg --constraints "average_power:AveragePower <= 0.004"
+    feduplink optimum --constraints "average_power:AveragePower <= 0.003"
+    feduplink train --policy pdg --constraints "average_power:AveragePower <= 0.003"
 
-in the directory of this file. The mean is over all rounds: a silent device saves.
+in the directory of this file. The mean is over all rounds: a silent device saves power.
 """
 
 from torch import Tensor

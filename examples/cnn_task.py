@@ -18,10 +18,8 @@ from feduplink.federated import Examples, FederatedData, LocalWork, Task, error_
 
 def network() -> nn.Module:
     """5,994 weights."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 5, stride=2), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(256, 10)),
-    )
+    first, second = nn.Conv2d(1, 8, 5, stride=2), nn.Conv2d(8, 16, 5, stride=2)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Linear(256, 10))
 
 
 def task(workers: int) -> Task:
@@ -30,10 +28,9 @@ def task(workers: int) -> Task:
     images = Examples((pixels.float() / 255).view(-1, 1, 28, 28), labels.long())
 
     def draw(rng: np.random.Generator) -> FederatedData:
-        test, *shares = torch.from_numpy(rng.permutation(5000)).tensor_split(
-            [1000 + 4000 * worker // workers for worker in range(workers)]
-        )
-        return FederatedData(images, tuple(shares), images.rows(test))
+        order = torch.from_numpy(rng.permutation(5000))
+        shares = order[1000:].tensor_split(workers)
+        return FederatedData(images, shares, test=images.rows(order[:1000]))
 
     loss = partial(functional.cross_entropy, reduction="none")
     work = LocalWork(batch_size=20, batches=5)

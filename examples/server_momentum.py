@@ -1,9 +1,8 @@
-"""A server of your own: the unbiased average with momentum (FedAvgM).
+"""A server optimiser of your own: FedAvgM, the unbiased average with momentum.
 
     feduplink federate --aggregation server_momentum:Momentum --policies ideal,openloop
 
-in the directory of this file. ``unbiased`` alone is ``--aggregation unbiased``: an update that
-arrives with probability q counts 1/q times, so that the expected model is that of all senders.
+in the directory of this file.
 """
 
 import torch
@@ -18,13 +17,13 @@ class Momentum(Aggregation):
     """v ← 0.9 v + Δ and w ← w + v, Δ the unbiased average of the workers' updates."""
 
     def initial_state(self, model: Weights) -> Weights:
-        """No velocity."""
+        """The velocity v, at first 0; checkpoints keep it."""
         return {name: torch.zeros_like(weight) for name, weight in model.items()}
 
     def aggregate(
         self, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
     ) -> Weights:
-        """One step; the state is kept in checkpoints."""
+        """One step."""
         average = UnbiasedAverage().aggregate(model, local, arrivals, {})
         for name, weight in model.items():
             state[name] = DECAY * state[name] + average[name] - weight
