@@ -34,7 +34,7 @@ from feduplink.policies import (
 )
 from feduplink.problem import Problem
 from feduplink.registry import POLICIES
-from feduplink.tensorfile import TensorFile, write_tensors
+from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
 POINT = DualPoint(
@@ -261,3 +261,13 @@ def test_the_architecture_is_saved_with_the_weights(tmp_path, transposed, bias):
             for layer in (*policy.layers, *another.layers):
                 layer.bias += 0.1 if isinstance(layer.bias, torch.nn.Parameter) else 0.0
         assert not torch.equal(another.allocate(csi), policy.allocate(csi))
+
+
+def test_tensors_that_nobody_reads_are_refused(tmp_path: Path):
+    """Older versions kept in the file whether ``rand`` selects; to ignore it would change it."""
+    file = save_policy(RandomPower(SCENARIO), tmp_path)
+    content = read_tensors(file, "policy")
+    tensors = {**content.tensors, "selection": torch.tensor(False)}
+    write_tensors(file, "policy", TensorFile(tensors, content.header))
+    with pytest.raises(InputError, match=r"does not fit a rand: .* \(selection\)"):
+        load_policy(file)

@@ -45,12 +45,18 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     for measure in scenario.measures:
         MEASURES.find_in_file(measure, file)
     try:
-        return kind.from_tensors(scenario, content.tensors)
+        policy = kind.from_tensors(scenario, content.tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
+    if other := policy.tensors().keys() ^ content.tensors.keys():
+        raise InputError(
+            f"policy: {file} does not fit a {kind.name}: it has other tensors than this version's "
+            f"({', '.join(sorted(other))}); accepted: one that this version saved."
+        )
+    return policy
 
 
 def policy_class(found: object) -> type[Policy]:
