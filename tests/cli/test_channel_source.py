@@ -55,7 +55,9 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path / "recorded.h5"
 
 
-@pytest.mark.parametrize("model", TOYS)
+@pytest.mark.parametrize(
+    "model", [TOYS[0], *(pytest.param(toy, marks=pytest.mark.slow) for toy in TOYS[1:])]
+)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_draws_from_a_model_of_ones_own(
     run: Run, tmp_path: Path, command: str, model: str

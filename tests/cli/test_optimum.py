@@ -182,7 +182,13 @@ def test_the_optimum_is_not_under_the_dual_policy(run: Run, tmp_path: Path, seed
     assert metrics["optimum"]["objective"] <= metrics["optimum"]["upper_bound"]
 
 
-@pytest.mark.parametrize("command", [("optimum", "--budget", 0), ("evaluate", "--optimum", 0)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("optimum", "--budget", 0),
+        pytest.param(("evaluate", "--optimum", 0), marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_is_never_heard_is_no_reason_to_fail(
     run: Run, tmp_path: Path, command: tuple[str | int, ...]
 ):

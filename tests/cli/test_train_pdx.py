@@ -17,6 +17,7 @@ def _few_channels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_pdx, "CHANNELS", 100)
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -78,6 +78,7 @@ def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
     assert recorder.of("numbers") == ["begin", 1, 2, 3, 4, 5, "end"]
 
 
+@pytest.mark.slow
 def test_an_error_in_another_process_is_raised_here_and_ends_the_work(tmp_path: Path):
     bench = Bench(tmp_path, TINY, processes=2)
     with pytest.raises(InputError, match="data: there are none"):

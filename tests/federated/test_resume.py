@@ -183,6 +183,7 @@ print(history.to_json())
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_resumed_gives_the_same_curve(tmp_path: Path):
     def start(file: Path, pause: float) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", VICTIM, str(file), str(pause)]

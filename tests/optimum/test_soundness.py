@@ -30,7 +30,9 @@ def _assert_sound(instance: Instance, best: torch.Tensor, budget_s: float) -> No
     assert certificate.lower.tolist() == pytest.approx(reached)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(0, 10), *(pytest.param(s, marks=pytest.mark.slow) for s in range(10, 24))]
+)
 def test_two_workers_against_a_grid(seed: int):
     instance = random_instance(seed, workers=2, channels=8)
     best = _best(instance, per_worker=160)
@@ -38,7 +40,9 @@ def test_two_workers_against_a_grid(seed: int):
         _assert_sound(instance, best, budget_s)
 
 
-@pytest.mark.parametrize("seed", range(100, 118))
+@pytest.mark.parametrize(
+    "seed", [*range(100, 106), *(pytest.param(s, marks=pytest.mark.slow) for s in range(106, 118))]
+)
 def test_three_workers_against_a_grid(seed: int):
     instance = random_instance(seed, workers=3, channels=6)
     best = _best(instance, per_worker=36)
@@ -46,7 +50,9 @@ def test_three_workers_against_a_grid(seed: int):
         _assert_sound(instance, best, budget_s)
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@pytest.mark.parametrize(
+    "seed", [*range(200, 202), *(pytest.param(s, marks=pytest.mark.slow) for s in range(202, 206))]
+)
 def test_four_workers_against_a_thousand_local_searches(seed: int):
     instance = random_instance(seed, workers=4, channels=3)
     values = [best_local_search(instance, k, starts=1000, seed=k) for k in range(3)]
