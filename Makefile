@@ -20,13 +20,13 @@ demo: $(READY)
 	$(BIN)/feduplink demo --out runs/demo
 
 test: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile -m 'slow or not slow'
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m 'slow or not slow'
 
 coverage: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	$(BIN)/python .ci/coverage_by_package.py
 
 lint: $(READY)

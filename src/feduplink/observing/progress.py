@@ -187,7 +187,7 @@ class TerminalProgress(_Lines):
         from rich.live import Live
 
         with self._lock:
-            if self._timer is None:  # all work has ended just now
+            if self._timer is not threading.current_thread():  # its work has ended just now
                 return
             self._console = self._console or Console(stderr=True, highlight=False)
             self._live = Live(
