@@ -191,7 +191,7 @@ def test_replace_validates_again():
         ({"channel_model": 3}, r"^channel_model: Input should be a valid string"),
         (
             {"objective": "latency"},
-            r"^measure: 'latency' is unknown; .*energy_efficiency, or .*t\.$",
+            r"^measure: 'latency' is unknown; .*energy_efficiency, .*Object\.$",
         ),
         ({"objective": "rat"}, r"^measure: 'rat' is unknown, did you mean rate\? accepted: psr"),
         (
