@@ -17,6 +17,8 @@ from torch.nn import functional
 
 #: A gain of 0 counts as this: any power is as efficient as any other.
 _FAINT = 1e-200
+#: From this s on, ln(1 + e^s) and s are the same number.
+_EXACT_UP_TO = 40.0
 #: Under this r the series is exact to 12 digits of the efficiency.
 _NEAR_BRANCH_POINT = 1e-6
 
@@ -98,7 +100,8 @@ def success_at(s: Tensor, waterfall: float, weight: Tensor) -> tuple[Tensor, Ten
 
 def rate_from_log(s: Tensor) -> Tensor:
     """R at s = ln SINR, nats/s/Hz."""
-    return functional.softplus(s)
+    # By default PyTorch takes s itself from 20 on, which is 2e-9 too low for a bound.
+    return functional.softplus(s, threshold=_EXACT_UP_TO)
 
 
 def rate_at(s: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
