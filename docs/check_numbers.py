@@ -10,10 +10,7 @@ and must be what the file in ``docs/results`` gives, rounded to as many digits a
 a table with a column ``measured``, every number there with a decimal point or a percent sign
 needs a source, unless it is in backticks, or its row names the command in backticks that prints
 it. ``docs/results/README.md``, which ``collect.py`` writes, has to show the claims that follow from
-the CSV files, for every figure with a line ``<!-- checked: FIGURE.csv -->``; a figure of an earlier
-version has ``<!-- earlier: FIGURE.csv -->`` instead, and no claims. Without any such line
-the results were collected before there was this script; then its claims, and whether tables are
-complete, are not checked.
+the CSV files, for every figure with a line ``<!-- checked: FIGURE.csv -->``.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ _CODE = re.compile(
 )
 _COMMENT = re.compile(r"<!--\s*(?P<text>.*?)\s*-->", re.DOTALL)
 _CHECKED = re.compile(r"<!-- checked: (?P<figure>\S+)\.csv -->")
-_EARLIER = re.compile(r"<!-- earlier: (?P<figure>\S+)\.csv -->")
 _NUMBER = r"(?:(?<![\w.,])[-−+])?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?"
 _NUMBER_BEFORE = re.compile(rf"(?P<number>{_NUMBER})[*_]*$")
 _SOURCED = re.compile(rf"{_NUMBER}[*_]*<!--.*?-->", re.DOTALL)
@@ -96,8 +92,7 @@ def check(root: Path) -> Checked:
         sources = list(_sources(content))
         numbers += len(sources)
         found = [problem for source in sources for problem in source.problems(results)]
-        if _CHECKED.search(text):
-            found += _check_tables(content)
+        found += _check_tables(content)
         problems += [f"{page.relative_to(root)}:{line}: {what}" for line, what in sorted(found)]
     return Checked(numbers, claims, problems)
 
@@ -159,11 +154,11 @@ def _check_tables(text: str) -> Iterator[tuple[int, str]]:
 def _check_claims(text: str, results: Path) -> tuple[int, list[str]]:
     """How many claims the page of results shows, and what does not follow from the CSV files."""
     marks = list(_CHECKED.finditer(text))
-    figures = [mark["figure"] for mark in (*marks, *_EARLIER.finditer(text))]
+    figures = [mark["figure"] for mark in marks]
     problems = [
         f"docs/results/README.md: nothing on {name}.csv; collect.py writes it"
         for name in EXPERIMENTS
-        if marks and name not in figures and (results / f"{name}.csv").is_file()
+        if name not in figures and (results / f"{name}.csv").is_file()
     ]
     count = 0
     for mark in marks:

@@ -5,7 +5,7 @@
 Copies the figures and their CSV files and writes ``README.md``: every figure with its claims, what
 was measured, and the verdict, as they follow from the CSV files. A figure that is in none of the
 runs but was collected before keeps its picture, its caption and its numbers, and is judged on these
-again. One that never was is said to be of an earlier version, without verdicts.
+again.
 ``docs/check_numbers.py`` checks the page.
 """
 
@@ -28,9 +28,6 @@ Made by `feduplink reproduce` and `python docs/results/collect.py`. What follows
 which machines they were run: [reproduction](../reproduction.md). The numbers of every figure are in
 the CSV file beside it; `python docs/check_numbers.py` computes the claims from these again.
 """
-EARLIER = """*Of an earlier version, not yet made anew; [reproduction](../reproduction.md) says in
-what it differs. Hence no verdicts here.*
-"""
 
 _COLLECTED = re.compile(
     r"\((?P<figure>\S+)\.png\)\n\n(?P<caption>.+)\n\n.+\n<!-- checked: (?P=figure)\.csv -->"
@@ -51,8 +48,6 @@ def collect(directories: Sequence[Path], results: Path) -> None:
     for name in EXPERIMENTS:
         if name in captions:
             text += _judged(name, captions[name], results)
-        elif (results / f"{name}.csv").is_file():
-            text += _earlier(name)
     page.write_text("\n".join(text), encoding="utf-8")
 
 
@@ -90,15 +85,6 @@ def _judged(name: str, caption: str, results: Path) -> list[str]:
         page += [f"| {c.verdict} | {c.claim} | {c.measured} |" for c in claims]
         page[-1] += "\n"
     return page
-
-
-def _earlier(name: str) -> list[str]:
-    title = EXPERIMENTS[name].TITLE
-    return [
-        f"## {title}\n\n![{title}]({name}.png)\n\n{EARLIER}",
-        f"`feduplink reproduce {name}`, numbers: [{name}.csv]({name}.csv)",
-        f"<!-- earlier: {name}.csv -->\n",
-    ]
 
 
 if __name__ == "__main__":

@@ -119,12 +119,6 @@ def test_measured_numbers_that_are_complete(root: Path):
     assert problems(root, "| claim | found |\n| --- | --- |\n| it is good | 0.5 |\n") == []
 
 
-def test_results_of_before_are_left_alone(root: Path):
-    (root / "docs/results/README.md").write_text("## Arrivals\n\n| a |\n| --- |\n| 0.5 |\n")
-    assert problems(root, table("0.5")) == []
-    assert problems(root, f"It is 1<!-- {PER} -->.") != []
-
-
 def test_claims_are_those_of_the_csv(root: Path):
     page = root / "docs/results/README.md"
     assert (check_numbers.check(root).claims, problems(root, "")) == (4, [])

@@ -57,17 +57,11 @@ def test_a_first_look_and_other_data_are_refused(tmp_path: Path, given: dict[str
         collect([finished(tmp_path / "run", **given)], tmp_path)
 
 
-def test_a_figure_that_was_not_made_anew_says_so_and_claims_nothing(tmp_path: Path):
+def test_numbers_without_a_figure_on_the_page_are_found(tmp_path: Path):
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)
-    (results / "pmax.csv").write_text("of long ago\n")
+    (results / "pmax.csv").write_text("never collected\n")
     collect([finished(tmp_path / "run")], results)
-    text = (results / "README.md").read_text()
-    section = text[text.index("## Maximum power") : text.index("## Arrivals")]
-    assert "Of an earlier version" in section
-    assert "| verdict |" not in section
-    assert check_numbers.check(tmp_path).problems == []
-    (results / "README.md").write_text(text.replace("<!-- earlier: pmax.csv -->", ""))
     assert "nothing on pmax.csv" in check_numbers.check(tmp_path).problems[0]
 
 
@@ -76,7 +70,6 @@ def test_a_figure_collected_before_keeps_its_picture_and_caption_and_is_judged_a
 ):
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)
-    (results / "pmax.csv").write_text("of long ago\n")
     collect([finished(tmp_path / "run")], results)
     page = results / "README.md"
     before = page.read_text()

@@ -50,18 +50,22 @@ def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
 
     None if chance may be behind it: if the 95 % confidence interval of the mean log-ratio
     (Student's t) holds zero, or there is a single pair. Ratios, because one model that goes astray
-    would drown all differences. What diverged is lower than nothing, and everything finite is
-    lower than that; of two that diverged none is.
+    would drown all differences. What diverged or never got there is infinite or undefined; it
+    counts as twice the largest finite value, so that it is high, and one run does not decide.
 
     >>> lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), lower([0.1, 0.3], [0.2, 0.2])
     (True, None)
+    >>> never = float("inf")
+    >>> lower([20, 21, 22], [never] * 3), lower([20, 21, 22], [19, 22, never])
+    (True, None)
     """
-    ours_finite, others_finite = np.isfinite(ours).all(), np.isfinite(others).all()
-    if not (ours_finite and others_finite):
-        return None if ours_finite == others_finite else bool(ours_finite)
     if len(ours) == 1:
         return None
-    ratios = np.log(np.maximum(ours, _SMALLEST)) - np.log(np.maximum(others, _SMALLEST))
+    values = np.array([ours, others])
+    finite = np.isfinite(values)
+    high = 2 * values[finite].max(initial=_SMALLEST)
+    logs = np.log(np.maximum(np.where(finite, values, high), _SMALLEST))
+    ratios = logs[0] - logs[1]
     reach = stats.sem(ratios) * stats.t.ppf((1 + _CONFIDENCE) / 2, len(ratios) - 1)
     mean = float(ratios.mean())
     return None if abs(mean) <= reach else mean < 0
@@ -70,18 +74,27 @@ def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
 def difference(ours: Sequence[float], others: Sequence[float]) -> str:
     """The mean of ``ours`` minus ``others``, run by run, and its standard error, in words.
 
-    A dash where it is not defined: both are infinite in a run.
+    A dash where a run of either is infinite or undefined.
 
     >>> difference([1.0, 4.0], [2.0, 3.0])
     '+0 ± 1'
     """
-    with np.errstate(invalid="ignore"):
-        differences = np.subtract(ours, others)
-    if np.isnan(differences).any():
+    if not np.isfinite([ours, others]).all():
         return "–"
-    if len(differences) == 1 or not np.isfinite(differences).all():
+    differences = np.subtract(ours, others)
+    if len(differences) == 1:
         return f"{differences.mean():+.2g}"
     return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"
+
+
+def mean_in_words(values: Sequence[float]) -> str:
+    """The mean; how many runs have none, where some diverged or never got there.
+
+    >>> mean_in_words([19.0, 22.0]), mean_in_words([19.0, 22.0, float("inf")])
+    ('20.5', 'infinite in 1 of 3 runs')
+    """
+    infinite = int((~np.isfinite(values)).sum())
+    return f"infinite in {infinite} of {len(values)} runs" if infinite else f"{np.mean(values):.3g}"
 
 
 def mean_and_error(values: Sequence[float], digits: int) -> str:

@@ -55,7 +55,7 @@ REVIEWS_PUBLISHED = (Ideal.name, *UNSELECTED, *LEARNED)
 
 #: Columns of the CSV file, fields of :class:`RunHistory`.
 _PER_ROUND = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
-#: Rounds that an interruption may cost; a round of whole reviews is a good part of a minute.
+#: Rounds that an interruption may cost; a round of whole reviews takes 10 to 20 s on a GPU.
 _CHECKPOINT_EVERY = 5
 
 

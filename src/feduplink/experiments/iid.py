@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feduplink.experiments.bench import Bench
-from feduplink.experiments.claims import Claim, difference, judged, lower
+from feduplink.experiments.claims import Claim, difference, judged, lower, mean_in_words
 from feduplink.experiments.compared_policies import COMPARED, READINGS
 from feduplink.experiments.federations import (
     ALL,
@@ -117,7 +117,7 @@ def pdg_ahead(result: Federations, label: str) -> list[Claim]:
                     f"FL with PDG {better} than with PDM, Rand and Orth ({label}; {reading})",
                     [lower(by_policy["pdg"], by_policy[name]) for name in others],
                     f"{what}: "
-                    + ", ".join(f"{name} {np.mean(v):.3g}" for name, v in by_policy.items())
+                    + ", ".join(f"{name} {mean_in_words(v)}" for name, v in by_policy.items())
                     + f"; pdg − pdm {difference(by_policy['pdg'], by_policy['pdm'])}",
                 )
             )
