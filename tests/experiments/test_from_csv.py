@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from feduplink import InputError
-from feduplink.experiments import EXPERIMENTS, FULL, Bench, claims_from_csv
+from feduplink.experiments import EXPERIMENTS, FULL, ExperimentContext, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.convergence import Convergence
@@ -177,9 +177,11 @@ def test_the_smallest_violation_is_one():
 
 def test_claims_of_a_run_rest_on_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(reproduction._DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, ""))
-    result, bench = RESULTS["interference"], Bench(tmp_path, FULL)
+    result, context = RESULTS["interference"], ExperimentContext(tmp_path, FULL)
     experiment = EXPERIMENTS["interference"]
-    claims = reproduction.write_experiment(tmp_path, "interference", experiment, result, bench, 1.0)
+    claims = reproduction.write_experiment(
+        tmp_path, "interference", experiment, result, context, 1.0
+    )
     assert claims == claims_from_csv(experiment, (tmp_path / "interference.csv").read_text())
 
 

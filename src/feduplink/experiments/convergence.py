@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, training_history
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, judged_setting
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.learning import Epoch, best_epoch
@@ -65,13 +65,13 @@ class Convergence(BaseModel):
 RESULT = Convergence
 
 
-def run(bench: Bench) -> Convergence:
+def run(context: ExperimentContext) -> Convergence:
     """Train both learned policies of the default setting."""
     scenario = Scenario()
-    grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in bench.seeds]
-    histories = bench.map(_history, grid, "training runs")
-    count = len(bench.seeds)
-    setting = judged_setting(bench, scenario, bench.seed)
+    grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in context.seeds]
+    histories = context.map(_history, grid, "training runs")
+    count = len(context.seeds)
+    setting = judged_setting(context, scenario, context.seed)
     shown = (*COMPARED, "optimum")
     return Convergence(
         histories={"pdg": histories[:count], "pdm": histories[count:]},
@@ -79,8 +79,8 @@ def run(bench: Bench) -> Convergence:
     )
 
 
-def _history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
-    return training_history(bench, name, scenario, seed)
+def _history(context: ExperimentContext, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
+    return training_history(context, name, scenario, seed)
 
 
 def claims(result: Convergence) -> list[Claim]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, difference, judged, lower, mean_in_words
 from feduplink.experiments.compared_policies import COMPARED, READINGS
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import (
     ALL,
     PAPERS,
@@ -36,7 +36,7 @@ _NEAR = 1.25
 
 
 def both_averages(
-    bench: Bench,
+    context: ExperimentContext,
     kind: Kind,
     runs: int,
     *,
@@ -47,12 +47,12 @@ def both_averages(
 
     Orthogonal access and full power, which are run too, belong to the figure of time and energy.
     """
-    found = federation(bench, Comparison(kind, runs, exact))
+    found = federation(context, Comparison(kind, runs, exact))
     return Federations(
         comparisons={
             EXACT: found.only(name for name in exact if name in ("ideal", *COMPARED)),
             PUBLISHED: federation(
-                bench, Comparison(kind, runs, published, aggregation="published")
+                context, Comparison(kind, runs, published, aggregation="published")
             ),
         }
     )

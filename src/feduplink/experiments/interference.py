@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import LEARNED, READINGS
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import judged_settings
 from feduplink.experiments.sweep import Loss, Sweep
 from feduplink.scenario import Scenario
@@ -29,10 +29,10 @@ _SCENARIOS = {
 }
 
 
-def run(bench: Bench) -> Sweep:
+def run(context: ExperimentContext) -> Sweep:
     """Judge all policies at each strength."""
     scenarios = {factor: Scenario.from_yaml(name) for factor, name in _SCENARIOS.items()}
-    settings = judged_settings(bench, scenarios)
+    settings = judged_settings(context, scenarios)
     return Sweep.of("interference", list(scenarios), settings, logarithmic=True)
 
 

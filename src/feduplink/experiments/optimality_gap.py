@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_settings
 from feduplink.experiments.sweep import Sweep, figures_by_policy
 from feduplink.experiments.table import csv_rows, csv_text
@@ -104,11 +104,11 @@ class _Proof(BaseModel):
     upper_bound: float
 
 
-def run(bench: Bench) -> OptimalityGap:
+def run(context: ExperimentContext) -> OptimalityGap:
     """Judge all policies at every setting and certify the optimum of the first seed."""
     scenarios = {name: Scenario.from_yaml(name) for name in SCENARIOS}
-    settings = judged_settings(bench, scenarios)
-    proofs = bench.map(_proved, [(name,) for name in SCENARIOS], "certificates")
+    settings = judged_settings(context, scenarios)
+    proofs = context.map(_proved, [(name,) for name in SCENARIOS], "certificates")
     places = [float(place) for place in range(len(SCENARIOS))]
     return OptimalityGap(
         scenarios=list(SCENARIOS),
@@ -122,17 +122,17 @@ def run(bench: Bench) -> OptimalityGap:
     )
 
 
-def _proved(bench: Bench, name: str) -> _Proof:
+def _proved(context: ExperimentContext, name: str) -> _Proof:
     scenario = Scenario.from_yaml(name)
 
     def make() -> _Proof:
-        csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
-        optimum = find_optimum(scenario, csi, budget_s=bench.scale.proof_s)
+        csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
+        optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
         return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
 
     code = (*fingerprint.SETTINGS, "experiments/optimality_gap")
-    identity = (scenario.model_dump(mode="json"), bench.seed)
-    return bench.cached(_Proof, make, "certificates", code, *identity)
+    identity = (scenario.model_dump(mode="json"), context.seed)
+    return context.cached(_Proof, make, "certificates", code, *identity)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:

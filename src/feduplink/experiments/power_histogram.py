@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.evaluation import allocate_seen
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.scenario import Scenario
 
@@ -93,13 +93,13 @@ class PowerHistogram(BaseModel):
 RESULT = PowerHistogram
 
 
-def run(bench: Bench) -> PowerHistogram:
+def run(context: ExperimentContext) -> PowerHistogram:
     """Allocate powers with every policy."""
     scenario = Scenario()
-    csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
+    csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
     powers = {
         name: [float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()]
-        for name, policy in policies_for(bench, scenario, bench.seed).items()
+        for name, policy in policies_for(context, scenario, context.seed).items()
     }
     return PowerHistogram.of(scenario.workers, powers)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.compared_policies import LEARNED, SELECTED, names
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import Comparison, Federations, federation
 from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
 from feduplink.federated.federated_history import Cost
@@ -52,15 +52,17 @@ _TARGET_SLACK = 1.25
 _COSTS: dict[Cost, str] = {"airtime_s": "time", "energy_j": "energy"}
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """The comparisons of the other figures of digits, with full power and orthogonal access."""
-    scale = bench.scale
+    scale = context.scale
     return Federations(
         comparisons={
-            ALIKE: federation(bench, Comparison("images", scale.runs)),
-            NOISY: federation(bench, Comparison("images", scale.noniid_runs, partition="gaussian")),
+            ALIKE: federation(context, Comparison("images", scale.runs)),
+            NOISY: federation(
+                context, Comparison("images", scale.noniid_runs, partition="gaussian")
+            ),
             SKEWED: federation(
-                bench, Comparison("images", scale.noniid_runs, partition="dirichlet")
+                context, Comparison("images", scale.noniid_runs, partition="dirichlet")
             ),
         }
     )
