@@ -100,7 +100,9 @@ RESULTS = {
         optimum=RNG.random(2).tolist(),
         upper_bound=RNG.random(2).tolist(),
     ),
-    "power-histogram": PowerHistogram.of(8, {n: (RNG.random(80) / 100).tolist() for n in COMPARED}),
+    "power-histogram": PowerHistogram.from_powers(
+        8, {n: (RNG.random(80) / 100).tolist() for n in COMPARED}
+    ),
     "noniid-data": NoniidData(
         noise=RNG.random(2).tolist(),
         weights=RNG.random(2).tolist(),

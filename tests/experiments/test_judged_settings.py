@@ -37,7 +37,7 @@ def test_a_setting_is_what_evaluation_says(context: ExperimentContext):
 
 def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
     judgement = judge(torch.full((4, 8), 0.01), draw_csi(SCENARIO, 4, generator), SCENARIO)
-    figures = Figures.of(judgement)
+    figures = Figures.from_judgement(judgement)
     more = dataclasses.replace(
         judgement,
         objective=0.5,
@@ -58,9 +58,9 @@ def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
 def test_what_does_not_exist_is_none(generator):
     """One round: its interval is infinite; a silent cell has no packet error rate."""
     csi = draw_csi(SCENARIO, 1, generator)
-    once = Figures.of(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
+    once = Figures.from_judgement(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
     assert (once.feasible, once.shortfall_error) == (None, None)
-    assert Figures.of(judge(torch.zeros(1, 8), csi, SCENARIO)).weighted_per is None
+    assert Figures.from_judgement(judge(torch.zeros(1, 8), csi, SCENARIO)).weighted_per is None
 
 
 def test_no_policy_that_meets_the_constraints_is_above_the_optimum(context: ExperimentContext):

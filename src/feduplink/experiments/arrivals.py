@@ -38,7 +38,7 @@ class Arrivals(BaseModel):
     arrivals: dict[str, list[list[int]]]
 
     def to_csv(self) -> str:
-        """A row per policy and seed.
+        """One row per policy and seed.
 
         The five numbers of its box, the mean, the deviation, and in how many rounds n uploads
         arrived.

@@ -1,4 +1,4 @@
-"""The policies of a comparison, made once for a scenario and a seed, and kept."""
+"""The policies that experiments compare, made once per scenario and seed, and kept."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def names(*kinds: Any) -> tuple[str, ...]:
 LEARNED = names(PerceptronPolicy, GraphPolicy)
 SELECTED = names(RandomPower, Orthogonal)
 UNSELECTED = names(UnselectedRandomPower, UnselectedOrthogonal)
-#: The paper's baselines in both readings.
+#: The paper's baselines by how it is read.
 READINGS = {
     "workers selected, as its text says": SELECTED,
     "nobody silenced, as in its code": UNSELECTED,
 }
-#: The paper's baselines, each in both readings.
+#: All of them, each baseline in both readings.
 BASELINES = names(RandomPower, UnselectedRandomPower, Orthogonal, UnselectedOrthogonal)
 #: The paper's policies, then what it leaves out; the order of all figures.
 COMPARED = (*BASELINES, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))

@@ -34,7 +34,7 @@ class Convergence(BaseModel):
     others: dict[str, Figures]
 
     def to_csv(self) -> str:
-        """A row for every policy, run (a seed each) and epoch."""
+        """One row per policy, run and epoch; every run has a seed of its own."""
         rows = (
             [name, run, epoch.number + 1, *(getattr(epoch, figure) for figure in _FIGURES)]
             for name, seeds in self.histories.items()
@@ -69,7 +69,7 @@ def run(context: ExperimentContext) -> Convergence:
     """Train both learned policies of the default setting."""
     scenario = Scenario()
     grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in context.seeds]
-    histories = context.map(_history, grid, "training runs")
+    histories = context.map(training_history, grid, "training runs")
     count = len(context.seeds)
     setting = judged_setting(context, scenario, context.seed)
     shown = (*COMPARED, "optimum")
@@ -77,10 +77,6 @@ def run(context: ExperimentContext) -> Convergence:
         histories={"pdg": histories[:count], "pdm": histories[count:]},
         others={name: setting.policies[name] for name in shown if name not in LEARNED},
     )
-
-
-def _history(context: ExperimentContext, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
-    return training_history(context, name, scenario, seed)
 
 
 def claims(result: Convergence) -> list[Claim]:

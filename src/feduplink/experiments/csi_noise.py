@@ -28,7 +28,9 @@ def run(context: ExperimentContext) -> Sweep:
     """Judge the policies of the default setting at each variance."""
     by_seed = context.map(_judged, [(seed,) for seed in context.seeds], "seeds")
     rows = [[settings[place] for settings in by_seed] for place in range(len(_VARIANCES))]
-    return Sweep.of("variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True)
+    return Sweep.from_settings(
+        "variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True
+    )
 
 
 def _judged(context: ExperimentContext, seed: int) -> list[Setting]:
@@ -45,7 +47,7 @@ def _judged(context: ExperimentContext, seed: int) -> list[Setting]:
             "pdx:unaware": policies["pdx"],
         }
         found = {
-            name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
+            name: Figures.from_judgement(evaluate(policy, csi, scenario, seed=seed))
             for name, policy in shown.items()
         }
         settings.append(Setting(policies={**found, "optimum": optimum}))

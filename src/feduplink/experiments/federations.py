@@ -1,4 +1,4 @@
-"""Federated comparisons that figures share, run once and kept."""
+"""Federated comparisons that several figures show, run once and kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ ALL = (*names(Ideal, TDMA, OFDMA, FullPower), *COMPARED)
 #: Reviews take long, also on a GPU; only what tells most is run on them.
 ON_REVIEWS = (*PAPERS, UnrolledPolicy.name)
 REVIEWS_PUBLISHED = (Ideal.name, *UNSELECTED, *LEARNED)
-
+#: A model counts as learned from an error of this many times the final one of ``ideal``.
+LEARNED_AT = 1.25
 
 #: Columns of the CSV file, fields of :class:`RunHistory`.
 _PER_ROUND = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
@@ -91,7 +92,7 @@ class Federations(BaseModel):
     comparisons: dict[str, FederatedHistory]
 
     def to_csv(self) -> str:
-        """A row for every comparison, policy, run and round."""
+        """One row per comparison, policy, run and round."""
         rows = (
             [label, history.task, policy, number, place + 1, *values]
             for label, history in self.comparisons.items()

@@ -44,7 +44,7 @@ class Figures(BaseModel):
     repaired_objective: float | None
 
     @classmethod
-    def of(cls, verdict: Judgement, repaired: Judgement | None = None) -> Figures:
+    def from_judgement(cls, verdict: Judgement, repaired: Judgement | None = None) -> Figures:
         """The figures that are compared; ``repaired`` judges the repaired powers."""
         left = repaired.as_metrics()["objective"] if repaired else None
         return cls.model_validate({**verdict.as_metrics(), "repaired_objective": left})
@@ -87,12 +87,12 @@ def judged_policies(
         mended = repaired(power, batch, problem)
         left = judge(mended, csi, scenario)
         optimum = optimum.improved_by(name, mended, left)
-        found[name] = Figures.of(judge(power, csi, scenario), left)
+        found[name] = Figures.from_judgement(judge(power, csi, scenario), left)
     if problem.constrained:
         many = draw_splits(scenario, context.scale.verdict_channels, seed=seed).test
         for name, policy in policies.items():
             found[name] = found[name].judged_on(evaluate(policy, many, scenario, seed=seed))
-    found[OPTIMUM] = Figures.of(optimum.judgement, optimum.judgement)
+    found[OPTIMUM] = Figures.from_judgement(optimum.judgement, optimum.judgement)
     return Setting(policies=found)
 
 
@@ -106,5 +106,5 @@ def judged_settings(
 
 
 def in_rows(settings: Sequence[Setting], seeds: int) -> list[list[Setting]]:
-    """A list for every scenario from one over all scenarios and seeds."""
+    """One list per scenario from one over all scenarios and seeds."""
     return [list(settings[start : start + seeds]) for start in range(0, len(settings), seeds)]

@@ -30,7 +30,7 @@ def run(context: ExperimentContext) -> Sweep:
     grid = [(workers, seed) for workers in _WORKERS for seed in context.seeds]
     settings = context.map(_judged, grid, "networks")
     rows = in_rows(settings, len(context.seeds))
-    return Sweep.of("workers", _WORKERS, rows, logarithmic=True)
+    return Sweep.from_settings("workers", _WORKERS, rows, logarithmic=True)
 
 
 def _learn(context: ExperimentContext, seed: int) -> None:

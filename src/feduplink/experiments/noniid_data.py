@@ -35,7 +35,7 @@ class NoniidData(BaseModel):
     labels: list[list[int]]
 
     def to_csv(self) -> str:
-        """A row per worker."""
+        """One row per worker."""
         rows = (
             [worker + 1, self.noise[worker], self.weights[worker], *counts]
             for worker, counts in enumerate(self.labels)

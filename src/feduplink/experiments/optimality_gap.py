@@ -62,7 +62,7 @@ class OptimalityGap(BaseModel):
         return [one - other for one, other in zip(best, reached, strict=True)]
 
     def to_csv(self) -> str:
-        """A row for every setting, policy and run (a seed each)."""
+        """One row per setting, policy and run; every run has a seed of its own."""
         rows = (
             [
                 scenario,
@@ -112,7 +112,7 @@ def run(context: ExperimentContext) -> OptimalityGap:
     places = [float(place) for place in range(len(SCENARIOS))]
     return OptimalityGap(
         scenarios=list(SCENARIOS),
-        sweep=Sweep.of("setting", places, settings),
+        sweep=Sweep.from_settings("setting", places, settings),
         # The certificate searches on and may find more; a policy may have as well.
         optimum=[
             max(proof.objective, row[0].policies[OPTIMUM].objective)
