@@ -35,6 +35,8 @@ class Policy(ABC):
         is_tuned: whether :meth:`for_deployment` looks at the training channels.
         colour, marker: how matplotlib draws it in all figures; None takes what is free.
 
+    ``by_default``, ``colour`` and ``marker`` are said of a class itself, not of those derived from
+    it: a policy derived from a shipped one is another one, and looks like another one.
     """
 
     name: ClassVar[str]
