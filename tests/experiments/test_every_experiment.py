@@ -11,7 +11,7 @@ from PIL import Image
 
 from feduplink import InputError
 from feduplink.experiments import EXPERIMENTS, ExperimentContext
-from feduplink.report.reproduction import write_experiment
+from feduplink.report.experiment_files import write_experiment
 
 ROUNDS = 3
 #: Policies that are compared; the paper's with ideal, in both readings of its baselines; all that

@@ -22,7 +22,7 @@ from feduplink.experiments.power_histogram import PowerHistogram
 from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.learning import Epoch
-from feduplink.report import reproduction
+from feduplink.report import experiment_files
 from feduplink.report.style import StyledFigure
 
 RNG = np.random.default_rng(0)
@@ -178,10 +178,12 @@ def test_the_smallest_violation_is_one():
 
 
 def test_claims_of_a_run_rest_on_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(reproduction._DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, ""))
+    monkeypatch.setitem(
+        experiment_files.DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, "")
+    )
     result, context = RESULTS["interference"], ExperimentContext(tmp_path, FULL)
     experiment = EXPERIMENTS["interference"]
-    claims = reproduction.write_experiment(
+    claims = experiment_files.write_experiment(
         tmp_path, "interference", experiment, result, context, 1.0
     )
     assert claims == claims_from_csv(experiment, (tmp_path / "interference.csv").read_text())

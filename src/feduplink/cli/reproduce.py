@@ -30,8 +30,8 @@ from feduplink.experiments.federations import image_set, substitution
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
 from feduplink.observing import track
+from feduplink.report.experiment_files import write_experiment
 from feduplink.report.page import read_sections, write_page
-from feduplink.report.reproduction import write_experiment
 from feduplink.report.runs import FinishedRun
 
 NAME = "reproduce"

@@ -19,14 +19,14 @@ from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.gap import plot_gap
-from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.gap_plot import plot_gap
 from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import StyledFigure, save_figure
 from feduplink.report.sweep_plot import plot_sweep
 from feduplink.scenario import Scenario
 
-#: How results are drawn: (result, caption).
+#: Draws a result: (result, caption).
 _Drawing = Callable[[Any, str], StyledFigure]
 
 
@@ -55,7 +55,8 @@ def _histogram(result: PowerHistogram, _caption: str) -> StyledFigure:
     return plot_power_histogram(powers, Scenario())
 
 
-_DRAWINGS: dict[str, _Drawing] = {
+#: How the result of every experiment is drawn.
+DRAWINGS: dict[str, _Drawing] = {
     "convergence": _convergence,
     "interference": plot_sweep,
     "pmax": plot_sweep,
@@ -97,7 +98,7 @@ def write_experiment(
         title, caption = f"{title} (not {experiment.DATA})", f"Data: {other}. {caption}"
     if context.scale.first_look:
         claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
-    save_figure(directory / f"{name}.png", _DRAWINGS[name](result, caption))
+    save_figure(directory / f"{name}.png", DRAWINGS[name](result, caption))
     write_text(directory / f"{name}.csv", table)
     write_metrics(
         directory,
