@@ -12,6 +12,7 @@ from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.feasibility import VERDICTS, Shortfalls
+from feduplink.metrics import finite_or_none
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
 from feduplink.text_table import TextTable
@@ -114,10 +115,7 @@ class Judgement:
             "shortfall": self.shortfall,
             "shortfall_error": self.shortfall_error,
         }
-        return {
-            name: value if value is not None and math.isfinite(value) else None
-            for name, value in values.items()
-        }
+        return {name: finite_or_none(value) for name, value in values.items()}
 
 
 def judge(

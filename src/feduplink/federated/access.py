@@ -19,8 +19,8 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.federated.object_identity import object_identity
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, Uploads
+from feduplink.object_identity import object_identity
 from feduplink.policies.base import Policy
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.tensorfile import checksum

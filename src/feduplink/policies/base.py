@@ -86,7 +86,7 @@ class Policy(ABC):
         return {}
 
     @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:  # noqa: ARG003
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
         """Inverse of :meth:`tensors`."""
         return cls(scenario)
 
@@ -99,7 +99,7 @@ class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:  # noqa: ARG003
+    def for_deployment(cls, deployment: Deployment) -> Self:
         """Training takes long: it is a command of its own."""
         raise InputError(
             f"policies: {cls.name} has to be learned first; train it with 'feduplink train "
