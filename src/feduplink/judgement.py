@@ -101,8 +101,7 @@ class Judgement:
 
         The others by how little they miss.
         """
-        met = self.violation <= tolerance
-        return (met, self.objective if met else -self.violation)
+        return feasible_first(self.violation, self.objective, tolerance)
 
     def as_metrics(self) -> dict[str, float | bool | None]:
         """The entry of ``metrics.json``; what does not exist or cannot be told is None."""
@@ -116,6 +115,18 @@ class Judgement:
             "shortfall_error": self.shortfall_error,
         }
         return {name: finite_or_none(value) for name, value in values.items()}
+
+
+def feasible_first(
+    violation: float, objective: float, tolerance: float = 0.0
+) -> tuple[bool, float]:
+    """Sort key: violations up to ``tolerance`` first, by objective, the others by how little.
+
+    >>> sorted([(0.3, 5.0), (0.0, 1.0), (0.1, 2.0)], key=lambda pair: feasible_first(*pair))
+    [(0.3, 5.0), (0.1, 2.0), (0.0, 1.0)]
+    """
+    met = violation <= tolerance
+    return (met, objective if met else -violation)
 
 
 def judge(

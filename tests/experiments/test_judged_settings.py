@@ -7,10 +7,11 @@ import torch
 
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
+from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments import ExperimentContext
 from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
-from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_setting, judged_settings
+from feduplink.experiments.judged_settings import Figures, judged_setting, judged_settings
 from feduplink.optimum import DualSolution, solve_dual
 from feduplink.optimum.repair import MET
 

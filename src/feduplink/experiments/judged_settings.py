@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import draw_splits
+from feduplink.comparison_table import OPTIMUM
 from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments import fingerprint
 from feduplink.experiments.compared_policies import policies_for
@@ -17,9 +18,6 @@ from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-
-#: The row of a comparison that no policy can exceed by more than the certificate's gap.
-OPTIMUM = "optimum"
 
 _ON_CONSTRAINTS = ("feasible", "shortfall", "shortfall_error")
 

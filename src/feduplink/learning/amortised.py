@@ -19,13 +19,14 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import draw_csi
+from feduplink.channels.recorded import recording_identity
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
-from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
 from feduplink.validated_model import ValidatedModel
 
 #: How much each iteration's output counts in the loss, the start first.
@@ -201,8 +202,7 @@ class NetworkTraining:
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
         scenario = self.curriculum.scenario.model_dump(mode="json")
-        recorded = self.curriculum.recorded
-        channels = "drawn" if recorded is None else checksum({"recorded": recorded}, {})
+        channels = recording_identity(self.curriculum.recorded)
         curriculum = {**asdict(self.curriculum), "scenario": scenario, "recorded": channels}
         return {
             "curriculum": curriculum,

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from feduplink.experiments.judged_settings import OPTIMUM
+from feduplink.comparison_table import OPTIMUM
 from feduplink.files import replaced_atomically
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 
