@@ -15,6 +15,7 @@ class AveragePower(Measure):
     """The transmit power p of a worker."""
 
     name = "power"
+    symbol = "P"
     unit = "W"
     on_air_only = False
     convex_in_log_power = True

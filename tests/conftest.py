@@ -37,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.no_cover)
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_in_every_run() -> None:
+    """For tests that draw from torch's global generator, and initial weights of modules."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)

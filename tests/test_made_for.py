@@ -30,9 +30,9 @@ def test_every_field_that_differs_is_named(field: str, value: object):
     assert differences == {field: (dumped, HERE.model_dump(mode="json")[field])}
 
 
-def test_the_same_thresholds_and_weights_written_otherwise_are_no_difference():
+def test_the_same_values_written_per_worker_are_no_difference():
     weights = tuple(HERE.worker_weights.tolist())
-    same = HERE.replace(rate_min=(0.7,) * 8, weights=weights)
+    same = HERE.replace(rate_min=(0.7,) * 8, pmax_dbw=(-20.0,) * 8, weights=weights)
     assert made_for(FullPower(same), HERE) == {}
 
 

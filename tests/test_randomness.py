@@ -39,6 +39,7 @@ def test_every_stream_has_an_id_that_never_changes():
         "arrivals": 10,
         "search": 11,
         "cell": 12,
+        "minibatch-order": 13,
     }.items() <= STREAM_IDS.items()
     assert set(STREAM_IDS) == set(get_args(Stream))
     assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)

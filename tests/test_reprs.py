@@ -22,7 +22,7 @@ from feduplink import (
     evaluate,
     find_optimum,
 )
-from feduplink.channels import draw_splits
+from feduplink.channels import ChannelSource, draw_splits
 from feduplink.comparison import compare
 from feduplink.policies import DualPoint, shipped_pdx
 
@@ -87,6 +87,10 @@ def test_channels():
     assert repr(channels) == "Channels(5 of 3 workers, coefficients of 4 antennas)"
     assert repr(draw_splits(Scenario(workers=3), 4)) == (
         "ChannelSplits(4 for training, 4 for validation, 4 for test, 3 workers)"
+    )
+    assert repr(ChannelSource.from_scenario(Scenario(workers=3), 4)) == (
+        "ChannelSource(4 for training, 4 for validation, 4 for test, 3 workers, drawn from the "
+        "scenario)"
     )
 
 

@@ -191,15 +191,15 @@ def test_replace_validates_again():
         ({"channel_model": 3}, r"^channel_model: Input should be a valid string"),
         (
             {"objective": "latency"},
-            r"^measure: 'latency' is unknown; .*energy_efficiency, .*Object\.$",
+            r"^objective: 'latency' is unknown; .*energy_efficiency, .*Object\.$",
         ),
-        ({"objective": "rat"}, r"^measure: 'rat' is unknown, did you mean rate\? accepted: psr"),
+        ({"objective": "rat"}, r"^objective: 'rat' is unknown, did you mean rate\? accepted: psr"),
         (
             {"constraints": "rate"},
             r"^constraints: 'rate' is not accepted; .* separated by spaces\.$",
         ),
         ({"constraints": ["psr >= 0.5 0.6"]}, r"^constraints: .* one limit or 8, one per worker"),
-        ({"constraints": ["latency <= 3"]}, r"^measure: 'latency' is unknown"),
+        ({"constraints": ["latency <= 3"]}, r"^constraints: 'latency' is unknown"),
         ({"wrokers": 8}, r"^wrokers: no such field; accepted: workers, antennas, "),
         ({"speed_mps": 3}, r"^speed_mps and coherence_time_s .* geometry: kept\.$"),
     ],

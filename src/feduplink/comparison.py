@@ -25,8 +25,11 @@ from feduplink.text_table import TextTable
 
 
 def default_policies() -> tuple[str, ...]:
-    """Names of those that a comparison shows unless others are asked for."""
-    return tuple(name for name in POLICIES.names() if POLICIES.find(name).by_default)
+    """Names of those that a comparison shows unless others are asked for.
+
+    Those whose class itself says ``by_default``: one derived from them does not inherit it.
+    """
+    return tuple(n for n in POLICIES.names() if vars(POLICIES.find(n)).get("by_default", False))
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,8 @@ _DISTANCES = (
     "below optimum: for policies that meet every constraint on these very channels, as the optimum "
     "does; the others have no such distance"
 )
-_OPTIMUM = "optimum"
+#: The row that no policy that meets the constraints can exceed by more than the certificate's gap.
+OPTIMUM = "optimum"
 
 
 def comparison_table(
@@ -57,7 +58,7 @@ def comparison_markdown(
 
 
 def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
-    return {**judgements, _OPTIMUM: optimum.solution.judgement} if optimum else judgements
+    return {**judgements, OPTIMUM: optimum.solution.judgement} if optimum else judgements
 
 
 def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
@@ -134,7 +135,7 @@ def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
         _percent(judgement.participation, 1),
         *(_number(reached.worst, _form(reached)) for reached in judgement.reached.values()),
         # The optimum is of these channels, and meets the constraints on them.
-        "met here" if name == _OPTIMUM else _verdict(judgement),
+        "met here" if name == OPTIMUM else _verdict(judgement),
     ]
 
 

@@ -12,6 +12,7 @@ from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.feasibility import VERDICTS, Shortfalls
+from feduplink.metrics import finite_or_none
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
 from feduplink.text_table import TextTable
@@ -100,8 +101,7 @@ class Judgement:
 
         The others by how little they miss.
         """
-        met = self.violation <= tolerance
-        return (met, self.objective if met else -self.violation)
+        return feasible_first(self.violation, self.objective, tolerance)
 
     def as_metrics(self) -> dict[str, float | bool | None]:
         """The entry of ``metrics.json``; what does not exist or cannot be told is None."""
@@ -114,10 +114,19 @@ class Judgement:
             "shortfall": self.shortfall,
             "shortfall_error": self.shortfall_error,
         }
-        return {
-            name: value if value is not None and math.isfinite(value) else None
-            for name, value in values.items()
-        }
+        return {name: finite_or_none(value) for name, value in values.items()}
+
+
+def feasible_first(
+    violation: float, objective: float, tolerance: float = 0.0
+) -> tuple[bool, float]:
+    """Sort key: violations up to ``tolerance`` first, by objective, the others by how little.
+
+    >>> sorted([(0.3, 5.0), (0.0, 1.0), (0.1, 2.0)], key=lambda pair: feasible_first(*pair))
+    [(0.3, 5.0), (0.1, 2.0), (0.0, 1.0)]
+    """
+    met = violation <= tolerance
+    return (met, objective if met else -violation)
 
 
 def judge(

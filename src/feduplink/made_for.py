@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from feduplink.policies.base import Policy
-from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario
 
-#: Fields that may be one value or one per worker, and the property with one per worker.
-_PER_WORKER = {
-    "rate_min": "rate_thresholds",
-    "ee_min": "ee_thresholds",
-    "weights": "worker_weights",
-}
+#: Fields that may be one value or one per worker.
+_PER_WORKER = (*Goal.per_worker, *Radio.per_worker)
 
 
 def made_for(
@@ -54,8 +51,15 @@ def _alike(policy: Policy, scenario: Scenario, name: str) -> bool:
         return True
     if name not in _PER_WORKER or policy.scenario.workers != scenario.workers:
         return False
-    its, here = (getattr(s, _PER_WORKER[name]) for s in (policy.scenario, scenario))
+    its, here = (_per_worker(s, name) for s in (policy.scenario, scenario))
     return torch.equal(its, here)
+
+
+def _per_worker(scenario: Scenario, name: str) -> Tensor:
+    """The values of a field, (L,) float64."""
+    if name == "weights":
+        return scenario.worker_weights
+    return torch.tensor(getattr(scenario, name), dtype=torch.float64).expand(scenario.workers)
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,15 @@ def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
     Two runs with the same seed agree in everything but ``provenance``.
     """
     write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """The number, or None for what JSON does not know: NaN and infinity.
+
+    >>> finite_or_none(0.5), finite_or_none(float("inf"))
+    (0.5, None)
+    """
+    return value if value is not None and math.isfinite(value) else None
 
 
 class _Entry(BaseModel):

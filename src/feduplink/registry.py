@@ -20,7 +20,6 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -73,19 +72,20 @@ class Registry(Generic[_T]):
         """Names of what comes with this package."""
         return tuple(self._paths)
 
-    def check(self, name: str) -> str:
-        """Refuse a name that is none; ``package.module:Object`` is not yet imported."""
+    def check(self, name: str, field: str = "") -> str:
+        """Refuse a name that is none; ``package.module:Object`` is not yet imported.
+
+        ``field`` is what it was given for, if that has another name than the kind.
+        """
         if name not in self._paths and ":" not in name and name not in self.names():
-            raise InputError(self._unknown(name))
+            raise InputError(self._unknown(name, field))
         return name
 
     def find(self, name: str) -> _T:
         """The item of a name, or of ``package.module:Object``."""
         if (item := self._known(name)) is not None:
             return item
-        if ":" not in name:
-            raise InputError(self._unknown(name))
-        return self._imported(name, name)
+        return self._imported(self.check(name), name)
 
     def find_in_file(self, name: str, file: object) -> _T:
         """The item that ``file`` names; nothing is imported because a file says so.
@@ -112,11 +112,6 @@ class Registry(Generic[_T]):
         shipped = {value: name for name, value in self._paths.items()}
         return shipped.get(path) or declared.get(path) or path
 
-    def summary(self, name: str) -> str:
-        """The first sentence of what the item says of itself, without its full stop."""
-        text = inspect.getdoc(self.find(name)) or ""
-        return text.split("\n\n")[0].replace("\n", " ").split(". ")[0].removesuffix(".")
-
     def _known(self, name: str) -> _T | None:
         if name in self._registered:
             return self._registered[name]
@@ -135,8 +130,8 @@ class Registry(Generic[_T]):
             if entry.name not in self._paths
         }
 
-    def _imported(self, path: str, told: str) -> _T:
-        """The object at ``package.module:Object``; ``told`` is how errors call it."""
+    def _imported(self, path: str, called: str) -> _T:
+        """The object at ``package.module:Object``; ``called`` is its name in errors."""
         module, _, names = path.partition(":")
         try:
             found: Any = importlib.import_module(module)
@@ -145,19 +140,17 @@ class Registry(Generic[_T]):
         except (ImportError, AttributeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise InputError(
-                f"{self.kind}: {told} cannot be imported: {reason}; accepted: "
+                f"{self.kind}: {called} cannot be imported: {reason}; accepted: "
                 "package.module:Object."
             ) from error
         item: _T = found
         return item
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str, field: str) -> str:
         near = difflib.get_close_matches(name, self.names(), n=1)
         guess = f", did you mean {near[0]}?" if near else ";"
-        return (
-            f"{self.kind}: {name!r} is unknown{guess} accepted: {', '.join(self.names())}, or "
-            "package.module:Object."
-        )
+        accepted = f"{', '.join(self.names())}, or package.module:Object"
+        return f"{field or self.kind}: {name!r} is unknown{guess} accepted: {accepted}."
 
 
 #: Classes of policies, :class:`feduplink.policies.Policy`.

@@ -62,7 +62,7 @@ class WeightedSum:
         """At w = ω every y is as good as any other."""
         return torch.zeros_like(weight)
 
-    def conjugate(self, weight: Tensor) -> float:  # noqa: ARG002
+    def conjugate(self, weight: Tensor) -> float:
         """0 at w = ω, the only weights at which it is finite."""
         return 0.0
 

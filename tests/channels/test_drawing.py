@@ -50,11 +50,6 @@ def test_interference_is_a_factor_on_what_any_model_draws():
     torch.testing.assert_close(scaled / plain, expected.expand(10, 8, 8))
 
 
-def test_every_known_model_says_what_it_is():
-    for name in CHANNEL_MODELS.names():
-        assert CHANNEL_MODELS.summary(name)
-
-
 def test_double_precision_is_drawn_in_single():
     scenario = Scenario(workers=2, channel_model=f"{TOYS}:Doubles")
     assert draw_csi(scenario, 3, seeded()).dtype == torch.float32

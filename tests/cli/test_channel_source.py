@@ -25,6 +25,7 @@ from feduplink.channels import Channels, draw_splits, resampled_csi
 from feduplink.cli import train_pdx
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.learning import training_settings
+from feduplink.randomness import torch_generator
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -68,8 +69,8 @@ def test_every_command_draws_from_a_model_of_ones_own(
     assert metrics["scenario"]["channel_model"] == model
     scenario = Scenario(workers=3, channel_model=model)
     if command == "channels":
-        expected = draw_csi(scenario, 5, torch.Generator().manual_seed(0)).shape
-        assert read_channels(tmp_path / "runs/channels/channels.h5").csi.shape == expected
+        expected = draw_csi(scenario, 5, torch_generator(0, "test-channels"))
+        assert read_channels(tmp_path / "runs/channels/channels.h5").csi.equal(expected)
     elif command == "evaluate":
         test = draw_splits(scenario, 40).test
         expected = evaluate(FullPower(scenario), test, scenario).as_metrics()

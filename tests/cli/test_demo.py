@@ -35,7 +35,6 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
         assert metrics["policies"][name] == evaluate(saved, test, scenario).as_metrics()
         assert (tmp_path / "here" / name / "convergence.png").stat().st_size > 1000
     best = metrics["optimum"]
-    assert best["objective"] <= best["upper_bound"]
     for name, figures in metrics["policies"].items():
         assert not figures["feasible"] or figures["objective"] < best["upper_bound"] + 2e-3, name
     assert "has the highest objective" in ended.out

@@ -8,7 +8,7 @@ import pytest
 from experiments.tiny import TINY as TINY_SCALE
 from feduplink import experiments
 from feduplink.cli import reproduce
-from feduplink.experiments import EXPERIMENTS, arrivals, bench
+from feduplink.experiments import EXPERIMENTS, arrivals, experiment_context
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.federated.data.data_sets import data_set
 from feduplink.metrics import RunMetrics, read_metrics
@@ -30,8 +30,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seeds: list[int] = []
     others = ("pdm", "rand", "orth", "rand:unselected", "orth:unselected")
 
-    def made(bench: experiments.Bench) -> Arrivals:
-        seeds.append(bench.seed)
+    def made(context: experiments.ExperimentContext) -> Arrivals:
+        seeds.append(context.seed)
         return Arrivals(arrivals={"pdg": [[7, 8]] * 2, **{name: [[0, 5]] * 2 for name in others}})
 
     monkeypatch.setattr(arrivals, "run", made)
@@ -205,7 +205,7 @@ def test_a_figure_is_run_again_once_its_code_changes(
     run: Run, runs: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     for expected, code in ((1, "a"), (1, "a"), (2, "b")):
-        monkeypatch.setattr(bench, "code_fingerprint", lambda _parts, code=code: code)
+        monkeypatch.setattr(experiment_context, "code_fingerprint", lambda _parts, code=code: code)
         assert run("reproduce", "arrivals", *QUICK).status == 0
         assert len(runs) == expected
 

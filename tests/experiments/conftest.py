@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.experiments import Bench
+from feduplink.experiments import ExperimentContext
 
 from .tiny import TINY, limit_settings
 
@@ -16,9 +16,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bench(kept: Path) -> Bench:
+def context(kept: Path) -> ExperimentContext:
     """Tiny, and without data sets."""
-    return Bench(kept / "kept", TINY, data=kept / "no-data")
+    return ExperimentContext(kept / "kept", TINY, data=kept / "no-data")
 
 
 @pytest.fixture

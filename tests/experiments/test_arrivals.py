@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from feduplink.experiments import Bench, arrivals
+from feduplink.experiments import ExperimentContext, arrivals
 from feduplink.experiments.arrivals import Arrivals
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, verdicts
@@ -46,11 +46,11 @@ def test_csv_is_a_box_per_policy_and_seed():
     ]
 
 
-def test_fifty_rounds_per_run_and_everyone_with_ideal(bench: Bench):
-    found = arrivals.run(bench).arrivals
-    assert {len(seeds) for seeds in found.values()} == {bench.scale.seeds}
+def test_fifty_rounds_per_run_and_everyone_with_ideal(context: ExperimentContext):
+    found = arrivals.run(context).arrivals
+    assert {len(seeds) for seeds in found.values()} == {context.scale.seeds}
     counts = {name: [count for seed in seeds for count in seed] for name, seeds in found.items()}
-    rounds = 50 * bench.scale.runs * bench.scale.seeds
+    rounds = 50 * context.scale.runs * context.scale.seeds
     assert {len(every) for every in counts.values()} == {rounds}
     assert set(counts["ideal"]) == {8}
     assert all(0 <= count <= 8 for every in counts.values() for count in every)

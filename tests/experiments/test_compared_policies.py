@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.experiments import Bench, compared_policies
+from feduplink.experiments import ExperimentContext, compared_policies
 from feduplink.experiments.compared_policies import (
     COMPARED,
     LEARNED,
@@ -23,14 +23,14 @@ def _fail(*_args: object, **_kwargs: object) -> None:
 
 
 def test_every_policy_is_usable_and_what_takes_time_is_made_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
 ):
-    first = policies_for(bench, SCENARIO, 0)
+    first = policies_for(context, SCENARIO, 0)
     assert tuple(first) == COMPARED
     for maker in ("Training", "shipped_pdx"):
         monkeypatch.setattr(compared_policies, maker, _fail)
     monkeypatch.setattr(compared_policies.DualPolicy, "learned", _fail)
-    again = policies_for(bench, SCENARIO, 0)
+    again = policies_for(context, SCENARIO, 0)
     for name, policy in first.items():
         assert policy.name == name
         power = policy.allocate(CSI)
@@ -38,13 +38,13 @@ def test_every_policy_is_usable_and_what_takes_time_is_made_once(
         assert bool(((power >= 0) & (power <= SCENARIO.pmax_w * (1 + 1e-6))).all())
         assert torch.equal(power, again[name].allocate(CSI))
     with pytest.raises(AssertionError, match="made again"):
-        policy_for(bench, "pdg", SCENARIO, 1)
+        policy_for(context, "pdg", SCENARIO, 1)
 
 
-def test_both_readings_of_the_baselines_set_the_same_powers(bench: Bench):
+def test_both_readings_of_the_baselines_set_the_same_powers(context: ExperimentContext):
     for name in ("rand", "orth"):
         selected, unselected = (
-            policy_for(bench, reading, SCENARIO, 0).allocate(CSI)
+            policy_for(context, reading, SCENARIO, 0).allocate(CSI)
             for reading in (name, f"{name}:unselected")
         )
         sending = selected > 0
@@ -57,9 +57,9 @@ def test_readings_and_learned_policies_are_compared():
     assert set(LEARNED) < set(COMPARED)
 
 
-def test_another_seed_or_scenario_is_another_policy(bench: Bench):
+def test_another_seed_or_scenario_is_another_policy(context: ExperimentContext):
     here, seed, scenario = (
-        policy_for(bench, "pdm", *which).allocate(CSI)
+        policy_for(context, "pdm", *which).allocate(CSI)
         for which in ((SCENARIO, 0), (SCENARIO, 1), (SCENARIO.replace(interference=2.0), 0))
     )
     assert not torch.equal(here, seed)
@@ -67,8 +67,8 @@ def test_another_seed_or_scenario_is_another_policy(bench: Bench):
 
 
 @pytest.mark.parametrize("name", ["pdm", "pdg"])
-def test_the_history_has_every_epoch(bench: Bench, name: str):
-    history = training_history(bench, name, SCENARIO, 0)
-    assert [epoch.number for epoch in history] == list(range(bench.scale.epochs))
+def test_the_history_has_every_epoch(context: ExperimentContext, name: str):
+    history = training_history(context, name, SCENARIO, 0)
+    assert [epoch.number for epoch in history] == list(range(context.scale.epochs))
     assert all(len(epoch.constraints["rate"]) == 8 for epoch in history)
     assert all(0 < epoch.objective < 1 for epoch in history)

@@ -4,7 +4,7 @@ import torch
 
 from feduplink import Scenario, draw_csi, evaluate
 from feduplink.channels import draw_splits
-from feduplink.experiments import Bench, csi_noise
+from feduplink.experiments import ExperimentContext, csi_noise
 from feduplink.experiments.compared_policies import policy_for
 from feduplink.experiments.judged_settings import judged_setting
 
@@ -32,22 +32,22 @@ def test_claims_that_do_not():
     assert verdicts(csi_noise.claims(result)) == [FAILS, IN_PART, IN_PART, HOLDS]
 
 
-def test_all_see_the_noise_and_the_optimum_does_not(bench: Bench, few_settings: None):
+def test_all_see_the_noise_and_the_optimum_does_not(context: ExperimentContext, few_settings: None):
     """The noise of the smallest variance is lost in gains of thousands."""
-    result = csi_noise.run(bench)
-    clean = judged_setting(bench, Scenario(), 0).policies
+    result = csi_noise.run(context)
+    clean = judged_setting(context, Scenario(), 0).policies
     assert result.values == [1.0, 1e4]
     assert result.policies["optimum"] == [[clean["optimum"]]] * 2
     faint, strong = result.means("pdx", "objective")
     assert abs(faint - clean["pdx"].objective) < 0.02
     assert strong < faint
-    told = csi_noise._knowing_noise(policy_for(bench, "pdx", Scenario(), 0), 1e4)
-    test = draw_splits(Scenario(), bench.scale.channels, seed=0).test
+    told = csi_noise._knowing_noise(policy_for(context, "pdx", Scenario(), 0), 1e4)
+    test = draw_splits(Scenario(), context.scale.channels, seed=0).test
     assert strong == evaluate(told, test, told.scenario).objective
 
 
-def test_pdx_is_told_the_variance(bench: Bench):
-    policy = policy_for(bench, "pdx", Scenario(), 0)
+def test_pdx_is_told_the_variance(context: ExperimentContext):
+    policy = policy_for(context, "pdx", Scenario(), 0)
     told = csi_noise._knowing_noise(policy, 1e5)
     assert told.scenario.csi_noise == 1e5
     csi = draw_csi(Scenario(), 4, torch.Generator().manual_seed(0))

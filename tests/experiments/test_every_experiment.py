@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from feduplink import InputError
-from feduplink.experiments import EXPERIMENTS, Bench
-from feduplink.report.reproduction import write_experiment
+from feduplink.experiments import EXPERIMENTS, ExperimentContext
+from feduplink.report.experiment_files import write_experiment
 
 ROUNDS = 3
 #: Policies that are compared; the paper's with ideal, in both readings of its baselines; all that
@@ -59,16 +59,16 @@ NEED_DATA = ("airquality", "imdb")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_runs_is_judged_kept_and_drawn(
     name: str,
-    bench: Bench,
+    context: ExperimentContext,
     tmp_path: Path,
     few_settings: None,
     request: pytest.FixtureRequest,
 ):
     if name in NEED_DATA:
-        bench = dataclasses.replace(bench, data=request.getfixturevalue("real_data"))
+        context = dataclasses.replace(context, data=request.getfixturevalue("real_data"))
     experiment = EXPERIMENTS[name]
-    result = experiment.run(bench)
-    claims = write_experiment(tmp_path, name, experiment, result, bench, 1.5)
+    result = experiment.run(context)
+    claims = write_experiment(tmp_path, name, experiment, result, context, 1.5)
     assert len(claims) == CLAIMS[name]
 
     text = result.model_dump_json()
@@ -94,6 +94,6 @@ def test_it_runs_is_judged_kept_and_drawn(
 
 
 @pytest.mark.parametrize("name", NEED_DATA)
-def test_without_its_data_it_is_refused(name: str, bench: Bench):
+def test_without_its_data_it_is_refused(name: str, context: ExperimentContext):
     with pytest.raises(InputError, match=f"'{name}' is not in"):
-        EXPERIMENTS[name].run(bench)
+        EXPERIMENTS[name].run(context)

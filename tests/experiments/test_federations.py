@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError, Scenario
-from feduplink.experiments import Bench, federations
+from feduplink.experiments import ExperimentContext, federations
 from feduplink.experiments.federations import (
     ALL,
     ON_REVIEWS,
@@ -32,17 +32,19 @@ ROUNDS = "federated learning of digits"
 CHEAP = Comparison("images", 2, ("ideal", "rand", "rand:unselected"))
 
 
-def _own(bench: Bench, directory: Path, rounds: int = 3) -> Bench:
-    scale = dataclasses.replace(bench.scale, rounds=rounds)
-    return dataclasses.replace(bench, directory=directory, scale=scale)
+def _own(context: ExperimentContext, directory: Path, rounds: int = 3) -> ExperimentContext:
+    scale = dataclasses.replace(context.scale, rounds=rounds)
+    return dataclasses.replace(context, directory=directory, scale=scale)
 
 
 def _files(directory: Path) -> list[str]:
     return sorted(path.suffix for path in directory.rglob("*") if path.is_file())
 
 
-def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    own, recorder = _own(bench, tmp_path), Recorder()
+def test_a_comparison_is_run_once(
+    context: ExperimentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own, recorder = _own(context, tmp_path), Recorder()
     with observed_by(recorder):
         first = federation(own, CHEAP)
     assert recorder.of(ROUNDS) == ["begin", 1, 2, 3, "end"]
@@ -58,8 +60,8 @@ def test_a_comparison_is_run_once(bench: Bench, tmp_path: Path, monkeypatch: pyt
         federation(own, dataclasses.replace(CHEAP, runs=1))
 
 
-def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
-    own = _own(bench, tmp_path)
+def test_the_published_average_is_another_one(context: ExperimentContext, tmp_path: Path):
+    own = _own(context, tmp_path)
     exact = federation(own, CHEAP)
     published = federation(own, dataclasses.replace(CHEAP, aggregation="published"))
     for one, other in zip(exact.policies["ideal"], published.policies["ideal"], strict=True):
@@ -67,41 +69,45 @@ def test_the_published_average_is_another_one(bench: Bench, tmp_path: Path):
         assert one.error != other.error
 
 
-def test_an_interrupted_comparison_goes_on_to_the_same_end(bench: Bench, tmp_path: Path):
+def test_an_interrupted_comparison_goes_on_to_the_same_end(
+    context: ExperimentContext, tmp_path: Path
+):
     recorder = Recorder()
-    undisturbed = federation(_own(bench, tmp_path / "a", 12), CHEAP)
+    undisturbed = federation(_own(context, tmp_path / "a", 12), CHEAP)
     with pytest.raises(Stop), observed_by(StopAt(11, "rounds")):
-        federation(_own(bench, tmp_path / "b", 12), CHEAP)
+        federation(_own(context, tmp_path / "b", 12), CHEAP)
     assert _files(tmp_path / "b") == [".safetensors"]
     with observed_by(recorder):
-        assert federation(_own(bench, tmp_path / "b", 12), CHEAP) == undisturbed
+        assert federation(_own(context, tmp_path / "b", 12), CHEAP) == undisturbed
     assert recorder.of(ROUNDS) == ["begin", 11, 12, "end"]
     assert _files(tmp_path / "b") == [".json"]
 
 
-def test_digits_stand_in_for_mnist(bench: Bench):
-    assert image_set(bench) == "digits"
-    assert image_task(bench, "iid").name == "digits"
+def test_digits_stand_in_for_mnist(context: ExperimentContext):
+    assert image_set(context) == "digits"
+    assert image_task(context, "iid").name == "digits"
 
 
-def test_mnist_where_it_is_at_hand(bench: Bench, real_data: Path):
-    own = dataclasses.replace(bench, data=real_data)
+def test_mnist_where_it_is_at_hand(context: ExperimentContext, real_data: Path):
+    own = dataclasses.replace(context, data=real_data)
     assert image_task(own, "iid").name == "mnist"
 
 
-def test_damaged_mnist_is_not_replaced(bench: Bench, tmp_path: Path):
+def test_damaged_mnist_is_not_replaced(context: ExperimentContext, tmp_path: Path):
     for file in data_set("mnist").files:
         (tmp_path / file.path).parent.mkdir(exist_ok=True)
         (tmp_path / file.path).write_bytes(b"damaged")
     with pytest.raises(InputError, match="not a complete idx file"):
-        image_task(dataclasses.replace(bench, data=tmp_path), "iid")
+        image_task(dataclasses.replace(context, data=tmp_path), "iid")
 
 
-def test_the_papers_policies_come_in_both_readings_of_the_baselines(bench: Bench, tmp_path: Path):
+def test_the_papers_policies_come_in_both_readings_of_the_baselines(
+    context: ExperimentContext, tmp_path: Path
+):
     policies = ("rand", "rand:unselected", "orth", "orth:unselected")
     assert set(policies) < set(PAPERS) < set(ALL)
     assert set(ON_REVIEWS) < set(ALL)
-    own = dataclasses.replace(bench, directory=tmp_path)
+    own = dataclasses.replace(context, directory=tmp_path)
     found = federation(own, Comparison("images", 2, policies)).policies
     assert all(run.transmitting == (8, 8, 8) for run in found["rand:unselected"])
     for name in ("rand", "orth"):
@@ -109,8 +115,8 @@ def test_the_papers_policies_come_in_both_readings_of_the_baselines(bench: Bench
             assert sum(selected.transmitting) < sum(unselected.transmitting)
 
 
-def test_orthogonal_access_loses_fewer_than_full_power(bench: Bench, tmp_path: Path):
-    own = dataclasses.replace(bench, directory=tmp_path)
+def test_orthogonal_access_loses_fewer_than_full_power(context: ExperimentContext, tmp_path: Path):
+    own = dataclasses.replace(context, directory=tmp_path)
     found = federation(own, Comparison("images", 2, ("tdma", "ofdma", "max")))
     for access in ("tdma", "ofdma"):
         for alone, together in zip(found.policies[access], found.policies["max"], strict=True):
@@ -120,7 +126,7 @@ def test_orthogonal_access_loses_fewer_than_full_power(bench: Bench, tmp_path: P
 
 
 def test_noisy_images_are_weighed_by_quality(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: ExperimentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     seen = []
 
@@ -131,7 +137,7 @@ def test_noisy_images_are_weighed_by_quality(
         return history({"ideal": 0.5})
 
     monkeypatch.setattr(federations, "federate", federate)
-    own = dataclasses.replace(bench, directory=tmp_path)
+    own = dataclasses.replace(context, directory=tmp_path)
     for partition in ("gaussian", "dirichlet"):
         federation(own, Comparison("images", 1, ("ideal", "max"), partition))
     assert seen == [weighed_by_noise(Scenario()), Scenario()]

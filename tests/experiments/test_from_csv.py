@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from feduplink import InputError
-from feduplink.experiments import EXPERIMENTS, FULL, Bench, claims_from_csv
+from feduplink.experiments import EXPERIMENTS, FULL, ExperimentContext, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.convergence import Convergence
@@ -22,7 +22,7 @@ from feduplink.experiments.power_histogram import PowerHistogram
 from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.learning import Epoch
-from feduplink.report import reproduction
+from feduplink.report import experiment_files
 from feduplink.report.style import StyledFigure
 
 RNG = np.random.default_rng(0)
@@ -100,7 +100,9 @@ RESULTS = {
         optimum=RNG.random(2).tolist(),
         upper_bound=RNG.random(2).tolist(),
     ),
-    "power-histogram": PowerHistogram.of(8, {n: (RNG.random(80) / 100).tolist() for n in COMPARED}),
+    "power-histogram": PowerHistogram.from_powers(
+        8, {n: (RNG.random(80) / 100).tolist() for n in COMPARED}
+    ),
     "noniid-data": NoniidData(
         noise=RNG.random(2).tolist(),
         weights=RNG.random(2).tolist(),
@@ -176,10 +178,14 @@ def test_the_smallest_violation_is_one():
 
 
 def test_claims_of_a_run_rest_on_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(reproduction._DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, ""))
-    result, bench = RESULTS["interference"], Bench(tmp_path, FULL)
+    monkeypatch.setitem(
+        experiment_files.DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, "")
+    )
+    result, context = RESULTS["interference"], ExperimentContext(tmp_path, FULL)
     experiment = EXPERIMENTS["interference"]
-    claims = reproduction.write_experiment(tmp_path, "interference", experiment, result, bench, 1.0)
+    claims = experiment_files.write_experiment(
+        tmp_path, "interference", experiment, result, context, 1.0
+    )
     assert claims == claims_from_csv(experiment, (tmp_path / "interference.csv").read_text())
 
 

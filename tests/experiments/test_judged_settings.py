@@ -7,10 +7,11 @@ import torch
 
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
-from feduplink.experiments import Bench
+from feduplink.comparison_table import OPTIMUM
+from feduplink.experiments import ExperimentContext
 from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
-from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_setting, judged_settings
+from feduplink.experiments.judged_settings import Figures, judged_setting, judged_settings
 from feduplink.optimum import DualSolution, solve_dual
 from feduplink.optimum.repair import MET
 
@@ -19,13 +20,13 @@ ON_CONSTRAINTS = {"feasible", "shortfall", "shortfall_error"}
 ON_TEST_CHANNELS = set(Figures.model_fields) - ON_CONSTRAINTS - {"repaired_objective"}
 
 
-def test_a_setting_is_what_evaluation_says(bench: Bench):
-    setting = judged_setting(bench, SCENARIO, 0)
+def test_a_setting_is_what_evaluation_says(context: ExperimentContext):
+    setting = judged_setting(context, SCENARIO, 0)
     assert tuple(setting.policies) == (*COMPARED, OPTIMUM)
-    csi = draw_splits(SCENARIO, bench.scale.channels, seed=0).test
-    many = draw_splits(SCENARIO, bench.scale.verdict_channels, seed=0).test
+    csi = draw_splits(SCENARIO, context.scale.channels, seed=0).test
+    many = draw_splits(SCENARIO, context.scale.verdict_channels, seed=0).test
     assert len(many) > len(csi)
-    for name, policy in policies_for(bench, SCENARIO, 0).items():
+    for name, policy in policies_for(context, SCENARIO, 0).items():
         found = setting.policies[name]
         verdict = evaluate(policy, csi, SCENARIO).as_metrics()
         assert found.model_dump(include=ON_TEST_CHANNELS) == {
@@ -37,7 +38,7 @@ def test_a_setting_is_what_evaluation_says(bench: Bench):
 
 def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
     judgement = judge(torch.full((4, 8), 0.01), draw_csi(SCENARIO, 4, generator), SCENARIO)
-    figures = Figures.of(judgement)
+    figures = Figures.from_judgement(judgement)
     more = dataclasses.replace(
         judgement,
         objective=0.5,
@@ -58,17 +59,17 @@ def test_more_channels_change_what_is_said_of_the_constraints_alone(generator):
 def test_what_does_not_exist_is_none(generator):
     """One round: its interval is infinite; a silent cell has no packet error rate."""
     csi = draw_csi(SCENARIO, 1, generator)
-    once = Figures.of(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
+    once = Figures.from_judgement(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
     assert (once.feasible, once.shortfall_error) == (None, None)
-    assert Figures.of(judge(torch.zeros(1, 8), csi, SCENARIO)).weighted_per is None
+    assert Figures.from_judgement(judge(torch.zeros(1, 8), csi, SCENARIO)).weighted_per is None
 
 
-def test_no_policy_that_meets_the_constraints_is_above_the_optimum(bench: Bench):
-    found = judged_setting(bench, SCENARIO, 0).policies
-    csi = draw_splits(SCENARIO, bench.scale.channels, seed=0).test
+def test_no_policy_that_meets_the_constraints_is_above_the_optimum(context: ExperimentContext):
+    found = judged_setting(context, SCENARIO, 0).policies
+    csi = draw_splits(SCENARIO, context.scale.channels, seed=0).test
     shortfalls = {
         name: evaluate(policy, csi, SCENARIO).shortfall
-        for name, policy in policies_for(bench, SCENARIO, 0).items()
+        for name, policy in policies_for(context, SCENARIO, 0).items()
     }
     best = found[OPTIMUM]
     assert best.shortfall <= MET
@@ -79,7 +80,9 @@ def test_no_policy_that_meets_the_constraints_is_above_the_optimum(bench: Bench)
     assert all(figures.repaired_objective <= best.objective for figures in found.values())
 
 
-def test_a_better_policy_becomes_the_optimum(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def test_a_better_policy_becomes_the_optimum(
+    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
+):
     """Without a threshold full power is feasible; a search that finds next to nothing is beaten."""
     scenario = SCENARIO.replace(workers=2, rate_min=0, ee_min=0)
 
@@ -91,23 +94,25 @@ def test_a_better_policy_becomes_the_optimum(bench: Bench, monkeypatch: pytest.M
 
     monkeypatch.setattr(module, "solve_dual", poor)
     full = {"max": FullPower(scenario)}
-    found = module.judged_policies(bench, full, scenario, 0).policies
+    found = module.judged_policies(context, full, scenario, 0).policies
     assert found["max"].objective > 0.5
     assert found[OPTIMUM] == found["max"]
 
 
-def test_a_setting_is_judged_once(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    first = judged_setting(bench, SCENARIO, 0)
+def test_a_setting_is_judged_once(context: ExperimentContext, monkeypatch: pytest.MonkeyPatch):
+    first = judged_setting(context, SCENARIO, 0)
     monkeypatch.setattr(module, "policies_for", None)
-    assert judged_setting(bench, SCENARIO, 0) == first
+    assert judged_setting(context, SCENARIO, 0) == first
 
 
-def test_settings_come_by_scenario_and_seed(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    def echoed(_bench: Bench, scenario: Scenario, seed: int) -> tuple[float, int]:
+def test_settings_come_by_scenario_and_seed(
+    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
+):
+    def echoed(_bench: ExperimentContext, scenario: Scenario, seed: int) -> tuple[float, int]:
         return scenario.interference, seed
 
     monkeypatch.setattr(module, "judged_setting", echoed)
-    two = dataclasses.replace(bench, scale=dataclasses.replace(bench.scale, seeds=2), seed=4)
+    two = dataclasses.replace(context, scale=dataclasses.replace(context.scale, seeds=2), seed=4)
     scenarios = {factor: Scenario(interference=factor) for factor in (1.0, 8.0, 2.0)}
     assert judged_settings(two, scenarios) == [
         [(factor, 4), (factor, 5)] for factor in (1.0, 8.0, 2.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink.experiments import Bench, noniid_data
+from feduplink.experiments import ExperimentContext, noniid_data
 from feduplink.experiments.federations import image_task
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.tasks.mnist_task import grey_levels
@@ -14,9 +14,9 @@ from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario
 
 
-def test_one_digit_with_every_workers_noise(bench: Bench):
-    data = noniid_data.run(bench)
-    run = image_task(bench, "iid").data(numpy_generator(bench.seed, "data"))
+def test_one_digit_with_every_workers_noise(context: ExperimentContext):
+    data = noniid_data.run(context)
+    run = image_task(context, "iid").data(numpy_generator(context.seed, "data"))
     digit = grey_levels(run.pool.inputs[run.shares[0][0]])
     grey = digit.float().numpy()
     # Where neither end of the scale cuts the noise off, there is some everywhere, of its level.
@@ -28,15 +28,15 @@ def test_one_digit_with_every_workers_noise(bench: Bench):
     assert sum(data.noise) == pytest.approx(500)
 
 
-def test_weights_are_those_of_the_scenario(bench: Bench):
-    weights = torch.tensor(noniid_data.run(bench).weights).double()
+def test_weights_are_those_of_the_scenario(context: ExperimentContext):
+    weights = torch.tensor(noniid_data.run(context).weights).double()
     expected = weighed_by_noise(Scenario()).worker_weights
     torch.testing.assert_close(weights / weights.sum(), expected / expected.sum())
 
 
-def test_labels_are_counted_by_worker(bench: Bench):
-    data = noniid_data.run(bench)
-    skewed = image_task(bench, "dirichlet").data(numpy_generator(bench.seed, "data"))
+def test_labels_are_counted_by_worker(context: ExperimentContext):
+    data = noniid_data.run(context)
+    skewed = image_task(context, "dirichlet").data(numpy_generator(context.seed, "data"))
     assert [sum(counts) for counts in data.labels] == skewed.sizes.tolist()
     rows = list(csv.DictReader(data.to_csv().splitlines()))
     assert [row["worker"] for row in rows] == [str(n) for n in range(1, 9)]

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from feduplink.experiments import Bench, optimality_gap
+from feduplink.experiments import ExperimentContext, optimality_gap
 from feduplink.experiments.optimality_gap import OptimalityGap
 
 from .made import FAILS, HOLDS, IN_PART, figures, sweep, verdicts
@@ -63,8 +63,8 @@ def test_csv_has_the_bound_of_the_first_seed():
     assert bounds == {("a", "0", "0.9"), ("b", "0", "0.95"), ("a", "1", ""), ("b", "1", "")}
 
 
-def test_the_certificate_is_above_what_was_found(bench: Bench, few_settings: None):
-    result = optimality_gap.run(bench)
+def test_the_certificate_is_above_what_was_found(context: ExperimentContext, few_settings: None):
+    result = optimality_gap.run(context)
     assert result.scenarios == ["default", "interference-x2"]
     for place in range(2):
         assert result.upper_bound[place] >= result.optimum[place]

@@ -11,7 +11,7 @@ FULL, MIDDLE, SILENT = 10e-3, 5e-3, 0.0
 
 
 def _verdicts(pdm: list[float], pdg: list[float]) -> list[str]:
-    return verdicts(power_histogram.claims(PowerHistogram.of(1, {"pdm": pdm, "pdg": pdg})))
+    return verdicts(power_histogram.claims(PowerHistogram.from_powers(1, {"pdm": pdm, "pdg": pdg})))
 
 
 def test_extremes_against_the_middle():
@@ -28,7 +28,7 @@ def test_full_power_but_nobody_silent():
 
 def test_csv_tells_shares_and_quantiles():
     powers = [SILENT, SILENT, MIDDLE, FULL, FULL]
-    text = PowerHistogram.of(1, {"pdm": powers}).to_csv()
+    text = PowerHistogram.from_powers(1, {"pdm": powers}).to_csv()
     (row,) = csv.DictReader(text.splitlines())
     assert (row["silent"], row["weak"], row["middle"], row["at_pmax"]) == (
         "0.4",

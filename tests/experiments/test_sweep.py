@@ -11,7 +11,7 @@ from feduplink.experiments.sweep import Sweep
 from .made import figures, sweep
 
 #: Two values, two seeds; pdm is absent at the second value, orth silent in one seed there.
-SWEEP = Sweep.of(
+SWEEP = Sweep.from_settings(
     "workers",
     [8, 16],
     [

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from feduplink import FullPower, GraphPolicy, InputError, PerceptronPolicy, Scenario, link
-from feduplink.federated import AccessScheme, Ideal, find_access_scheme, presence
-from feduplink.federated.access import allocate_present, transmit
+from feduplink.federated import TDMA, AccessScheme, Ideal, find_access_scheme, presence
+from feduplink.federated.access import access_schemes_among, allocate_present, transmit
 from feduplink.federated.uplink import Rounds, UplinkRules, Uploads
 
 SCENARIO = Scenario(workers=2, pmax_dbw=-20, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-9)
@@ -215,6 +215,24 @@ def test_a_scheme_of_the_users_own_by_name():
     assert record.arrived.tolist() == [[True, False]]
     assert record.airtime_s.item() == pytest.approx(1000 / (1e5 * math.log2(3)))
     assert scheme.identity() == {"class": f"{__name__}.OnlyTheFirst", "settings": {}}
+
+
+def test_schemes_and_policies_are_told_apart():
+    own = [f"{__name__}:OnlyTheFirst", f"{__name__}:make_tdma", "examples_of_none:Nobody"]
+    names = ["max", own[0], "tdma", "rand:unselected", own[1], own[2], "decimal:Decimal", "ideal"]
+    found, left = access_schemes_among(names, seconds_per_joule=2.0)
+    assert {name: type(scheme) for name, scheme in found.items()} == {
+        "ideal": Ideal,
+        "tdma": TDMA,
+        "first": OnlyTheFirst,
+        own[1]: TDMA,  # whose own name is taken
+    }
+    assert found["tdma"].seconds_per_joule == 2
+    assert left == ["max", "rand:unselected", own[2], "decimal:Decimal"]
+
+
+def make_tdma() -> TDMA:
+    return TDMA()
 
 
 def test_what_is_no_scheme_is_refused_by_name():

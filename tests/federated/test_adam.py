@@ -6,24 +6,24 @@ import torch
 from feduplink.federated import LocalWork
 from feduplink.federated.adam import AdamState, optimiser
 
-LANES, WORKERS = 2, 3
+SIMULATIONS, WORKERS = 2, 3
 SHAPES = {"weight": (4, 2), "bias": (4,)}
 WORK = LocalWork(batch_size=1, learning_rate=0.1, epsilon=1e-6, weight_decay=0.01)
 
 
 @pytest.mark.parametrize(
     "minibatches",
-    [[3] * LANES * WORKERS, [3, 1, 0, 2, 3, 3]],
+    [[3] * SIMULATIONS * WORKERS, [3, 1, 0, 2, 3, 3]],
     ids=["in step", "out of step"],
 )
 def test_every_model_moves_as_under_pytorchs_adam(minibatches: list[int]):
     torch.manual_seed(0)
-    models = {name: torch.randn(LANES, *shape) for name, shape in SHAPES.items()}
+    models = {name: torch.randn(SIMULATIONS, *shape) for name, shape in SHAPES.items()}
     state = AdamState.fresh(models, WORKERS)
     weights = {name: model.repeat_interleave(WORKERS, dim=0) for name, model in models.items()}
     alone = [
         [weight[row].clone().requires_grad_() for weight in weights.values()]
-        for row in range(LANES * WORKERS)
+        for row in range(SIMULATIONS * WORKERS)
     ]
     optimisers = [torch.optim.Adam(model, lr=0.1, eps=1e-6, weight_decay=0.01) for model in alone]
     for _ in range(2):  # rounds: the moments stay

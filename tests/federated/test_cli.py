@@ -11,7 +11,7 @@ from feduplink import FullPower, cli, save_policy
 from feduplink.cli import federate
 from feduplink.federated import load_task
 from feduplink.federated.federated_history import FederatedHistory, RunHistory
-from feduplink.report.federated import write_federated
+from feduplink.report.federated_files import write_federated
 from feduplink.scenario import Scenario
 
 Run = Callable[..., tuple[int, str, str]]
@@ -191,7 +191,15 @@ OUTSIDE = """
 import torch
 from torch import nn
 from feduplink.federated import Examples, FederatedData, LocalWork, Task
-from feduplink.federated import ExactAverage
+from feduplink.federated import ExactAverage, Ideal
+
+class Late(Ideal):
+    name = "late"
+
+    def uploads(self, rounds, rules):
+        found = super().uploads(rounds, rules)
+        found.success[:3] = 0
+        return found
 
 def signs(*, workers):
     def draw(rng):
@@ -237,6 +245,16 @@ def test_a_task_and_an_average_from_outside(
     assert _results(tmp_path / "own") == metrics
     refusal = run(*words, "--out", "own", "--resume")[2]
     assert "made with another aggregation (class, state)" in refusal
+
+
+def test_an_access_scheme_from_outside(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "outside_of_it.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("federate", "--task", "outside_of_it:signs", "--workers", 3)
+    assert run(*words, "--policies", "outside_of_it:Late,ideal")[0] == 0
+    directory = tmp_path / "runs/federate"
+    assert _first_run(directory, "late")["arrivals"] == [0] * 3 + [3] * 6
+    assert _first_run(directory, "ideal")["arrivals"] == [3] * 9
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise, sweep
+from feduplink.lagrangian import climb, maximise, sweep
 from feduplink.lagrangian.ascent import newton_ascent
 from optimum.reference import best_on_grid, random_instance
 
@@ -38,10 +38,6 @@ def test_a_concave_quadratic_in_a_box(seed: int):
         options={"ftol": 1e-14, "gtol": 1e-10, "maxiter": 1000},
     )
     assert float(value(top)) == pytest.approx(-exact.fun, rel=1e-5, abs=1e-7)
-
-
-def _value(batch: ChannelBatch, prices: Prices, power: torch.Tensor) -> torch.Tensor:
-    return batch.value(power, prices)
 
 
 @settings(max_examples=40, deadline=None)

@@ -90,7 +90,7 @@ def test_utility_drives_what_counts_as_achieved():
         )
 
 
-def test_lagrangian_by_hand_and_silent_workers_have_no_say():
+def test_lagrangian_by_hand_without_silent_workers():
     state = PrimalDualState(
         achieved=torch.zeros(2),
         required=torch.zeros(2, 2),

@@ -164,7 +164,7 @@ def test_short_work_is_not_shown_in_a_notebook(notebook: list[str]):
 
 
 def test_time_left_is_at_the_pace_of_this_run():
-    line = progress._Line.of(Work("training", 100, "epochs", (Advance(50),)))
+    line = progress._Line.from_work(Work("training", 100, "epochs", (Advance(50),)))
     line.started -= 60
     line.step = Advance(75)  # 25 in a minute
     assert line.clock == "1:00, 1:00 left"

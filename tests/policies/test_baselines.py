@@ -21,6 +21,7 @@ from feduplink import (
     evaluate,
 )
 from feduplink.channels import draw_splits
+from feduplink.comparison import default_policies
 from feduplink.policies import UnselectedOrthogonal, UnselectedRandomPower
 from feduplink.policies.orth import largest_efficient_power
 from feduplink.policies.selection import select
@@ -133,7 +134,7 @@ def test_a_variant_without_selection_only_does_not_silence(selecting, unselectin
     assert torch.equal(selected[on_air], everyone[on_air])
     assert (everyone > 0).sum() > on_air.sum()
     assert unselecting.name == f"{selecting.name}:unselected"
-    assert not unselecting.by_default
+    assert unselecting.name not in default_policies()
 
 
 def test_random_powers_are_uniform_fresh_and_seeded(default_csi):

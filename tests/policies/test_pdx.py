@@ -33,28 +33,6 @@ def test_is_near_the_maximum_of_the_lagrangian_where_silence_pays():
     assert abs((power > 0).double().mean() - (best > 0).double().mean()) < 0.05
 
 
-def test_permuting_the_workers_permutes_the_powers():
-    scenario = Scenario(weights=tuple(float(k) for k in range(1, 9)), rate_min=0.3, ee_min=30)
-    policy = shipped(scenario)
-    csi = draw_csi(scenario, 50, torch.Generator().manual_seed(4)).double()
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    weights = tuple(scenario.worker_weights[order].tolist())
-    permuted = UnrolledPolicy(
-        scenario.replace(weights=weights),
-        policy.network,
-        DualPoint(
-            Multipliers(
-                policy.point.multipliers.constraints[:, order],
-                policy.point.multipliers.objective_weight[order],
-            ),
-            policy.point.thresholds[:, order],
-        ),
-    )
-    expected = policy.allocate(csi)[:, order]
-    power = permuted.allocate(csi[:, order][:, :, order])
-    torch.testing.assert_close(power, expected, rtol=1e-3, atol=1e-9)
-
-
 def test_measures_it_does_not_know_are_refused_in_one_sentence():
     scenario = Scenario(workers=3, constraints="link.own_measures:AveragePower <= 0.001")
     csi = draw_csi(scenario, 10, torch.Generator().manual_seed(1))

@@ -38,7 +38,10 @@ from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
 POINT = DualPoint(
-    Multipliers(torch.rand(2, 3).double() / 100, torch.rand(3).double()), torch.rand(2, 3).double()
+    Multipliers(
+        torch.linspace(0, 0.01, 6).double().view(2, 3), torch.tensor([0.2, 0.3, 0.5]).double()
+    ),
+    torch.linspace(0.1, 0.6, 6).double().view(2, 3),
 )
 SAVED = [
     FullPower(SCENARIO),

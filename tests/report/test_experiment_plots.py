@@ -16,11 +16,11 @@ from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.learning import Epoch
+from feduplink.report import experiment_files
 from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.gap import plot_gap
+from feduplink.report.gap_plot import plot_gap
 from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
-from feduplink.report.reproduction import _DRAWINGS
 from feduplink.report.style import StyledFigure, save_figure
 from feduplink.report.sweep_plot import plot_sweep
 
@@ -65,7 +65,7 @@ FEDERATIONS = federations(
 RATES = federations(a={"ideal": 0.0, "rand": 0.9}, b={"ideal": 0.1}, c={"pdg": 0.2})
 COSTS = history({"ideal": 0.1, "max": 0.2, "orth": 0.3}, {"max": (9.0, 1.0), "orth": (0.0, 2.0)})
 
-DRAWINGS: dict[str, Callable[[], StyledFigure]] = {
+FIGURES: dict[str, Callable[[], StyledFigure]] = {
     "sweep": lambda: plot_sweep(SWEEP, CAPTION),
     "gap": lambda: plot_gap(GAP, CAPTION),
     "convergences": lambda: plot_convergences(CONVERGENCE, Scenario(workers=2), CAPTION),
@@ -78,9 +78,9 @@ DRAWINGS: dict[str, Callable[[], StyledFigure]] = {
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", DRAWINGS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_a_picture_and_a_drawing_with_their_caption(name: str, tmp_path: Path):
-    save_figure(tmp_path / "figure.png", DRAWINGS[name]())
+    save_figure(tmp_path / "figure.png", FIGURES[name]())
     assert {path.name for path in tmp_path.iterdir()} == {"figure.png", "figure.svg"}
     with Image.open(tmp_path / "figure.png") as image:
         assert image.info["Title"] == CAPTION
@@ -91,4 +91,4 @@ def test_a_picture_and_a_drawing_with_their_caption(name: str, tmp_path: Path):
 
 
 def test_every_experiment_has_a_drawing():
-    assert list(_DRAWINGS) == list(EXPERIMENTS)
+    assert list(experiment_files.DRAWINGS) == list(EXPERIMENTS)

@@ -12,7 +12,7 @@ from feduplink.comparison import compare
 from feduplink.policies import GraphPolicy
 from feduplink.report.comparison_plot import plot_comparison
 from feduplink.report.convergence_plot import plot_convergence
-from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import StyledFigure, figure, save_figure
 
 

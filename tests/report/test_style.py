@@ -4,7 +4,8 @@ import pytest
 
 from feduplink import FullPower
 from feduplink.experiments.federations import ALL
-from feduplink.registry import POLICIES
+from feduplink.federated import TDMA
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.report.style import (
     NEUTRAL,
     Look,
@@ -33,11 +34,17 @@ def test_a_registered_policy_is_drawn_as_it_says(monkeypatch: pytest.MonkeyPatch
         name, colour, marker = "mine", "#123456", "1"
 
     class Plain(FullPower):
-        name, colour, marker = "plain", None, None
+        name = "plain"
+
+    class Slots(TDMA):
+        name = "slots"
 
     monkeypatch.setattr(POLICIES, "_registered", {"mine": Mine, "plain": Plain})
+    monkeypatch.setattr(ACCESS_SCHEMES, "_registered", {"slots": Slots})
     assert look_of("mine") == Look("#123456", "1")
-    assert look_of("plain").colour not in {look.colour for look in looks_of(FAMILIES).values()}
+    # Derived ones without a look of their own do not take that of the shipped class.
+    shipped = {look.colour for look in looks_of(FAMILIES).values()}
+    assert not {look_of("plain").colour, look_of("slots").colour} & shipped
 
 
 def test_all_policies_of_a_figure_can_be_told_apart():

@@ -18,8 +18,8 @@ from feduplink.learning import Epoch
 from feduplink.report.comparison_plot import plot_comparison
 from feduplink.report.convergence_plot import plot_convergence, plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.noniid_plot import plot_noniid
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.sweep_plot import plot_sweep
 
 from .conftest import rendered, written

@@ -12,16 +12,26 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from torch import Tensor
 
 from feduplink.channels.channel_model import Channels
 from feduplink.channels.csi import check_antenna, check_csi
 from feduplink.errors import InputError
 from feduplink.files import replaced_atomically
+from feduplink.tensorfile import checksum
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"
 #: Kinds of NumPy types that are real numbers: floating point, signed and unsigned integers.
 _REAL_KINDS = "fiu"
+
+
+def recording_identity(recorded: Tensor | None) -> str:
+    """What tells recorded channels from others, for the header of a checkpoint.
+
+    Drawn ones, None, follow from scenario and seed.
+    """
+    return "drawn" if recorded is None else checksum({"recorded": recorded}, {})
 
 
 def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario: str = "") -> None:

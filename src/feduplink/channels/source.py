@@ -21,6 +21,7 @@ from feduplink.channels.drawing import draw_csi
 from feduplink.channels.recorded import read_channels
 from feduplink.channels.splits import (
     CHANNELS_PER_SPLIT,
+    PARTS,
     ChannelSplits,
     draw_splits,
     split_recording,
@@ -29,10 +30,8 @@ from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-_PARTS = ("training", "validation", "test")
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ChannelSource(ChannelSplits):
     """Channels to learn from, to choose by and to report on, that know where they come from.
 
@@ -64,6 +63,11 @@ class ChannelSource(ChannelSplits):
         splits = split_recording(read_channels(path).csi)
         return cls(**vars(splits), origin=f"from {path}")
 
+    def __repr__(self) -> str:
+        """How many channels each part has, and where they come from."""
+        counts = ", ".join(f"{len(getattr(self, part))} for {part}" for part in PARTS)
+        return f"ChannelSource({counts}, {self.test.shape[-1]} workers, {self.origin})"
+
     @property
     def recorded(self) -> bool:
         """Whether there are these channels and no others."""
@@ -72,7 +76,7 @@ class ChannelSource(ChannelSplits):
     @property
     def all_parts(self) -> Tensor:
         """The three parts put back together in the order of the recording, (N, L, L)."""
-        parts = (self.training, self.validation, self.test)
+        parts = [getattr(self, part) for part in PARTS]
         whole = self.test.new_empty(sum(map(len, parts)), *self.test.shape[1:])
         for first, part in enumerate(parts):
             whole[first :: len(parts)] = part
@@ -99,7 +103,7 @@ class ChannelSource(ChannelSplits):
         """What a reader of results on these channels has to know."""
         notes = []
         if self.recorded:
-            parts = {part: len(getattr(self, part)) for part in _PARTS}
+            parts = {part: len(getattr(self, part)) for part in PARTS}
             notes.append(
                 f"the {sum(parts.values())} channels {self.origin} are split in turns: "
                 f"{parts['training']} to train and tune on, {parts['validation']} for validation, "
@@ -117,7 +121,7 @@ class ChannelSource(ChannelSplits):
         """The ``channels`` entry of ``metrics.json``."""
         entry: dict[str, Any] = {"source": self.origin, "count": len(self.test)}
         if self.recorded:
-            entry["parts"] = {part: len(getattr(self, part)) for part in _PARTS}
+            entry["parts"] = {part: len(getattr(self, part)) for part in PARTS}
         if self.assumed_weights is not None:
             entry["weights"] = {
                 "values": self.assumed_weights.tolist(),

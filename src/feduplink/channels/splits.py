@@ -15,7 +15,8 @@ from feduplink.scenario import Scenario
 #: Channels in each of the three sets, unless asked otherwise.
 CHANNELS_PER_SPLIT = 1000
 
-_PARTS = 3
+#: Channels to learn from, to choose by and to report on.
+PARTS = ("training", "validation", "test")
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,10 +29,8 @@ class ChannelSplits:
 
     def __repr__(self) -> str:
         """How many channels each split has."""
-        return (
-            f"ChannelSplits({len(self.training)} for training, {len(self.validation)} for "
-            f"validation, {len(self.test)} for test, {self.test.shape[-1]} workers)"
-        )
+        counts = ", ".join(f"{len(getattr(self, part))} for {part}" for part in PARTS)
+        return f"ChannelSplits({counts}, {self.test.shape[-1]} workers)"
 
 
 def draw_splits(
@@ -60,13 +59,12 @@ def split_recording(csi: Tensor) -> ChannelSplits:
     every part sees the whole recording, in its order, and no channel is in two of them. Where
     neighbouring channels of a recording are alike, so are the parts.
     """
-    if len(csi) < _PARTS:
+    if len(csi) < len(PARTS):
         raise InputError(
-            f"channels: {len(csi)} recorded; accepted: {_PARTS} or more, for training, validation "
-            "and test."
+            f"channels: {len(csi)} recorded; accepted: {len(PARTS)} or more, for training, "
+            "validation and test."
         )
-    training, validation, test = (csi[first::_PARTS] for first in range(_PARTS))
-    return ChannelSplits(training, validation, test)
+    return ChannelSplits(*(csi[first :: len(PARTS)] for first in range(len(PARTS))))
 
 
 def resampled_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:

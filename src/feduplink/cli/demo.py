@@ -50,7 +50,7 @@ from feduplink.policies import (
     shipped_pdx,
 )
 from feduplink.report.comparison_files import write_comparison
-from feduplink.report.federated import write_federated
+from feduplink.report.federated_files import write_federated
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.runs import FinishedRun
 from feduplink.report.training_files import write_training
@@ -173,15 +173,12 @@ def _explanation(outcomes: Mapping[str, Outcome], scenario: Scenario, optimum: O
     lines = [
         f"The objective is the {scenario.utility} over the workers of the mean {scenario.objective}"
         + (", the share of models that arrive." if scenario.objective == "psr" else "."),
-        "Every worker must on average reach the rate and the energy efficiency in the header when "
-        "it sends.",
+        "Every worker must keep the limits in the header on average.",
         "A low weighted PER alone says little: it counts only workers that send, and the most "
         f"silent policy here lets {100 * quiet.participation:.0f} % of them.",
-    ]
-    lines.append(
         f"pdm and pdg are learned, here in {_EPOCHS} epochs; 'feduplink train' gives them the "
-        "paper's 1000."
-    )
+        "paper's 1000.",
+    ]
     if candidates:
         best = max(candidates, key=lambda name: candidates[name].objective)
         lines.append(

@@ -6,12 +6,14 @@ import argparse
 
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
-from feduplink.cli.optimum import search_optimum, seconds
+from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import (
     add_common_options,
     add_scenario_options,
     add_split_option,
+    names_listed,
     output_directory,
+    seconds,
 )
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare, default_policies, find_policies
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--policies",
+        type=names_listed,
         default=",".join(default_policies()),
         metavar="NAME[,NAME...]",
         help=f"any of {', '.join(POLICIES.names())}, package.module:Class of your own, and "
@@ -56,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compare, write the figures and print the table."""
     directory = output_directory(args)
-    names = [name.strip() for name in args.policies.split(",") if name.strip()]
     scenario, channels = channels_from(args)
     deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
-    policies = find_policies(names, deployment)
+    policies = find_policies(args.policies, deployment)
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
     )

@@ -18,6 +18,7 @@ from feduplink.cli.options import (
     add_device_option,
     add_scenario_options,
     explicit_fields,
+    names_listed,
     non_negative_number,
     output_directory,
     positive_number,
@@ -36,17 +37,17 @@ from feduplink.federated import (
     Sender,
     Task,
     federate,
-    find_access_scheme,
     load_task,
     presence,
     task_options,
 )
+from feduplink.federated.access import access_schemes_among
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.uplink import PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Deployment, Policy
 from feduplink.registry import ACCESS_SCHEMES, AGGREGATIONS, POLICIES, TASKS
-from feduplink.report.federated import write_federated
+from feduplink.report.federated_files import write_federated
 from feduplink.scenario import Scenario
 
 NAME = "federate"
@@ -74,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policies",
         default=",".join(default),
         metavar="NAME[,NAME...]",
-        help=f"any of {', '.join(names)}, and directories of training runs "
-        f"(default: {','.join(default)})",
+        help=f"any of {', '.join(names)}, package.module:Class of your own, and directories of "
+        f"training runs (default: {','.join(default)})",
     )
     parser.add_argument(
         "--kappa",
@@ -245,18 +246,15 @@ def _task(args: argparse.Namespace, scenario: Scenario) -> Task:
 
 
 def _names(args: argparse.Namespace) -> list[str]:
-    return [name.strip() for name in args.policies.split(",") if name.strip()]
+    return names_listed(args.policies)
 
 
 def _policies(
     args: argparse.Namespace, scenario: Scenario, recording: ChannelSource | None
 ) -> dict[str, Sender]:
-    names = _names(args)
-    policies: dict[str, Sender] = {}
-    for access in ACCESS_SCHEMES.names():
-        if access in names:
-            policies[access] = find_access_scheme(access, seconds_per_joule=args.kappa)
-    if real := [name for name in names if name not in policies]:
+    schemes, real = access_schemes_among(_names(args), seconds_per_joule=args.kappa)
+    policies: dict[str, Sender] = {**schemes}
+    if real:
         anywhere = _anywhere(scenario)
         source = recording or ChannelSource.from_scenario(anywhere, seed=args.seed)
         deployment = Deployment(anywhere, source.training, recorded=source.recorded, seed=args.seed)

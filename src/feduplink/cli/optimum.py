@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import warnings
 from collections.abc import Iterable
 
@@ -17,6 +16,8 @@ from feduplink.cli.options import (
     add_scenario_options,
     add_split_option,
     output_directory,
+    probability,
+    seconds,
 )
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
@@ -42,29 +43,6 @@ _BUDGET_S = 60.0
 _FEWEST_CHANNELS = 2
 
 
-def seconds(text: str) -> float:
-    """An argparse type: a finite number of seconds, at least 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not accepted; accepted: seconds from 0 on")
-    return number
-
-
-def _confidence(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted; accepted: a number between 0 and 1, exclusive"
-        )
-    return number
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
@@ -77,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--confidence",
-        type=_confidence,
+        type=probability,
         metavar="C",
         help="also bound every policy on all channels of the distribution, with this probability, "
         "for instance 0.95; takes another --budget (default: no such statement)",
@@ -106,9 +84,9 @@ def run(args: argparse.Namespace) -> None:
             f"accepted: {_FEWEST_CHANNELS} or more."
         )
     optimum = search_optimum(scenario, csi, args.budget)
-    beyond = None
+    distribution = None
     if args.confidence is not None:
-        beyond = _bound_distribution(scenario, channels, args.confidence, args.budget)
+        distribution = _bound_distribution(scenario, channels, args.confidence, args.budget)
     point = DualPoint(optimum.solution.primal_multipliers, optimum.problem.thresholds)
     policy = DualPolicy(scenario, point)
     outcomes = compare(
@@ -123,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
         optimum,
         policy,
         outcomes,
-        beyond,
+        distribution,
         notes=notes,
         seed=args.seed,
         channels={**channels.as_metrics(), "count": len(csi)},
@@ -132,8 +110,8 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     out.print(channels.headline(csi))
     out.print(terminal_table(outcomes.table(optimum, notes)))
-    if beyond is not None:
-        out.print(beyond.sentence(recorded=channels.recorded))
+    if distribution is not None:
+        out.print(distribution.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
 
 

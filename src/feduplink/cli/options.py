@@ -169,11 +169,11 @@ def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel])
         if name in _SHORT_NAMES:
             options.append(_SHORT_NAMES[name])
         default = "none" if field.default is None else f"{field.default}"
-        told = f"{field.description}{_names_of(field)} (default: {default})"
+        description = f"{field.description}{_names_of(field)} (default: {default})"
         shared: dict[str, Any] = {
             "dest": _destination(model, name),
             "default": argparse.SUPPRESS,
-            "help": told.replace("%", "%%"),
+            "help": description.replace("%", "%%"),
         }
         if field.annotation is bool:
             group.add_argument(*options, action=argparse.BooleanOptionalAction, **shared)
@@ -186,6 +186,15 @@ def explicit_fields(args: argparse.Namespace, model: type[BaseModel]) -> dict[st
     given = vars(args)
     destinations = {name: _destination(model, name) for name in model.model_fields}
     return {name: given[dest] for name, dest in destinations.items() if dest in given}
+
+
+def names_listed(text: str) -> list[str]:
+    """An argparse type: names with commas between them.
+
+    >>> names_listed("rand, orth,")
+    ['rand', 'orth']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
@@ -205,32 +214,25 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def positive_number(text: str) -> float:
-    """An argparse type: a finite number above 0."""
-    number = _number(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted; accepted: a finite number above 0"
-        )
-    return number
+def _number_type(accepted: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
+    """An argparse type: a number that ``accepts`` takes, ``accepted`` in words."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not accepts(number):
+            raise argparse.ArgumentTypeError(f"{text!r} is not accepted; accepted: {accepted}")
+        return number
+
+    return parse
 
 
-def non_negative_number(text: str) -> float:
-    """An argparse type: a finite number of 0 or more."""
-    number = _number(text)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted; accepted: a finite number of 0 or more"
-        )
-    return number
-
-
-def _number(text: str) -> float:
-    """The number, or NaN if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+positive_number = _number_type("a finite number above 0", lambda x: 0 < x < math.inf)
+non_negative_number = _number_type("a finite number of 0 or more", lambda x: 0 <= x < math.inf)
+seconds = _number_type("seconds from 0 on", lambda x: 0 <= x < math.inf)
+probability = _number_type("a number between 0 and 1, exclusive", lambda x: 0 < x < 1)
 
 
 def _positive_numbers(text: str) -> Tensor:

@@ -25,13 +25,13 @@ from feduplink.cli.options import (
 )
 from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Bench, Claim, fingerprint
+from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext, fingerprint
 from feduplink.experiments.federations import image_set, substitution
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
 from feduplink.observing import track
+from feduplink.report.experiment_files import write_experiment
 from feduplink.report.page import read_sections, write_page
-from feduplink.report.reproduction import write_experiment
 from feduplink.report.runs import FinishedRun
 
 NAME = "reproduce"
@@ -82,17 +82,19 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     claims: dict[str, list[Claim]] = {}
     scale = QUICK if args.quick else FULL
-    bench = Bench(directory / _KEPT, scale, args.seed, args.device, args.data, args.processes)
-    _warn_of_substitution(names, bench)
+    context = ExperimentContext(
+        directory / _KEPT, scale, args.seed, args.device, args.data, args.processes
+    )
+    _warn_of_substitution(names, context)
     for name in names:
         try:
-            claims[name] = _reproduced(name, directory / name, bench, out)
+            claims[name] = _reproduced(name, directory / name, context, out)
         except InputError as refusal:
             # Without its data a figure cannot be drawn; the others can, if there are any.
             if name == names[-1] and not claims:
                 raise
             out.print(f"{name}: not drawn. {refusal}", markup=False)
-    _finish(directory, bench, claims, out)
+    _finish(directory, context, claims, out)
 
 
 def _names(given: Sequence[str]) -> list[str]:
@@ -104,9 +106,9 @@ def _names(given: Sequence[str]) -> list[str]:
     return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
 
 
-def _warn_of_substitution(names: Sequence[str], bench: Bench) -> None:
+def _warn_of_substitution(names: Sequence[str], context: ExperimentContext) -> None:
     """Say which figures will be of other data than the paper's."""
-    found = {name: substitution(bench, EXPERIMENTS[name].DATA) for name in names}
+    found = {name: substitution(context, EXPERIMENTS[name].DATA) for name in names}
     for other in {other for other in found.values() if other}:
         figures = ", ".join(name for name in names if found[name] == other)
         warnings.warn(
@@ -116,63 +118,65 @@ def _warn_of_substitution(names: Sequence[str], bench: Bench) -> None:
         )
 
 
-def _reproduced(name: str, directory: Path, bench: Bench, out: Console) -> list[Claim]:
+def _reproduced(
+    name: str, directory: Path, context: ExperimentContext, out: Console
+) -> list[Claim]:
     experiment = EXPERIMENTS[name]
     started = time.perf_counter()
     with provenance.part(), track(name):
-        result, seconds = _result(name, bench)
-        claims = write_experiment(directory, name, experiment, result, bench, seconds)
+        result, seconds = _result(name, context)
+        claims = write_experiment(directory, name, experiment, result, context, seconds)
     out.print(f"{name}: {experiment.TITLE}, {time.perf_counter() - started:.0f} s")
     return claims
 
 
-def _result(name: str, bench: Bench) -> tuple[Any, float]:
+def _result(name: str, context: ExperimentContext) -> tuple[Any, float]:
     """The result of an experiment and how long it took: kept from before, else run now."""
     experiment = EXPERIMENTS[name]
     # Figures of images are run anew once MNIST is there.
-    data = image_set(bench) if experiment.DATA == "mnist" else experiment.DATA
+    data = image_set(context) if experiment.DATA == "mnist" else experiment.DATA
     code = (*fingerprint.RESULTS, f"experiments/{name.replace('-', '_')}")
-    file = bench.cache_path("results", code, name, bench.seed, data).with_suffix(".json")
+    file = context.cache_path("results", code, name, context.seed, data).with_suffix(".json")
     took = file.with_suffix(".seconds")
     if not file.exists():
         started = time.perf_counter()
-        result = experiment.run(bench)
+        result = experiment.run(context)
         write_text(took, f"{time.perf_counter() - started:.3f}")
         write_text(file, result.model_dump_json())
     return experiment.RESULT.model_validate_json(file.read_bytes()), float(took.read_text())
 
 
-def _is_alike(directory: Path, bench: Bench) -> bool:
+def _is_alike(directory: Path, context: ExperimentContext) -> bool:
     """Whether a figure was drawn at this scale and with this seed, now or before."""
     if not (directory / METRICS_FILE).exists():
         return False
     metrics = read_metrics(directory)
-    return metrics.seed == bench.seed and metrics.settings.get("scale") == bench.scale.name
+    return metrics.seed == context.seed and metrics.settings.get("scale") == context.scale.name
 
 
 def _finish(
-    directory: Path, bench: Bench, claims: Mapping[str, Sequence[Claim]], out: Console
+    directory: Path, context: ExperimentContext, claims: Mapping[str, Sequence[Claim]], out: Console
 ) -> None:
-    drawn = [name for name in EXPERIMENTS if _is_alike(directory / name, bench)]
+    drawn = [name for name in EXPERIMENTS if _is_alike(directory / name, context)]
     write_metrics(
         directory,
         {
             "title": "The paper's figures",
-            "caption": _AT_FIRST_SIGHT if bench.scale.first_look else None,
-            "settings": {"scale": bench.scale.name},
-            "seed": bench.seed,
+            "caption": _AT_FIRST_SIGHT if context.scale.first_look else None,
+            "settings": {"scale": context.scale.name},
+            "seed": context.seed,
             "figures": {name: {"title": read_metrics(directory / name).title} for name in drawn},
         },
     )
     own = [directory, *(directory / name for name in drawn)]
     page = write_page(directory, read_sections([FinishedRun.read(path) for path in own]))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("figure", "claim", "first look" if bench.scale.first_look else "verdict"):
+    for column in ("figure", "claim", "first look" if context.scale.first_look else "verdict"):
         table.add_column(column, overflow="fold")
     for name, judged in claims.items():
         for claim in judged:
             table.add_row(name, claim.claim, claim.verdict)
     out.print(table)
-    if bench.scale.first_look:
+    if context.scale.first_look:
         out.print(_AT_FIRST_SIGHT)
     out.print(f"figures, tables and what was measured: open {page} in a browser")

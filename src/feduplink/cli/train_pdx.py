@@ -12,20 +12,15 @@ from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields, whole_number
 from feduplink.cli.resuming import resume_hint
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import compare
-from feduplink.comparison_table import comparison_markdown, comparison_table
+from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.files import write_text
 from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining, TrainingSettings
-from feduplink.metrics import write_metrics
 from feduplink.optimum import check_reachable
-from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy, save_policy
+from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
-from feduplink.report.histogram import plot_power_histogram
-from feduplink.report.style import save_figure
-from feduplink.report.training_files import training_channels
+from feduplink.report.training_files import write_network_training
 
 #: Options of primal-dual training that mean the same here.
 _SHARED = ("batch_size", "learning_rate")
@@ -71,26 +66,10 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     out.print("network trained; finding the multipliers of the scenario ...")
     csi = draw_training_csi(scenario, CHANNELS, seed=args.seed) if recorded is None else recorded
     policy = UnrolledPolicy.calibrated(network.cpu(), scenario, csi, seed=args.seed)
-    test = compare({"pdx": policy}, channels.test, scenario, seed=args.seed)["pdx"]
-    save_policy(policy, directory)
-    powers = plot_power_histogram({"pdx": test.power}, scenario)
-    save_figure(directory / "power-histogram.png", powers)
-    table = comparison_markdown({"pdx": test.judgement}, scenario, notes=channels.notes)
-    write_text(directory / "comparison.md", table)
-    write_metrics(
-        directory,
-        {
-            "title": "Training of pdx",
-            "scenario": scenario.model_dump(mode="json"),
-            "policy": "pdx",
-            "seed": args.seed,
-            **training_channels(channels),
-            "settings": {**settings.model_dump(mode="json"), "everything": args.everything},
-            "test": test.judgement.as_metrics(),
-        },
-    )
-    shown = comparison_table({"pdx": test.judgement}, scenario, notes=channels.notes)
-    out.print(terminal_table(shown))
+    made_with = {**settings.model_dump(mode="json"), "everything": args.everything}
+    test = write_network_training(directory, policy, channels, made_with, seed=args.seed)
+    table = comparison_table({policy.name: test.judgement}, scenario, notes=channels.notes)
+    out.print(terminal_table(table))
     out.print(f"policy, histogram and metrics.json in {directory}")
 
 

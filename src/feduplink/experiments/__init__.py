@@ -1,10 +1,10 @@
 """The paper's figures, one module each, and those that it lacks.
 
 A module has ``TITLE`` and ``CAPTION``; ``DATA``, the data set of the paper that it needs, or None;
-``RESULT``, the class of its result, which knows JSON (it is
-a pydantic model) and CSV (``to_csv()``, and ``from_csv(text)`` for as much as claims rest on);
-``run(bench)``, which makes the result; and ``claims(result)``, which judges what the paper says by
-it. How results are drawn is the business of :mod:`feduplink.report`.
+``RESULT``, the class of its result, which knows JSON (it is a pydantic model) and CSV
+(``to_csv()``, and ``from_csv(text)`` for as much as claims rest on); ``run(context)``, which makes
+the result; and ``claims(result)``, which judges what the paper says by it. How results are drawn is
+said in :mod:`feduplink.report`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from feduplink.experiments import (
     power_histogram,
     time_energy,
 )
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.scale import FULL, QUICK, Scale
 
 
@@ -70,7 +70,7 @@ class Experiment(Protocol):
     def RESULT(self) -> type[Result]:
         """The class of its result."""
 
-    def run(self, bench: Bench) -> Any:
+    def run(self, context: ExperimentContext) -> Any:
         """Make the result."""
 
     def claims(self, result: Any, /) -> list[Claim]:
@@ -109,9 +109,9 @@ __all__ = [
     "EXPERIMENTS",
     "FULL",
     "QUICK",
-    "Bench",
     "Claim",
     "Experiment",
+    "ExperimentContext",
     "Scale",
     "claims_from_csv",
 ]

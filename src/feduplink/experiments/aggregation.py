@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
 from feduplink.experiments.iid import EXACT, PUBLISHED
 
@@ -17,14 +17,14 @@ CAPTION = (
 RESULT = Federations
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """Both averages, everything else alike."""
-    runs = bench.scale.runs
+    runs = context.scale.runs
     return Federations(
         comparisons={
-            EXACT: federation(bench, Comparison("images", runs)).only(PAPERS),
+            EXACT: federation(context, Comparison("images", runs)).only(PAPERS),
             PUBLISHED: federation(
-                bench, Comparison("images", runs, PAPERS, aggregation="published")
+                context, Comparison("images", runs, PAPERS, aggregation="published")
             ),
         }
     )

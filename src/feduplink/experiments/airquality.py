@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
@@ -33,9 +33,9 @@ _PAPERS = PaperErrors(
 )
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """Both averages."""
-    return both_averages(bench, "airquality", bench.scale.runs)
+    return both_averages(context, "airquality", context.scale.runs)
 
 
 def claims(result: Federations) -> list[Claim]:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.compared_policies import READINGS, policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import Ideal, Sender
 from feduplink.federated.access import transmit
@@ -38,7 +38,7 @@ class Arrivals(BaseModel):
     arrivals: dict[str, list[list[int]]]
 
     def to_csv(self) -> str:
-        """A row per policy and seed.
+        """One row per policy and seed.
 
         The five numbers of its box, the mean, the deviation, and in how many rounds n uploads
         arrived.
@@ -80,18 +80,18 @@ class Arrivals(BaseModel):
 RESULT = Arrivals
 
 
-def run(bench: Bench) -> Arrivals:
+def run(context: ExperimentContext) -> Arrivals:
     """Simulate the uplink alone, with the policies and channels of every seed."""
-    by_seed = bench.map(_simulated, [(seed,) for seed in bench.seeds], "seeds")
+    by_seed = context.map(_simulated, [(seed,) for seed in context.seeds], "seeds")
     return Arrivals(arrivals={name: [found[name] for found in by_seed] for name in by_seed[0]})
 
 
-def _simulated(bench: Bench, seed: int) -> dict[str, list[int]]:
+def _simulated(context: ExperimentContext, seed: int) -> dict[str, list[int]]:
     scenario = Scenario()
-    policies: dict[str, Sender] = {"ideal": Ideal(), **policies_for(bench, scenario, seed)}
+    policies: dict[str, Sender] = {"ideal": Ideal(), **policies_for(context, scenario, seed)}
     rules = UplinkRules(scenario, _BITS)
     present = everyone(_ROUNDS, scenario.workers)
-    rounds = [Rounds.draw(scenario, present, seed=seed, run=n) for n in range(bench.scale.runs)]
+    rounds = [Rounds.draw(scenario, present, seed=seed, run=n) for n in range(context.scale.runs)]
     return {
         name: [
             count

@@ -9,7 +9,15 @@ from scipy import stats
 
 from feduplink.metrics import Claim, Verdict
 
-__all__ = ["Claim", "difference", "judged", "lower", "mean_and_error", "on_other_data"]
+__all__ = [
+    "Claim",
+    "difference",
+    "judged",
+    "lower",
+    "mean_and_error",
+    "mean_in_words",
+    "on_other_data",
+]
 
 _CONFIDENCE = 0.95
 #: Errors below this are alike.
@@ -46,11 +54,11 @@ def on_other_data(claim: Claim, data: str) -> Claim:
 
 
 def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
-    """Whether errors are lower than others that share their luck, run by run.
+    """Whether errors are lower than others, run by run, with the same random numbers in a run.
 
     None if chance may be behind it: if the 95 % confidence interval of the mean log-ratio
-    (Student's t) holds zero, or there is a single pair. Ratios, because one model that goes astray
-    would drown all differences. What diverged or never got there is infinite or undefined; it
+    (Student's t) holds zero, or there is a single pair. Ratios, because one model that diverges
+    would hide all other differences. What diverged or never got there is infinite or undefined; it
     counts as twice the largest finite value, so that it is high, and one run does not decide.
 
     >>> lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), lower([0.1, 0.3], [0.2, 0.2])
@@ -88,7 +96,7 @@ def difference(ours: Sequence[float], others: Sequence[float]) -> str:
 
 
 def mean_in_words(values: Sequence[float]) -> str:
-    """The mean; how many runs have none, where some diverged or never got there.
+    """The mean; or in how many runs there is none, because they diverged or never got there.
 
     >>> mean_in_words([19.0, 22.0]), mean_in_words([19.0, 22.0, float("inf")])
     ('20.5', 'infinite in 1 of 3 runs')

@@ -1,4 +1,4 @@
-"""The policies of a comparison, made once for a scenario and a seed, and kept."""
+"""The policies that experiments compare, made once per scenario and seed, and kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.files import write_text
 from feduplink.learning import Epoch, Training, TrainingData, training_settings
 from feduplink.policies import (
@@ -42,12 +42,12 @@ def names(*kinds: Any) -> tuple[str, ...]:
 LEARNED = names(PerceptronPolicy, GraphPolicy)
 SELECTED = names(RandomPower, Orthogonal)
 UNSELECTED = names(UnselectedRandomPower, UnselectedOrthogonal)
-#: The paper's baselines in both readings.
+#: The paper's baselines by how it is read.
 READINGS = {
     "workers selected, as its text says": SELECTED,
     "nobody silenced, as in its code": UNSELECTED,
 }
-#: The paper's baselines, each in both readings.
+#: All of them, each baseline in both readings.
 BASELINES = names(RandomPower, UnselectedRandomPower, Orthogonal, UnselectedOrthogonal)
 #: The paper's policies, then what it leaves out; the order of all figures.
 COMPARED = (*BASELINES, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))
@@ -58,56 +58,66 @@ class _History(RootModel[list[Epoch]]):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
 
-def policies_for(bench: Bench, scenario: Scenario, seed: int) -> dict[str, Policy]:
+def policies_for(context: ExperimentContext, scenario: Scenario, seed: int) -> dict[str, Policy]:
     """All compared policies for a scenario, tuned and learned on channels of ``seed``."""
-    return {name: policy_for(bench, name, scenario, seed) for name in COMPARED}
+    return {name: policy_for(context, name, scenario, seed) for name in COMPARED}
 
 
-def policy_for(bench: Bench, name: str, scenario: Scenario, seed: int) -> Policy:
+def policy_for(context: ExperimentContext, name: str, scenario: Scenario, seed: int) -> Policy:
     """One of them; what takes time to find is kept."""
     kind = POLICIES.find(name)
     if not issubclass(kind, NeuralPolicy | LagrangianPolicy):
-        tuning = draw_splits(scenario, bench.scale.channels, seed=seed).training
+        tuning = draw_splits(scenario, context.scale.channels, seed=seed).training
         return kind.for_deployment(Deployment(scenario, tuning, seed=seed))
-    file = _file(bench, name, scenario, seed)
+    file = _file(context, name, scenario, seed)
     if not file.exists():
         policy = (
-            _learned(bench, kind, scenario, seed)
+            _learned(context, kind, scenario, seed)
             if issubclass(kind, NeuralPolicy)
-            else _solved(bench, kind, scenario, seed)
+            else _solved(context, kind, scenario, seed)
         )
         save_policy(policy, file)
     return load_policy(file)
 
 
-def training_history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
+def training_history(
+    context: ExperimentContext, name: str, scenario: Scenario, seed: int
+) -> list[Epoch]:
     """How ``pdm`` or ``pdg`` got there, epoch by epoch."""
-    policy_for(bench, name, scenario, seed)
-    file = _file(bench, name, scenario, seed, ".json")
+    policy_for(context, name, scenario, seed)
+    file = _file(context, name, scenario, seed, ".json")
     return _History.model_validate_json(file.read_bytes()).root
 
 
-def _learned(bench: Bench, kind: type[NeuralPolicy], scenario: Scenario, seed: int) -> NeuralPolicy:
-    splits = draw_splits(scenario, bench.scale.channels, seed=seed)
-    settings = training_settings(kind, epochs=bench.scale.epochs)
+def _learned(
+    context: ExperimentContext, kind: type[NeuralPolicy], scenario: Scenario, seed: int
+) -> NeuralPolicy:
+    splits = draw_splits(scenario, context.scale.channels, seed=seed)
+    settings = training_settings(kind, epochs=context.scale.epochs)
     policy = kind.initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)
     training = Training(policy, data, settings, seed=seed)
     training.run()
-    file = _file(bench, kind.name, scenario, seed, ".json")
+    file = _file(context, kind.name, scenario, seed, ".json")
     write_text(file, _History(training.history).model_dump_json())
     return policy
 
 
-def _solved(bench: Bench, kind: type[Policy], scenario: Scenario, seed: int) -> Policy:
-    csi = draw_training_csi(scenario, bench.scale.solved_channels, seed=seed)
+def _solved(
+    context: ExperimentContext, kind: type[Policy], scenario: Scenario, seed: int
+) -> Policy:
+    csi = draw_training_csi(scenario, context.scale.solved_channels, seed=seed)
     if issubclass(kind, DualPolicy):
         return DualPolicy.learned(scenario, csi)
     return shipped_pdx(scenario, csi)
 
 
 def _file(
-    bench: Bench, name: str, scenario: Scenario, seed: int, suffix: str = ".safetensors"
+    context: ExperimentContext,
+    name: str,
+    scenario: Scenario,
+    seed: int,
+    suffix: str = ".safetensors",
 ) -> Path:
     identity = (name, scenario.model_dump(mode="json"), seed)
-    return bench.cache_path("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)
+    return context.cache_path("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)

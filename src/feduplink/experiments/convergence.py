@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, training_history
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, judged_setting
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.learning import Epoch, best_epoch
@@ -34,7 +34,7 @@ class Convergence(BaseModel):
     others: dict[str, Figures]
 
     def to_csv(self) -> str:
-        """A row for every policy, run (a seed each) and epoch."""
+        """One row per policy, run and epoch; every run has a seed of its own."""
         rows = (
             [name, run, epoch.number + 1, *(getattr(epoch, figure) for figure in _FIGURES)]
             for name, seeds in self.histories.items()
@@ -65,22 +65,18 @@ class Convergence(BaseModel):
 RESULT = Convergence
 
 
-def run(bench: Bench) -> Convergence:
+def run(context: ExperimentContext) -> Convergence:
     """Train both learned policies of the default setting."""
     scenario = Scenario()
-    grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in bench.seeds]
-    histories = bench.map(_history, grid, "training runs")
-    count = len(bench.seeds)
-    setting = judged_setting(bench, scenario, bench.seed)
+    grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in context.seeds]
+    histories = context.map(training_history, grid, "training runs")
+    count = len(context.seeds)
+    setting = judged_setting(context, scenario, context.seed)
     shown = (*COMPARED, "optimum")
     return Convergence(
         histories={"pdg": histories[:count], "pdm": histories[count:]},
         others={name: setting.policies[name] for name in shown if name not in LEARNED},
     )
-
-
-def _history(bench: Bench, name: str, scenario: Scenario, seed: int) -> list[Epoch]:
-    return training_history(bench, name, scenario, seed)
 
 
 def claims(result: Convergence) -> list[Claim]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower
 from feduplink.experiments.compared_policies import LEARNED, READINGS, policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, Setting, judged_setting
 from feduplink.experiments.sweep import Sweep
 from feduplink.policies import Policy, UnrolledPolicy
@@ -24,20 +24,22 @@ RESULT = Sweep
 _VARIANCES = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
 
 
-def run(bench: Bench) -> Sweep:
+def run(context: ExperimentContext) -> Sweep:
     """Judge the policies of the default setting at each variance."""
-    by_seed = bench.map(_judged, [(seed,) for seed in bench.seeds], "seeds")
+    by_seed = context.map(_judged, [(seed,) for seed in context.seeds], "seeds")
     rows = [[settings[place] for settings in by_seed] for place in range(len(_VARIANCES))]
-    return Sweep.of("variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True)
+    return Sweep.from_settings(
+        "variance of the CSI noise (1/W²)", _VARIANCES, rows, logarithmic=True
+    )
 
 
-def _judged(bench: Bench, seed: int) -> list[Setting]:
+def _judged(context: ExperimentContext, seed: int) -> list[Setting]:
     clean = Scenario()
-    optimum = judged_setting(bench, clean, seed).policies["optimum"]
-    csi = draw_splits(clean, bench.scale.channels, seed=seed).test
+    optimum = judged_setting(context, clean, seed).policies["optimum"]
+    csi = draw_splits(clean, context.scale.channels, seed=seed).test
     settings = []
     for variance in _VARIANCES:
-        policies = policies_for(bench, clean, seed)  # anew: rand draws the same at every variance
+        policies = policies_for(context, clean, seed)  # anew: rand draws the same at every variance
         scenario = clean.replace(csi_noise=variance)
         shown: dict[str, Policy] = {
             **policies,
@@ -45,7 +47,7 @@ def _judged(bench: Bench, seed: int) -> list[Setting]:
             "pdx:unaware": policies["pdx"],
         }
         found = {
-            name: Figures.of(evaluate(policy, csi, scenario, seed=seed))
+            name: Figures.from_judgement(evaluate(policy, csi, scenario, seed=seed))
             for name, policy in shown.items()
         }
         settings.append(Setting(policies={**found, "optimum": optimum}))

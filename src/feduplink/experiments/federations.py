@@ -1,4 +1,4 @@
-"""Federated comparisons that figures share, run once and kept."""
+"""Federated comparisons that several figures show, run once and kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, RootModel
 
 from feduplink.errors import InputError
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.compared_policies import (
     BASELINES,
     COMPARED,
@@ -19,6 +18,7 @@ from feduplink.experiments.compared_policies import (
     names,
     policy_for,
 )
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
     OFDMA,
@@ -51,7 +51,8 @@ ALL = (*names(Ideal, TDMA, OFDMA, FullPower), *COMPARED)
 #: Reviews take long, also on a GPU; only what tells most is run on them.
 ON_REVIEWS = (*PAPERS, UnrolledPolicy.name)
 REVIEWS_PUBLISHED = (Ideal.name, *UNSELECTED, *LEARNED)
-
+#: A model counts as learned from an error of this many times the final one of ``ideal``.
+LEARNED_AT = 1.25
 
 #: Columns of the CSV file, fields of :class:`RunHistory`.
 _PER_ROUND = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
@@ -91,7 +92,7 @@ class Federations(BaseModel):
     comparisons: dict[str, FederatedHistory]
 
     def to_csv(self) -> str:
-        """A row for every comparison, policy, run and round."""
+        """One row per comparison, policy, run and round."""
         rows = (
             [label, history.task, policy, number, place + 1, *values]
             for label, history in self.comparisons.items()
@@ -151,10 +152,10 @@ def _run_history(rounds: Sequence[dict[str, str]]) -> RunHistory:
     )
 
 
-def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
+def federation(context: ExperimentContext, comparison: Comparison) -> FederatedHistory:
     """Run a comparison, or read it if it was run before."""
-    task = _task(bench, comparison)
-    rounds = bench.scale.text_rounds if comparison.kind == "reviews" else bench.scale.rounds
+    task = _task(context, comparison)
+    rounds = context.scale.text_rounds if comparison.kind == "reviews" else context.scale.rounds
     scenario = Scenario()
     if comparison.partition == "gaussian":
         scenario = weighed_by_noise(scenario)
@@ -162,17 +163,17 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
         task.name,
         asdict(task.work),
         rounds or task.rounds,
-        bench.seed,
+        context.seed,
         scenario.model_dump(mode="json"),
         asdict(comparison),
     )
-    cached = bench.cache_path("federations", fingerprint.FEDERATIONS, *identity)
+    cached = context.cache_path("federations", fingerprint.FEDERATIONS, *identity)
     file, checkpoint = cached.with_suffix(".json"), cached.with_suffix(".safetensors")
     if file.exists():
         return _History.model_validate_json(file.read_bytes()).root
     history = federate(
         task,
-        {name: _policy(bench, name, scenario) for name in comparison.policies},
+        {name: _policy(context, name, scenario) for name in comparison.policies},
         scenario,
         FederationSettings(
             runs=comparison.runs,
@@ -180,8 +181,8 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
             aggregation=comparison.aggregation,
             checkpoint_every=_CHECKPOINT_EVERY,
         ),
-        seed=bench.seed,
-        device=bench.device,
+        seed=context.seed,
+        device=context.device,
         checkpoint=checkpoint,
         resume=checkpoint.exists(),
     )
@@ -190,40 +191,40 @@ def federation(bench: Bench, comparison: Comparison) -> FederatedHistory:
     return history
 
 
-def image_set(bench: Bench) -> Literal["mnist", "digits"]:
+def image_set(context: ExperimentContext) -> Literal["mnist", "digits"]:
     """MNIST where it is at hand, else the digits that come with the installation."""
     try:
-        require("mnist", bench.data)
+        require("mnist", context.data)
     except InputError:
         return "digits"
     return "mnist"
 
 
-def substitution(bench: Bench, data: str | None) -> str | None:
+def substitution(context: ExperimentContext, data: str | None) -> str | None:
     """What stands in for the paper's data set in a figure, in words; None: nothing does."""
-    if data != "mnist" or image_set(bench) == "mnist":
+    if data != "mnist" or image_set(context) == "mnist":
         return None
     return "the 5,000 digits that come with the installation, not MNIST"
 
 
-def image_task(bench: Bench, partition: Partition) -> Task:
+def image_task(context: ExperimentContext, partition: Partition) -> Task:
     """Images of the set that is at hand."""
-    name = image_set(bench)
-    directory = bench.data if "directory" in task_options(name) else None
+    name = image_set(context)
+    directory = context.data if "directory" in task_options(name) else None
     return load_task(name, workers=Scenario().workers, partition=partition, directory=directory)
 
 
-def _task(bench: Bench, comparison: Comparison) -> Task:
+def _task(context: ExperimentContext, comparison: Comparison) -> Task:
     workers = Scenario().workers
     if comparison.kind == "images":
-        return image_task(bench, comparison.partition)
+        return image_task(context, comparison.partition)
     if comparison.kind == "reviews":
-        size, work = bench.scale.text_size, bench.scale.text_work
-        return imdb(workers=workers, directory=bench.data, size=size, work=work)
-    return load_task("airquality", workers=workers, directory=bench.data)
+        size, work = context.scale.text_size, context.scale.text_work
+        return imdb(workers=workers, directory=context.data, size=size, work=work)
+    return load_task("airquality", workers=workers, directory=context.data)
 
 
-def _policy(bench: Bench, name: str, scenario: Scenario) -> Sender:
+def _policy(context: ExperimentContext, name: str, scenario: Scenario) -> Sender:
     if name in ACCESS_SCHEMES.names():
         return find_access_scheme(name)
-    return policy_for(bench, name, scenario, bench.seed)
+    return policy_for(context, name, scenario, context.seed)

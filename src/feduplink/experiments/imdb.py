@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import ON_REVIEWS, REVIEWS_PUBLISHED, Federations
 from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
@@ -33,12 +33,12 @@ _PAPERS = PaperErrors(
 )
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """Both averages."""
     return both_averages(
-        bench,
+        context,
         "reviews",
-        bench.scale.text_runs,
+        context.scale.text_runs,
         exact=ON_REVIEWS,
         published=REVIEWS_PUBLISHED,
     )

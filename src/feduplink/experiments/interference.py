@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import LEARNED, READINGS
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import judged_settings
 from feduplink.experiments.sweep import Loss, Sweep
 from feduplink.scenario import Scenario
@@ -29,11 +29,11 @@ _SCENARIOS = {
 }
 
 
-def run(bench: Bench) -> Sweep:
+def run(context: ExperimentContext) -> Sweep:
     """Judge all policies at each strength."""
     scenarios = {factor: Scenario.from_yaml(name) for factor, name in _SCENARIOS.items()}
-    settings = judged_settings(bench, scenarios)
-    return Sweep.of("interference", list(scenarios), settings, logarithmic=True)
+    settings = judged_settings(context, scenarios)
+    return Sweep.from_settings("interference", list(scenarios), settings, logarithmic=True)
 
 
 def claims(sweep: Sweep) -> list[Claim]:
@@ -50,10 +50,10 @@ def power_claims(sweep: Sweep, everywhere: str) -> list[Claim]:
     found = [
         judged(
             f"PDG has {better} than PDM {everywhere}",
-            sweep.ahead("pdg", "pdm", measure),
-            sweep.in_words(("pdm", "pdg"), measure),
+            sweep.ahead("pdg", "pdm", quantity),
+            sweep.in_words(("pdm", "pdg"), quantity),
         )
-        for measure, better in both.items()
+        for quantity, better in both.items()
     ]
     found += [
         judged(
@@ -62,17 +62,17 @@ def power_claims(sweep: Sweep, everywhere: str) -> list[Claim]:
                 verdict
                 for one in LEARNED
                 for two in baselines
-                for verdict in sweep.ahead(one, two, measure)
+                for verdict in sweep.ahead(one, two, quantity)
             ],
-            sweep.in_words((*baselines, *LEARNED), measure),
+            sweep.in_words((*baselines, *LEARNED), quantity),
         )
         for reading, baselines in READINGS.items()
-        for measure, better in both.items()
+        for quantity, better in both.items()
     ]
-    return [*found, constraints_claim(sweep, everywhere)]
+    return [*found, _constraints_claim(sweep, everywhere)]
 
 
-def constraints_claim(sweep: Sweep, everywhere: str) -> Claim:
+def _constraints_claim(sweep: Sweep, everywhere: str) -> Claim:
     """Whether the learned policies keep the constraints on channels they have not seen."""
     others = ("openloop", "dual", "pdx")
     return judged(

@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import draw_splits
+from feduplink.comparison_table import OPTIMUM
 from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.compared_policies import policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-
-#: The row of a comparison that no policy can exceed by more than the certificate's gap.
-OPTIMUM = "optimum"
 
 _ON_CONSTRAINTS = ("feasible", "shortfall", "shortfall_error")
 
@@ -44,7 +42,7 @@ class Figures(BaseModel):
     repaired_objective: float | None
 
     @classmethod
-    def of(cls, verdict: Judgement, repaired: Judgement | None = None) -> Figures:
+    def from_judgement(cls, verdict: Judgement, repaired: Judgement | None = None) -> Figures:
         """The figures that are compared; ``repaired`` judges the repaired powers."""
         left = repaired.as_metrics()["objective"] if repaired else None
         return cls.model_validate({**verdict.as_metrics(), "repaired_objective": left})
@@ -61,25 +59,25 @@ class Setting(BaseModel):
     policies: dict[str, Figures]
 
 
-def judged_setting(bench: Bench, scenario: Scenario, seed: int) -> Setting:
+def judged_setting(context: ExperimentContext, scenario: Scenario, seed: int) -> Setting:
     """All compared policies, made for the scenario; kept."""
 
     def make() -> Setting:
-        return judged_policies(bench, policies_for(bench, scenario, seed), scenario, seed)
+        return judged_policies(context, policies_for(context, scenario, seed), scenario, seed)
 
     identity = (scenario.model_dump(mode="json"), seed)
-    return bench.cached(Setting, make, "settings", fingerprint.SETTINGS, *identity)
+    return context.cached(Setting, make, "settings", fingerprint.SETTINGS, *identity)
 
 
 def judged_policies(
-    bench: Bench, policies: Mapping[str, Policy], scenario: Scenario, seed: int
+    context: ExperimentContext, policies: Mapping[str, Policy], scenario: Scenario, seed: int
 ) -> Setting:
     """Judge policies on the test channels, and find the optimum of these.
 
     Whether they meet their constraints is told by more channels. The optimum is the best that was
     found: none of the policies, repaired, is above it.
     """
-    csi = draw_splits(scenario, bench.scale.channels, seed=seed).test
+    csi = draw_splits(scenario, context.scale.channels, seed=seed).test
     batch, problem = ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
     optimum, found = solve_dual(scenario, csi), {}
     for name, policy in policies.items():
@@ -87,24 +85,24 @@ def judged_policies(
         mended = repaired(power, batch, problem)
         left = judge(mended, csi, scenario)
         optimum = optimum.improved_by(name, mended, left)
-        found[name] = Figures.of(judge(power, csi, scenario), left)
+        found[name] = Figures.from_judgement(judge(power, csi, scenario), left)
     if problem.constrained:
-        many = draw_splits(scenario, bench.scale.verdict_channels, seed=seed).test
+        many = draw_splits(scenario, context.scale.verdict_channels, seed=seed).test
         for name, policy in policies.items():
             found[name] = found[name].judged_on(evaluate(policy, many, scenario, seed=seed))
-    found[OPTIMUM] = Figures.of(optimum.judgement, optimum.judgement)
+    found[OPTIMUM] = Figures.from_judgement(optimum.judgement, optimum.judgement)
     return Setting(policies=found)
 
 
 def judged_settings(
-    bench: Bench, scenarios: Mapping[float, Scenario] | Mapping[str, Scenario]
+    context: ExperimentContext, scenarios: Mapping[float, Scenario] | Mapping[str, Scenario]
 ) -> list[list[Setting]]:
     """For every scenario, the settings of all seeds."""
-    grid = [(scenario, seed) for scenario in scenarios.values() for seed in bench.seeds]
-    settings = bench.map(judged_setting, grid, "settings")
-    return in_rows(settings, len(bench.seeds))
+    grid = [(scenario, seed) for scenario in scenarios.values() for seed in context.seeds]
+    settings = context.map(judged_setting, grid, "settings")
+    return in_rows(settings, len(context.seeds))
 
 
 def in_rows(settings: Sequence[Setting], seeds: int) -> list[list[Setting]]:
-    """A list for every scenario from one over all scenarios and seeds."""
+    """One list per scenario from one over all scenarios and seeds."""
     return [list(settings[start : start + seeds]) for start in range(0, len(settings), seeds)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, policy_for
-from feduplink.experiments.judged_settings import OPTIMUM, Setting, in_rows, judged_policies
+from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.judged_settings import Setting, in_rows, judged_policies
 from feduplink.experiments.sweep import Sweep
 from feduplink.scenario import Scenario
 
@@ -24,33 +25,33 @@ RESULT = Sweep
 _WORKERS = (6, 8, 16, 24, 32)
 
 
-def run(bench: Bench) -> Sweep:
+def run(context: ExperimentContext) -> Sweep:
     """Judge the policies at each size."""
-    bench.map(_learn, [(seed,) for seed in bench.seeds], "policies")  # which all sizes share
-    grid = [(workers, seed) for workers in _WORKERS for seed in bench.seeds]
-    settings = bench.map(_judged, grid, "networks")
-    rows = in_rows(settings, len(bench.seeds))
-    return Sweep.of("workers", _WORKERS, rows, logarithmic=True)
+    context.map(_learn, [(seed,) for seed in context.seeds], "policies")  # which all sizes share
+    grid = [(workers, seed) for workers in _WORKERS for seed in context.seeds]
+    settings = context.map(_judged, grid, "networks")
+    rows = in_rows(settings, len(context.seeds))
+    return Sweep.from_settings("workers", _WORKERS, rows, logarithmic=True)
 
 
-def _learn(bench: Bench, seed: int) -> None:
+def _learn(context: ExperimentContext, seed: int) -> None:
     for name in LEARNED:
-        policy_for(bench, name, Scenario(), seed)
+        policy_for(context, name, Scenario(), seed)
 
 
-def _judged(bench: Bench, workers: int, seed: int) -> Setting:
+def _judged(context: ExperimentContext, workers: int, seed: int) -> Setting:
     scenario, learned = Scenario(workers=workers, rate_min=0.0, ee_min=0.0), Scenario()
 
     def make() -> Setting:
         policies = {
-            name: policy_for(bench, name, learned if name in LEARNED else scenario, seed)
+            name: policy_for(context, name, learned if name in LEARNED else scenario, seed)
             for name in COMPARED
             if ":" not in name and (name != "pdm" or workers == learned.workers)
         }
-        return judged_policies(bench, policies, scenario, seed)
+        return judged_policies(context, policies, scenario, seed)
 
     code = (*fingerprint.SETTINGS, "experiments/network_size")
-    return bench.cached(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
+    return context.cached(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
 
 
 def claims(sweep: Sweep) -> list[Claim]:

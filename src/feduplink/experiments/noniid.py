@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
 from feduplink.experiments.compared_policies import COMPARED
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
 from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper, pdg_ahead
 from feduplink.federated import Ideal, Partition
@@ -53,15 +53,15 @@ _PAPERS: Mapping[Partition, PaperErrors] = {
 }
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """Both kinds of difference, both averages."""
-    runs = bench.scale.noniid_runs
+    runs = context.scale.noniid_runs
     found = {}
     for partition in _PAPERS:
-        exact = federation(bench, Comparison("images", runs, partition=partition))
+        exact = federation(context, Comparison("images", runs, partition=partition))
         found[f"{partition}, {EXACT}"] = exact.only(("ideal", *COMPARED))
         published = Comparison("images", runs, PAPERS, partition, "published")
-        found[f"{partition}, {PUBLISHED}"] = federation(bench, published)
+        found[f"{partition}, {PUBLISHED}"] = federation(context, published)
     return Federations(comparisons=found)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import image_task
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
@@ -35,7 +35,7 @@ class NoniidData(BaseModel):
     labels: list[list[int]]
 
     def to_csv(self) -> str:
-        """A row per worker."""
+        """One row per worker."""
         rows = (
             [worker + 1, self.noise[worker], self.weights[worker], *counts]
             for worker, counts in enumerate(self.labels)
@@ -57,16 +57,16 @@ class NoniidData(BaseModel):
 RESULT = NoniidData
 
 
-def run(bench: Bench) -> NoniidData:
+def run(context: ExperimentContext) -> NoniidData:
     """Draw the first run's data."""
     workers = Scenario().workers
     levels = noise_levels(data_sizes(workers))
-    clean = image_task(bench, "iid").data(numpy_generator(bench.seed, "data"))
+    clean = image_task(context, "iid").data(numpy_generator(context.seed, "data"))
     digit = grey_levels(clean.pool.inputs[clean.shares[0][0]])
     one_each = tuple(torch.tensor([worker]) for worker in range(workers))
-    rng = numpy_generator(bench.seed, "data")
+    rng = numpy_generator(context.seed, "data")
     noisy = with_pixel_noise(digit.expand(workers, -1), one_each, levels, rng)
-    skewed = image_task(bench, "dirichlet").data(numpy_generator(bench.seed, "data"))
+    skewed = image_task(context, "dirichlet").data(numpy_generator(context.seed, "data"))
     labels = [np.bincount(skewed.pool.targets[share], minlength=10) for share in skewed.shares]
     return NoniidData(
         noise=levels.tolist(),

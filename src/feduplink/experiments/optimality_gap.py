@@ -7,10 +7,11 @@ from statistics import fmean
 from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
+from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments import fingerprint
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
-from feduplink.experiments.judged_settings import OPTIMUM, Figures, judged_settings
+from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.judged_settings import Figures, judged_settings
 from feduplink.experiments.sweep import Sweep, figures_by_policy
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum
@@ -62,7 +63,7 @@ class OptimalityGap(BaseModel):
         return [one - other for one, other in zip(best, reached, strict=True)]
 
     def to_csv(self) -> str:
-        """A row for every setting, policy and run (a seed each)."""
+        """One row per setting, policy and run; every run has a seed of its own."""
         rows = (
             [
                 scenario,
@@ -104,15 +105,15 @@ class _Proof(BaseModel):
     upper_bound: float
 
 
-def run(bench: Bench) -> OptimalityGap:
+def run(context: ExperimentContext) -> OptimalityGap:
     """Judge all policies at every setting and certify the optimum of the first seed."""
     scenarios = {name: Scenario.from_yaml(name) for name in SCENARIOS}
-    settings = judged_settings(bench, scenarios)
-    proofs = bench.map(_proved, [(name,) for name in SCENARIOS], "certificates")
+    settings = judged_settings(context, scenarios)
+    proofs = context.map(_proved, [(name,) for name in SCENARIOS], "certificates")
     places = [float(place) for place in range(len(SCENARIOS))]
     return OptimalityGap(
         scenarios=list(SCENARIOS),
-        sweep=Sweep.of("setting", places, settings),
+        sweep=Sweep.from_settings("setting", places, settings),
         # The certificate searches on and may find more; a policy may have as well.
         optimum=[
             max(proof.objective, row[0].policies[OPTIMUM].objective)
@@ -122,17 +123,17 @@ def run(bench: Bench) -> OptimalityGap:
     )
 
 
-def _proved(bench: Bench, name: str) -> _Proof:
+def _proved(context: ExperimentContext, name: str) -> _Proof:
     scenario = Scenario.from_yaml(name)
 
     def make() -> _Proof:
-        csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
-        optimum = find_optimum(scenario, csi, budget_s=bench.scale.proof_s)
+        csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
+        optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
         return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
 
     code = (*fingerprint.SETTINGS, "experiments/optimality_gap")
-    identity = (scenario.model_dump(mode="json"), bench.seed)
-    return bench.cached(_Proof, make, "certificates", code, *identity)
+    identity = (scenario.model_dump(mode="json"), context.seed)
+    return context.cached(_Proof, make, "certificates", code, *identity)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.interference import power_claims
 from feduplink.experiments.judged_settings import judged_settings
 from feduplink.experiments.sweep import Sweep
@@ -28,10 +28,10 @@ _SCENARIOS = {
 _ALIKE = 0.02
 
 
-def run(bench: Bench) -> Sweep:
+def run(context: ExperimentContext) -> Sweep:
     """Judge all policies at each power."""
     scenarios = {dbw: Scenario.from_yaml(name) for dbw, name in _SCENARIOS.items()}
-    return Sweep.of("Pmax (dBW)", list(scenarios), judged_settings(bench, scenarios))
+    return Sweep.from_settings("Pmax (dBW)", list(scenarios), judged_settings(context, scenarios))
 
 
 def claims(sweep: Sweep) -> list[Claim]:

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.evaluation import allocate_seen
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.compared_policies import policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.scenario import Scenario
 
@@ -33,7 +33,6 @@ class Spread(BaseModel):
         middle: share between 2.5 and 7.5 mW.
         at_pmax: share within 1 % of Pmax.
         percentile_5_mw, …, percentile_95_mw: mW; ``median_mw`` is the 50th.
-
     """
 
     silent: float
@@ -47,7 +46,7 @@ class Spread(BaseModel):
     percentile_95_mw: float
 
     @classmethod
-    def of(cls, powers: Sequence[float]) -> Spread:
+    def from_powers(cls, powers: Sequence[float]) -> Spread:
         """From powers in W at the default setting."""
         watts = np.array(powers)
         low, lower, median, upper, high = 1e3 * np.quantile(watts, (0.05, 0.25, 0.5, 0.75, 0.95))
@@ -72,13 +71,13 @@ class PowerHistogram(BaseModel):
     spreads: dict[str, Spread]
 
     @classmethod
-    def of(cls, workers: int, powers: dict[str, list[float]]) -> PowerHistogram:
-        """From the powers."""
-        spreads = {name: Spread.of(watts) for name, watts in powers.items()}
+    def from_powers(cls, workers: int, powers: dict[str, list[float]]) -> PowerHistogram:
+        """From the powers, W, and how they are spread."""
+        spreads = {name: Spread.from_powers(watts) for name, watts in powers.items()}
         return cls(workers=workers, powers=powers, spreads=spreads)
 
     def to_csv(self) -> str:
-        """A row per policy: its spread."""
+        """One row per policy: its spread."""
         rows = ([name, *spread.model_dump().values()] for name, spread in self.spreads.items())
         return csv_text(["policy", *Spread.model_fields], rows)
 
@@ -93,15 +92,15 @@ class PowerHistogram(BaseModel):
 RESULT = PowerHistogram
 
 
-def run(bench: Bench) -> PowerHistogram:
+def run(context: ExperimentContext) -> PowerHistogram:
     """Allocate powers with every policy."""
     scenario = Scenario()
-    csi = draw_splits(scenario, bench.scale.channels, seed=bench.seed).test
+    csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
     powers = {
         name: [float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()]
-        for name, policy in policies_for(bench, scenario, bench.seed).items()
+        for name, policy in policies_for(context, scenario, context.seed).items()
     }
-    return PowerHistogram.of(scenario.workers, powers)
+    return PowerHistogram.from_powers(scenario.workers, powers)
 
 
 def claims(result: PowerHistogram) -> list[Claim]:

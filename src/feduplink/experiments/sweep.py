@@ -12,7 +12,7 @@ from feduplink.experiments.claims import lower, mean_and_error
 from feduplink.experiments.judged_settings import Figures, Setting
 from feduplink.experiments.table import csv_rows, csv_text
 
-Measure = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
+Quantity = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 Loss = Literal["objective", "weighted_per"]
 
 
@@ -29,7 +29,7 @@ class Sweep(BaseModel):
     policies: dict[str, list[list[Figures]]]
 
     @classmethod
-    def of(
+    def from_settings(
         cls,
         parameter: str,
         values: Sequence[float],
@@ -51,19 +51,19 @@ class Sweep(BaseModel):
             },
         )
 
-    def seeds(self, policy: str, place: int, measure: Measure) -> list[float]:
-        """The measure of every seed at the ``place``-th value; NaN where it does not exist."""
-        values = [getattr(figures, measure) for figures in self.policies[policy][place]]
+    def seeds(self, policy: str, place: int, quantity: Quantity) -> list[float]:
+        """The quantity of every seed at the ``place``-th value; NaN where it does not exist."""
+        values = [getattr(figures, quantity) for figures in self.policies[policy][place]]
         return [np.nan if value is None else float(value) for value in values]
 
-    def mean(self, policy: str, place: int, measure: Measure) -> float:
+    def mean(self, policy: str, place: int, quantity: Quantity) -> float:
         """Mean over the seeds; NaN without any."""
-        values = self.seeds(policy, place, measure)
+        values = self.seeds(policy, place, quantity)
         return float(np.mean(values)) if values else np.nan
 
-    def means(self, policy: str, measure: Measure) -> list[float]:
+    def means(self, policy: str, quantity: Quantity) -> list[float]:
         """Mean over the seeds at every value."""
-        return [self.mean(policy, place, measure) for place in range(len(self.values))]
+        return [self.mean(policy, place, quantity) for place in range(len(self.values))]
 
     def feasible(self, policy: str, place: int) -> bool | None:
         """False: missed with one seed or more; True: met with all of them; None: in between."""
@@ -72,34 +72,34 @@ class Sweep(BaseModel):
             return False
         return None if None in verdicts else True
 
-    def losses(self, policy: str, place: int, measure: Loss) -> list[float]:
+    def losses(self, policy: str, place: int, quantity: Loss) -> list[float]:
         """What was lost with every seed: the weighted PER, or 1 − objective."""
-        values = self.seeds(policy, place, measure)
-        return [1 - value for value in values] if measure == "objective" else values
+        values = self.seeds(policy, place, quantity)
+        return [1 - value for value in values] if quantity == "objective" else values
 
-    def ahead(self, better: str, worse: str, measure: Loss) -> list[bool | None]:
+    def ahead(self, better: str, worse: str, quantity: Loss) -> list[bool | None]:
         """At every value where both exist, whether ``better`` loses less than ``worse``.
 
         Seed by seed: both have the same channels. None where chance may be behind the difference
         (:func:`~feduplink.experiments.claims.lower`), or where one of them is silent and has no
-        such measure.
+        such quantity.
         """
         both = [
             place
             for place in range(len(self.values))
             if self.policies[better][place] and self.policies[worse][place]
         ]
-        pairs = [(self.losses(better, n, measure), self.losses(worse, n, measure)) for n in both]
+        pairs = [(self.losses(better, n, quantity), self.losses(worse, n, quantity)) for n in both]
         return [
             None if np.isnan([*one, *other]).any() else lower(one, other) for one, other in pairs
         ]
 
-    def in_words(self, policies: Sequence[str], measure: Measure) -> str:
+    def in_words(self, policies: Sequence[str], quantity: Quantity) -> str:
         """Means and standard errors over the seeds in words; shares of errors in percent."""
         return "; ".join(
             f"{name} "
             + ", ".join(
-                _in_words(self.seeds(name, place, measure), measure)
+                _in_words(self.seeds(name, place, quantity), quantity)
                 for place in range(len(self.values))
             )
             for name in policies
@@ -114,7 +114,7 @@ class Sweep(BaseModel):
         )
 
     def to_csv(self) -> str:
-        """A row for every policy, value and run (a seed each)."""
+        """One row per policy, value and run; every run has a seed of its own."""
         rows = (
             [name, f"{value:g}", run, *figures.model_dump().values()]
             for name, by_value in self.policies.items()
@@ -149,10 +149,10 @@ def figures_by_policy(
     return found
 
 
-def _in_words(values: Sequence[float], measure: Measure) -> str:
+def _in_words(values: Sequence[float], quantity: Quantity) -> str:
     """Mean and standard error; a weighted PER in percent, a dash without a value."""
     if not values or np.isnan(values).any():
         return "–"
-    if measure == "weighted_per":
+    if quantity == "weighted_per":
         return f"{mean_and_error([100 * value for value in values], 1)} %"
     return mean_and_error(values, 3)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from feduplink.experiments.bench import Bench
 from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
 from feduplink.experiments.compared_policies import LEARNED, SELECTED, names
-from feduplink.experiments.federations import Comparison, Federations, federation
+from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.federations import LEARNED_AT, Comparison, Federations, federation
 from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
 from feduplink.federated.federated_history import Cost
 from feduplink.policies import (
@@ -47,20 +47,20 @@ _EVERYONE = (
 )
 #: Those that let few send: workers that would miss a threshold stay silent.
 _FEW = names(Orthogonal, RandomPower)
-#: How far above the final error of ``ideal`` a model counts as learned.
-_TARGET_SLACK = 1.25
 _COSTS: dict[Cost, str] = {"airtime_s": "time", "energy_j": "energy"}
 
 
-def run(bench: Bench) -> Federations:
+def run(context: ExperimentContext) -> Federations:
     """The comparisons of the other figures of digits, with full power and orthogonal access."""
-    scale = bench.scale
+    scale = context.scale
     return Federations(
         comparisons={
-            ALIKE: federation(bench, Comparison("images", scale.runs)),
-            NOISY: federation(bench, Comparison("images", scale.noniid_runs, partition="gaussian")),
+            ALIKE: federation(context, Comparison("images", scale.runs)),
+            NOISY: federation(
+                context, Comparison("images", scale.noniid_runs, partition="gaussian")
+            ),
             SKEWED: federation(
-                bench, Comparison("images", scale.noniid_runs, partition="dirichlet")
+                context, Comparison("images", scale.noniid_runs, partition="dirichlet")
             ),
         }
     )
@@ -120,7 +120,7 @@ def _share(rounds: dict[str, tuple[float, float]], name: str, of: str) -> str:
 
 def _few_pay(history: FederatedHistory, label: str, cost: Cost) -> Claim:
     """That policies which let few send get more cheaply to a learned model than pdx, by run."""
-    target = _TARGET_SLACK * history.final_error("ideal")
+    target = LEARNED_AT * history.final_error("ideal")
     spent = {name: history.costs_to(name, target, cost) for name in (*_FEW, "pdx")}
     unit = "s" if cost == "airtime_s" else "J"
 
@@ -134,7 +134,7 @@ def _few_pay(history: FederatedHistory, label: str, cost: Cost) -> Claim:
 
     return judged(
         f"(ours) Letting few send ({', '.join(_FEW)}) saves {_COSTS[cost]} against pdx on the way "
-        f"to 1.25 times the final error of ideal FL, data {label}",
+        f"to {LEARNED_AT:g} times the final error of ideal FL, data {label}",
         [lower(spent[name], spent["pdx"]) for name in _FEW],
         f"error {target:.3f}: "
         + ", ".join(in_words(n) for n in history.policies if n != "ideal" and ":" not in n),

@@ -1,7 +1,8 @@
 """How the workers share the uplink: who sends when, at which power, on which part of the band.
 
-A scheme of your own derives from :class:`AccessScheme`; registered, or as an entry point in the
-group ``feduplink.access_schemes``, it is a row of every comparison like the shipped ones.
+A scheme of your own derives from :class:`AccessScheme`; registered, as an entry point in the group
+``feduplink.access_schemes``, or as ``package.module:Object``, it is a row of every comparison like
+the shipped ones.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,10 +19,10 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.federated.object_identity import object_identity
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, Uploads
+from feduplink.object_identity import object_identity
 from feduplink.policies.base import Policy
-from feduplink.registry import ACCESS_SCHEMES
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.tensorfile import checksum
 
 
@@ -29,8 +31,8 @@ class AccessScheme(ABC):
 
     Attributes:
         name: how tables, files and the command line call it.
-        colour, marker: how matplotlib draws it in all figures; None takes what is free.
-
+        colour, marker: how matplotlib draws it in all figures; None takes what is free. A derived
+            class does not inherit them.
     """
 
     name: str
@@ -156,8 +158,40 @@ def access_scheme(sender: Sender) -> AccessScheme:
     return sender if isinstance(sender, AccessScheme) else SimultaneousAccess(sender)
 
 
+def access_schemes_among(
+    names: Sequence[str], *, seconds_per_joule: float = 0.0
+) -> tuple[dict[str, AccessScheme], list[str]]:
+    """The access schemes among the names of a comparison, by name, and the names that are left.
+
+    Those stand for policies. A ``package.module:Object`` is a scheme if it is a class of schemes
+    or a function, which no policy is; it goes by its own name.
+    """
+    registered = ACCESS_SCHEMES.names()
+    chosen = [name for name in registered if name in names]
+    chosen += [name for name in names if name not in registered and _is_path_of_scheme(name)]
+    found: dict[str, AccessScheme] = {}
+    for name in chosen:
+        scheme = find_access_scheme(name, seconds_per_joule=seconds_per_joule)
+        label = name if name in registered else scheme.name
+        found[label if label not in found else name] = scheme
+    return found, [name for name in names if name not in chosen]
+
+
+def _is_path_of_scheme(name: str) -> bool:
+    if ":" not in name or name in POLICIES.names() or Path(name).exists():
+        return False
+    try:
+        found: Any = ACCESS_SCHEMES.find(name)
+    except InputError:  # whoever looks for a policy of this name says what is wrong
+        return False
+    return issubclass(found, AccessScheme) if isinstance(found, type) else callable(found)
+
+
 def find_access_scheme(name: str, *, seconds_per_joule: float = 0.0) -> AccessScheme:
-    """The scheme of a registered name; κ goes to those that take ``seconds_per_joule``."""
+    """The scheme of a name; κ goes to those that take ``seconds_per_joule``.
+
+    A name is a registered one, an entry point's or ``package.module:Object``.
+    """
     made_by: Any = ACCESS_SCHEMES.find(name)
     takes_price = "seconds_per_joule" in inspect.signature(made_by).parameters
     scheme = made_by(**{"seconds_per_joule": seconds_per_joule} if takes_price else {})

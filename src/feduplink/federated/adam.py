@@ -97,7 +97,7 @@ class _EqualSteps:
         self._steps = [state.steps[0, 0].clone() for _ in self._weights]
 
     @torch.no_grad()
-    def update(self, gradients: list[Tensor], step: int) -> None:  # noqa: ARG002
+    def update(self, gradients: list[Tensor], step: int) -> None:
         adam(
             self._weights,
             # The kernel goes through memory in order; backpropagation may leave a transpose.

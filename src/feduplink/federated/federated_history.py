@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from feduplink.federated.uplink import UplinkRecord
+from feduplink.metrics import finite_or_none
 from feduplink.text_table import TextTable
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
@@ -107,7 +108,7 @@ class RunHistory:
     def to_json(self) -> dict[str, list[float | int | None]]:
         """As lists; numbers that JSON does not know are None."""
         return {
-            name: [v if v is not None and math.isfinite(v) else None for v in values]
+            name: [finite_or_none(value) for value in values]
             for name, values in asdict(self).items()
         }
 
@@ -145,7 +146,7 @@ class FederatedHistory:
 
     def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
         """Median over the runs of :meth:`costs_to`; None if half or more miss the error."""
-        return _finite(float(np.median(self.costs_to(policy, error, cost))))
+        return finite_or_none(float(np.median(self.costs_to(policy, error, cost))))
 
     def only(self, policies: Iterable[str]) -> FederatedHistory:
         """The same comparison with some of its policies."""
@@ -190,17 +191,13 @@ class FederatedHistory:
         """For ``metrics.json``: per policy and run, a list with one value per round."""
         return {
             name: {
-                "final_error": _finite(self.final_error(name)),
+                "final_error": finite_or_none(self.final_error(name)),
                 "median_airtime_s": self.median_cost(name, "airtime_s"),
                 "median_energy_j": self.median_cost(name, "energy_j"),
                 "runs": [run.to_json() for run in runs],
             }
             for name, runs in self.policies.items()
         }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _figure(value: float | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feduplink.channels.recorded import recording_identity
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
@@ -19,7 +20,7 @@ from feduplink.federated.adam import AdamState
 from feduplink.federated.arithmetic import own_arithmetic
 from feduplink.federated.batches import RoundBatches, draw_batches
 from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
-from feduplink.federated.federation_data import channel_fingerprint, data_fingerprint, draw_runs
+from feduplink.federated.federation_data import data_fingerprint, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.federation_state import FederationState
 from feduplink.federated.first_models import first_models
@@ -181,7 +182,7 @@ class Federation:
             "task": self.task.name,
             "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),
-            "channel set": channel_fingerprint(self._recorded),
+            "channel set": recording_identity(self._recorded),
             "runs": self.settings.runs,
             "rounds": self.rounds,
             "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),

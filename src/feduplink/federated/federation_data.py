@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.task import Examples, FederatedData, Task
@@ -34,11 +33,6 @@ def draw_runs(
             )
         drawn.append(FederatedData(on_device(data.pool), data.shares, on_device(data.test)))
     return drawn
-
-
-def channel_fingerprint(recorded: Tensor | None) -> str:
-    """Of the recorded channels of all rounds; drawn ones follow from scenario and seed."""
-    return "drawn" if recorded is None else checksum({"recorded": recorded}, {})
 
 
 def data_fingerprint(runs: Sequence[FederatedData]) -> str:

@@ -48,6 +48,15 @@ def iid_shares(rows: int, sizes: _Sizes, rng: np.random.Generator) -> tuple[Tens
     return tuple(torch.split(order, sizes.tolist()))
 
 
+def held_out_and_shares(
+    rows: int, held_out: int, sizes: _Sizes, rng: np.random.Generator
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """``held_out`` random rows for the test, and :func:`iid_shares` of the others."""
+    order = torch.from_numpy(rng.permutation(rows))
+    test, train = order[:held_out], order[held_out:]
+    return test, tuple(train[share] for share in iid_shares(len(train), sizes, rng))
+
+
 def dirichlet_shares(
     labels: Tensor, sizes: _Sizes, rng: np.random.Generator, concentration: float = 1.0
 ) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.models.stacked import Weights
-from feduplink.federated.object_identity import object_identity, qualified_name
+from feduplink.object_identity import object_identity, qualified_name
 from feduplink.registry import AGGREGATIONS
 
 
@@ -49,7 +49,7 @@ class Aggregation(ABC):
     part of the checkpoint, and a resumed federation continues with the same bits.
     """
 
-    def initial_state(self, model: Weights) -> Weights:  # noqa: ARG002
+    def initial_state(self, model: Weights) -> Weights:
         """What is remembered before the first round, by name; nothing unless overridden.
 
         ``model`` is the first global model, (*shape) per parameter.
@@ -89,7 +89,7 @@ class LinearAverage(Aggregation):
         model: Weights,
         local: Weights,
         arrivals: Arrivals,
-        state: Weights,  # noqa: ARG002
+        state: Weights,
     ) -> Weights:
         """One product per parameter."""
         coefficients = self.coefficients(arrivals)

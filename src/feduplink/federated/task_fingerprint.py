@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from feduplink.federated.models.stacked import ModelStack, Weights
-from feduplink.federated.object_identity import qualified_name
 from feduplink.federated.task import Examples, Task
+from feduplink.object_identity import qualified_name
 from feduplink.tensorfile import checksum
 
 #: Examples that loss and metric are tried on.

@@ -9,9 +9,7 @@ from feduplink.lagrangian.maximise import (
     Maximiser,
     MultiStart,
     climb,
-    improve,
     maximise,
-    starting_points,
     sweep,
 )
 from feduplink.lagrangian.prices import Multipliers, Prices
@@ -24,9 +22,7 @@ __all__ = [
     "Prices",
     "climb",
     "gradient_and_hessian",
-    "improve",
     "log_power_derivatives",
     "maximise",
-    "starting_points",
     "sweep",
 ]

@@ -88,7 +88,7 @@ class Prices:
         )
 
     def check_usual(self, who: str) -> None:
-        """Refuse what only the search can price, in the name of ``who`` cannot."""
+        """Refuse, in the name of ``who``, measures and limits that only the search can price."""
         if self.others:
             raise InputError(
                 f"{who}: knows packet success, rate and energy efficiency; not accepted: "

@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import draw_csi
-from feduplink.errors import InputError
+from feduplink.channels.recorded import recording_identity
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
-from feduplink.scenario import Scenario, first_problem
-from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
+from feduplink.scenario import Scenario
+from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+from feduplink.validated_model import ValidatedModel
 
 #: How much each iteration's output counts in the loss, the start first.
 _DEPTH_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 1.0)
@@ -40,7 +41,7 @@ class Curriculum:
     """What the network is trained for.
 
     Attributes:
-        scenario: the batch, and all that is not varied.
+        scenario: the cell, and all that is not varied.
         workers: numbers of workers, one drawn for each batch.
         pmax_dbw: range of Pmax, dBW; None takes the scenario's.
         interference: range of the interference factor.
@@ -58,7 +59,7 @@ class Curriculum:
 
     @classmethod
     def all_settings(cls) -> Curriculum:
-        """Cells of many sizes, powers, interference levels and weights: the shipped weights."""
+        """Cells of many sizes, powers, interference and weights, as for the shipped network."""
         return cls(Scenario(), (4, 6, 8, 8, 8, 10, 12, 16, 24, 32), (-45, 5), (0.7, 10), True)
 
     @classmethod
@@ -68,7 +69,7 @@ class Curriculum:
         return cls(scenario, (scenario.workers,), None, (level, level), False, recorded)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """A batch of channels of one batch with prices of their own, in float32."""
+        """A batch of channels of one cell with prices of their own, in float32."""
         device = generator.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -120,20 +121,12 @@ class Curriculum:
         return self.recorded.to(device)[chosen]
 
 
-class NetworkSettings(BaseModel):
+class NetworkSettings(ValidatedModel):
     """Hyperparameters of the network's training; the defaults suit one scenario on a CPU."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    steps: int = Field(1500, ge=100, le=10**7, description="batches of fresh channels")
-    batch_size: int = Field(128, ge=1, le=10**6, description="channels in a batch")
-    learning_rate: float = Field(2e-3, gt=0, le=1, description="AdamW's largest step")
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise InputError(first_problem(error, type(self))) from None
+    steps: int = Field(default=1500, ge=100, le=10**7, description="batches of fresh channels")
+    batch_size: int = Field(default=128, ge=1, le=10**6, description="channels in a batch")
+    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's largest step")
 
 
 class NetworkTraining:
@@ -209,8 +202,7 @@ class NetworkTraining:
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
         scenario = self.curriculum.scenario.model_dump(mode="json")
-        recorded = self.curriculum.recorded
-        channels = "drawn" if recorded is None else checksum({"recorded": recorded}, {})
+        channels = recording_identity(self.curriculum.recorded)
         curriculum = {**asdict(self.curriculum), "scenario": scenario, "recorded": channels}
         return {
             "curriculum": curriculum,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from feduplink.judgement import Judgement
+from feduplink.judgement import Judgement, feasible_first
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Epoch:
         Epochs in which all workers meet all constraints, without tolerance, come first, by
         objective; the others by how little they miss.
         """
-        return (self.met, self.objective if self.met else -self.violation)
+        return feasible_first(self.violation, self.objective)
 
     @property
     def met(self) -> bool:

@@ -25,12 +25,12 @@ class CsvLog(Observer):
         for step in work.earlier:
             self.advance(work, step)
 
-    def advance(self, work: Work, step: Advance) -> None:  # noqa: ARG002
+    def advance(self, work: Work, step: Advance) -> None:
         """Append a row."""
         if isinstance(step.detail, Epoch):
             self._write(step.detail)
 
-    def end(self, work: Work) -> None:  # noqa: ARG002
+    def end(self, work: Work) -> None:
         """Close the file."""
         self._file.close()
 
@@ -65,7 +65,7 @@ class TensorBoardLog(Observer):
         for step in work.earlier:
             self.advance(work, step)
 
-    def advance(self, work: Work, step: Advance) -> None:  # noqa: ARG002
+    def advance(self, work: Work, step: Advance) -> None:
         """Write the epoch's figures."""
         if not isinstance(step.detail, Epoch):
             return
@@ -79,6 +79,6 @@ class TensorBoardLog(Observer):
         for name, value in figures.items():
             self._writer.add_scalar(f"validation/{name}", value, epoch.number + 1)
 
-    def end(self, work: Work) -> None:  # noqa: ARG002
+    def end(self, work: Work) -> None:
         """Close the writer."""
         self._writer.close()

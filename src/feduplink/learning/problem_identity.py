@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from feduplink.link import Measure
+from feduplink.object_identity import qualified_name
 from feduplink.problem import Problem
 from feduplink.utility import Utility
 
@@ -44,7 +45,7 @@ def _measure_identity(measure: Measure, workers: int) -> dict[str, str]:
     points = _spread(64, workers)
     with torch.no_grad():
         values = measure.value(10 ** (-4 + 10 * points), 10 ** (-5 + 6 * points.flip(0)))
-    return {"name": _name(measure), "values": _digest(values)}
+    return {"name": qualified_name(measure), "values": _digest(values)}
 
 
 def _utility_identity(utility: Utility, workers: int) -> dict[str, str]:
@@ -52,18 +53,13 @@ def _utility_identity(utility: Utility, workers: int) -> dict[str, str]:
     points = _spread(16, workers)
     with torch.no_grad():
         values = [v for y in points for v in (utility.value(y), utility.gradient(y))]
-    return {"name": _name(utility), "values": _digest(*values)}
+    return {"name": qualified_name(utility), "values": _digest(*values)}
 
 
 def _spread(count: int, workers: int) -> Tensor:
     """Numbers in (0, 1) without a pattern, (count, L) float64: multiples of the golden ratio."""
     index = torch.arange(1, count * workers + 1, dtype=torch.float64)
     return (index * 0.6180339887498949).frac().view(count, workers)
-
-
-def _name(item: object) -> str:
-    named = item if hasattr(item, "__qualname__") else type(item)
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _digest(*values: Tensor) -> str:

@@ -80,7 +80,8 @@ class PrimalDualState:
     def lagrangian(self, expected: Expectations) -> Tensor:
         """λ_y·E[f] + Σ λ_c·E[c | p > 0]: the part of the Lagrangian that depends on the policy.
 
-        A worker that never transmits in the batch has no conditional expectation, and no say.
+        A worker that never transmits in the batch has no conditional expectation, and adds
+        nothing.
         """
         constraints = expected.constraints.nan_to_num(nan=0.0)
         return (self.objective_multiplier * expected.objective).sum() + (

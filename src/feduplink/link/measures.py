@@ -80,7 +80,7 @@ class Measure(ABC):
         return self.symbol or self.name
 
     @classmethod
-    def from_scenario(cls, scenario: Scenario) -> Self:  # noqa: ARG003
+    def from_scenario(cls, scenario: Scenario) -> Self:
         """The measure with the constants of a scenario's radio."""
         return cls()
 
@@ -100,7 +100,7 @@ class Measure(ABC):
             by_tt = _gradients(by_t, (t,))[0]
         return Slopes(*(part.detach() for part in (by_s, by_ss, by_t, by_st, by_tt)))
 
-    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor | None:  # noqa: ARG002
+    def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor | None:
         """What nobody exceeds with direct gain α and powers up to Pmax, (..., L).
 
         None if that is not known; the bound on all policies does without it then.
@@ -131,11 +131,11 @@ class PacketSuccess(Measure):
         """With the scenario's waterfall threshold m."""
         return cls(scenario.waterfall)
 
-    def value(self, sinr: Tensor, power: Tensor) -> Tensor:  # noqa: ARG002
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         """PSR."""
         return quality.packet_success_rate(sinr, self.waterfall)
 
-    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:  # noqa: ARG002
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
         """In closed form."""
         slope, bend = quality.success_slopes(sinr, self.waterfall, torch.ones_like(sinr))
         nothing = torch.zeros_like(sinr)
@@ -154,11 +154,11 @@ class Rate(Measure):
     name: ClassVar[str] = "rate"
     unit: ClassVar[str] = "nats/s/Hz"
 
-    def value(self, sinr: Tensor, power: Tensor) -> Tensor:  # noqa: ARG002
+    def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         """R."""
         return quality.rate(sinr)
 
-    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:  # noqa: ARG002
+    def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
         """In closed form."""
         slope, bend = quality.rate_slopes(sinr, torch.ones_like(sinr))
         nothing = torch.zeros_like(sinr)

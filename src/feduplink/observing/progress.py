@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ class _Line:
     ended: float | None = None
 
     @classmethod
-    def of(cls, work: Work) -> _Line:
+    def from_work(cls, work: Work) -> _Line:
         return cls(work, work.earlier[-1] if work.earlier else Advance(0))
 
     @property
@@ -141,7 +142,7 @@ class _Lines(Observer):
     def begin(self, work: Work) -> None:
         """Add a line."""
         with self._lock:
-            self._lines[work] = _Line.of(work)
+            self._lines[work] = _Line.from_work(work)
 
     def advance(self, work: Work, step: Advance) -> None:
         """Keep what is to be shown."""
@@ -159,9 +160,9 @@ class _Lines(Observer):
         # Without the lock: rich asks from a thread that others wait for while they hold it.
         return [line for line in list(self._lines.values()) if line.shown]
 
+    @abstractmethod
     def _close(self, last: _Line) -> None:
         """All work has ended; its last line stays to be seen."""
-        raise NotImplementedError
 
 
 class TerminalProgress(_Lines):

@@ -59,6 +59,15 @@ class Bounds:
     how: Tensor
     split_at: Tensor
 
+    def take(self, index: Tensor) -> Bounds:
+        """Those of some of the boxes, by index or mask."""
+        return Bounds(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def concat(parts: list[Bounds]) -> Bounds:
+        """Those of all boxes of several batches."""
+        return Bounds(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Bounds)))
+
 
 def split(boxes: Boxes, bounds: Bounds) -> Boxes:
     """The two halves of every box, one after the other, (2 M,)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -117,13 +117,13 @@ class _Search:
         still_open = torch.bincount(self.boxes.channel, minlength=len(self.lower))
         scores = gaps / still_open[self.boxes.channel]
         chosen = scores.topk(min(_BATCH // 2, len(scores))).indices
-        parents = _take(self.bounds, chosen)
+        parents = self.bounds.take(chosen)
         children = split(self.boxes.take(chosen), parents)
         boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
         rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
         rest[chosen] = False
         self.boxes = Boxes.concat([self.boxes.take(rest), boxes])
-        self.bounds = _concat(_take(self.bounds, rest), bounds)
+        self.bounds = Bounds.concat([self.bounds.take(rest), bounds])
         self._drop()
 
     def _bound(
@@ -137,12 +137,9 @@ class _Search:
             boxes_done.append(tight)
             bounds_done.append(bounds)
         self.count += len(boxes.channel)
-        result = bounds_done[0]
-        for more in bounds_done[1:]:
-            result = _concat(result, more)
+        tight, result = Boxes.concat(boxes_done), Bounds.concat(bounds_done)
         if parent is not None:
-            result = _with_upper(result, torch.minimum(result.upper, parent))
-        tight = Boxes.concat(boxes_done)
+            result = replace(result, upper=torch.minimum(result.upper, parent))
         self._try(tight.channel, result.power)
         return tight, result
 
@@ -168,17 +165,4 @@ class _Search:
             0, self.boxes.channel[close], self.bounds.upper[close], "amax"
         )
         self.boxes = self.boxes.take(~close)
-        self.bounds = _take(self.bounds, ~close)
-
-
-def _take(bounds: Bounds, index: Tensor) -> Bounds:
-    return Bounds(*(value[index] for value in vars(bounds).values()))
-
-
-def _concat(first: Bounds, second: Bounds) -> Bounds:
-    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
-    return Bounds(*(torch.cat(pair) for pair in pairs))
-
-
-def _with_upper(bounds: Bounds, upper: Tensor) -> Bounds:
-    return Bounds(upper, bounds.power, bounds.worker, bounds.how, bounds.split_at)
+        self.bounds = self.bounds.take(~close)

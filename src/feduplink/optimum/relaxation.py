@@ -84,7 +84,7 @@ class Relaxation:
         return low
 
     def roots(self) -> Boxes:
-        """One box a channel: everyone silent or at any power."""
+        """One box per channel: everyone silent or at any power."""
         shape = self.batch.direct.shape
         floor = self.floor.expand(shape)
         top = self.batch.pmax_w.log().expand(shape)
@@ -137,8 +137,7 @@ class Relaxation:
             steps=_NEWTON_STEPS,
         )
         bounds = relaxed.certified(power)
-        upper = torch.where(empty, -math.inf, bounds.upper)
-        return boxes, Bounds(upper, bounds.power, bounds.worker, bounds.how, bounds.split_at)
+        return boxes, replace(bounds, upper=torch.where(empty, -math.inf, bounds.upper))
 
 
 class _RelaxedBoxes:

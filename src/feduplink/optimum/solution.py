@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor
 from feduplink.channels.csi import check_csi
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
+from feduplink.metrics import finite_or_none
 from feduplink.observing import Observer
 from feduplink.optimum.certificate import Certificate, certify
 from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
@@ -115,8 +115,7 @@ class Optimum:
         """
         if judgement.violation > MET:
             return None
-        distance = self.objective - judgement.objective
-        return max(distance, 0.0) if math.isfinite(distance) else None
+        return finite_or_none(max(self.objective - judgement.objective, 0.0))
 
     def improved_by(self, powers: Mapping[str, Tensor]) -> Optimum:
         """The best of this and of other powers on the same channels, (N, L) W each by name.
@@ -137,9 +136,9 @@ class Optimum:
         verdict = self.solution.judgement.as_metrics()
         return {
             "objective": verdict["objective"],
-            "upper_bound": _finite(self.upper_bound),
-            "gap": _finite(self.gap),
-            "relative_gap": _finite(self.relative_gap),
+            "upper_bound": finite_or_none(self.upper_bound),
+            "gap": finite_or_none(self.gap),
+            "relative_gap": finite_or_none(self.relative_gap),
             "certified": self.certified,
             "found_by": self.solution.found_by,
             **{
@@ -152,14 +151,10 @@ class Optimum:
             "weighted_per": verdict["weighted_per"],
             "seconds": self.certificate.seconds,
             "boxes": self.certificate.boxes,
-            "dual_value": _finite(self.solution.dual_value),
+            "dual_value": finite_or_none(self.solution.dual_value),
             "multipliers": self.solution.multipliers.constraints.tolist(),
             "unreachable": [str(entry) for entry in self.unreachable],
         }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def find_optimum(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 
-from feduplink.errors import InputError
-from feduplink.scenario import first_problem
+from feduplink.validated_model import ValidatedModel
 
 #: A power below this is zero: the worker stays silent, W.
 SILENCE_W = 1e-10
@@ -18,10 +17,8 @@ _PUBLISHED_SILENCE_W = 1e-20
 _PREFIX = "architecture."
 
 
-class Architecture(BaseModel):
+class Architecture(ValidatedModel):
     """What holds for every network."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     silence_w: float = Field(
         default=SILENCE_W,
@@ -29,12 +26,6 @@ class Architecture(BaseModel):
         le=1e-3,
         description="powers of pdg and pdm below this are zero, W",
     )
-
-    def __init__(self, /, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise InputError(first_problem(error, type(self))) from None
 
     @classmethod
     def as_published(cls) -> Self:

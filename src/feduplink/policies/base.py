@@ -35,6 +35,8 @@ class Policy(ABC):
         is_tuned: whether :meth:`for_deployment` looks at the training channels.
         colour, marker: how matplotlib draws it in all figures; None takes what is free.
 
+    ``by_default``, ``colour`` and ``marker`` are said of a class itself, not of those derived from
+    it: a policy derived from a shipped one is another one, and looks like another one.
     """
 
     name: ClassVar[str]
@@ -84,7 +86,7 @@ class Policy(ABC):
         return {}
 
     @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:  # noqa: ARG003
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
         """Inverse of :meth:`tensors`."""
         return cls(scenario)
 
@@ -97,7 +99,7 @@ class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:  # noqa: ARG003
+    def for_deployment(cls, deployment: Deployment) -> Self:
         """Training takes long: it is a command of its own."""
         raise InputError(
             f"policies: {cls.name} has to be learned first; train it with 'feduplink train "

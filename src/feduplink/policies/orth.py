@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from scipy.special import lambertw
 from torch import Tensor
 
-from feduplink.policies.base import Policy
-from feduplink.policies.selection import select
+from feduplink.policies.selection import SelectingPolicy
 
 
-class Orthogonal(Policy):
+class Orthogonal(SelectingPolicy):
     """p_i = min(Pmax, P_E,i), then one-shot selection.
 
     P_E,i is the largest power with EE_i ≥ e0 when nobody else is on the air.
@@ -22,16 +19,9 @@ class Orthogonal(Policy):
     name = "orth"
     by_default = True
     colour, marker = "#E69F00", "^"
-    #: Whether workers that miss a threshold are silenced.
-    selects: ClassVar[bool] = True
 
-    @property
-    def fixed_workers(self) -> int | None:
-        """Bound to the scenario's size only by constants or thresholds listed per worker."""
-        return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
-
-    def powers(self, csi: Tensor) -> Tensor:
-        """Powers of the selected workers, (N, L, L) to (N, L), W."""
+    def candidate_powers(self, csi: Tensor) -> Tensor:
+        """min(Pmax, P_E) of all workers, (N, L, L) to (N, L), W."""
         direct = csi.diagonal(dim1=-2, dim2=-1)
         limit = largest_efficient_power(
             direct,
@@ -39,15 +29,13 @@ class Orthogonal(Policy):
             self.scenario.static_power,
             self.scenario.amplifier_inefficiency,
         )
-        power = torch.minimum(limit, self.scenario.pmax_w.to(limit))
-        return select(power, csi, self.scenario) if self.selects else power
+        return torch.minimum(limit, self.scenario.pmax_w.to(limit))
 
 
 class UnselectedOrthogonal(Orthogonal):
     """``orth`` in the reading of the paper's code: nobody is silenced."""
 
     name = "orth:unselected"
-    by_default = False
     selects = False
 
 

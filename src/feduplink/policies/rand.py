@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from feduplink.policies.base import Policy
 from feduplink.policies.deployment import Deployment
-from feduplink.policies.selection import select
+from feduplink.policies.selection import SelectingPolicy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 
-class RandomPower(Policy):
+class RandomPower(SelectingPolicy):
     """p_i uniform in (0, Pmax), then one-shot selection.
 
     Every call draws anew; two policies with the same seed draw the same sequence.
@@ -23,8 +22,6 @@ class RandomPower(Policy):
     name = "rand"
     by_default = True
     colour, marker = "#999999", "v"
-    #: Whether workers that miss a threshold are silenced.
-    selects: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario, *, seed: int = 0) -> None:
         super().__init__(scenario)
@@ -36,11 +33,6 @@ class RandomPower(Policy):
         """With the seed of the run."""
         return cls(deployment.scenario, seed=deployment.seed)
 
-    @property
-    def fixed_workers(self) -> int | None:
-        """Bound to the scenario's size only by constants or thresholds listed per worker."""
-        return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
-
     def tensors(self) -> dict[str, Tensor]:
         """The seed."""
         return {"seed": torch.tensor(self.seed)}
@@ -50,16 +42,14 @@ class RandomPower(Policy):
         """A policy at the start of its sequence."""
         return cls(scenario, seed=int(tensors["seed"]))
 
-    def powers(self, csi: Tensor) -> Tensor:
-        """Random powers of the selected workers, (N, L, L) to (N, L), W."""
+    def candidate_powers(self, csi: Tensor) -> Tensor:
+        """Random powers of all workers, (N, L, L) to (N, L), W."""
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
-        power = unit * self.scenario.pmax_w.to(csi)
-        return select(power, csi, self.scenario) if self.selects else power
+        return unit * self.scenario.pmax_w.to(csi)
 
 
 class UnselectedRandomPower(RandomPower):
     """``rand`` in the reading of the paper's code: nobody is silenced."""
 
     name = "rand:unselected"
-    by_default = False
     selects = False

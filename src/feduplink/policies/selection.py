@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from feduplink import link
+from feduplink.policies.base import Policy
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
 #: Relative error of rates in single precision.
 _ROUNDING = 1e-6
+
+
+class SelectingPolicy(Policy):
+    """A policy that sets powers without a look at the constraints, then selects workers."""
+
+    #: Whether workers that miss a threshold are silenced.
+    selects: ClassVar[bool] = True
+
+    @property
+    def fixed_workers(self) -> int | None:
+        """Bound to the scenario's size only by constants or thresholds listed per worker."""
+        return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Powers of the selected workers, (N, L, L) to (N, L), W."""
+        power = self.candidate_powers(csi)
+        return select(power, csi, self.scenario) if self.selects else power
+
+    @abstractmethod
+    def candidate_powers(self, csi: Tensor) -> Tensor:
+        """Powers before selection, (N, L, L) to (N, L), W."""
 
 
 def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:

@@ -1,1 +1,1 @@
-"""Tables and plots of finished runs."""
+"""What a run leaves in its directory: plots, tables, files; and finished runs as one page."""

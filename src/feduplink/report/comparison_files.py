@@ -12,8 +12,8 @@ from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.optimum import Optimum
 from feduplink.report.comparison_plot import plot_comparison
-from feduplink.report.histogram import plot_power_histogram
 from feduplink.report.optimum_files import optimum_metrics
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from feduplink.comparison_table import OPTIMUM
 from feduplink.judgement import Judgement, Reached
 from feduplink.optimum import Optimum
 from feduplink.report.scales import objective_label, set_objective_scale
@@ -34,7 +35,7 @@ def plot_comparison(
     With an ``optimum``, what it proves nobody can reach is shaded.
     """
     if optimum is not None:
-        judgements = {**judgements, "optimum": optimum.solution.judgement}
+        judgements = {**judgements, OPTIMUM: optimum.solution.judgement}
     names = list(judgements)
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"

@@ -14,7 +14,7 @@ from feduplink.errors import InputError
 
 #: Longer tables are for programs, not for readers.
 _MOST_ROWS = 200
-#: A row an epoch; the plot of convergence shows it.
+#: It has one row per epoch; the plot of convergence shows them.
 _LEFT_OUT = "history.csv"
 
 

@@ -17,10 +17,8 @@ from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
-from feduplink.report.duality import plot_duality
+from feduplink.report.duality_plot import plot_duality
 from feduplink.report.style import save_figure
-
-ALLOCATIONS_FILE = "allocations.h5"
 
 
 def write_optimum(
@@ -28,7 +26,7 @@ def write_optimum(
     optimum: Optimum,
     policy: DualPolicy,
     outcomes: Mapping[str, Outcome],
-    beyond: DistributionBound | None = None,
+    distribution: DistributionBound | None = None,
     *,
     notes: Sequence[str] = (),
     **further: Any,
@@ -40,11 +38,11 @@ def write_optimum(
         optimum: what was found, on which channels.
         policy: the ``dual`` policy at its multipliers.
         outcomes: how policies do on the same channels.
-        beyond: the statement for the distribution, if one was asked for.
+        distribution: the statement for the distribution, if one was asked for.
         notes: what stands under the table.
         further: more entries of ``metrics.json``.
     """
-    write_allocations(directory / ALLOCATIONS_FILE, optimum)
+    _write_allocations(directory / "allocations.h5", optimum)
     save_figure(directory / "duality.png", plot_duality(optimum))
     save_policy(policy, directory)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
@@ -57,7 +55,7 @@ def write_optimum(
             "scenario": optimum.scenario.model_dump(mode="json"),
             "policies": {name: outcome.as_metrics() for name, outcome in outcomes.items()},
             **optimum_metrics(optimum, judgements),
-            **({"distribution": beyond.as_metrics()} if beyond else {}),
+            **({"distribution": distribution.as_metrics()} if distribution else {}),
             **further,
         },
     )
@@ -74,13 +72,13 @@ def optimum_metrics(optimum: Optimum, judgements: Mapping[str, Judgement]) -> di
     }
 
 
-def write_allocations(path: Path, optimum: Optimum) -> None:
+def _write_allocations(path: Path, optimum: Optimum) -> None:
     """Write the powers, the value and the bound of every channel as HDF5."""
     scenario = optimum.scenario
     with replaced_atomically(path) as temporary, h5py.File(temporary, "w") as file:
         power = file.create_dataset("power", data=optimum.power.cpu().numpy())
         power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
-        objective = file.create_dataset("objective", data=channel_objective(optimum).cpu().numpy())
+        objective = file.create_dataset("objective", data=_channel_objective(optimum).cpu().numpy())
         objective.attrs["description"] = (
             f"sum over workers of weight times {optimum.problem.objective.name} at these powers, "
             "(N,)"
@@ -98,7 +96,7 @@ def write_allocations(path: Path, optimum: Optimum) -> None:
         file.attrs["scenario"] = scenario.to_yaml()
 
 
-def channel_objective(optimum: Optimum) -> Tensor:
+def _channel_objective(optimum: Optimum) -> Tensor:
     """Σ_i ω_i f_i of the best powers in every channel, (N,)."""
     power, csi = optimum.power, optimum.csi.to(optimum.power)
     values = optimum.problem.objective.value(link.sinr(csi, power), power)

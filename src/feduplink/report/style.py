@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from feduplink.experiments.judged_settings import OPTIMUM
+from feduplink.comparison_table import OPTIMUM
 from feduplink.files import replaced_atomically
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 
@@ -45,7 +45,6 @@ class Look:
 #: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
 #: and some of Tol's, which stay apart with colour-blind eyes.
 _OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
-
 #: For policies of the user's own: colours far from those above and from each other, for normal,
 #: protanopic and deuteranopic eyes, with marks that no other policy has.
 _FURTHER_LOOKS = (
@@ -129,13 +128,14 @@ def look_of(name: str) -> Look:
 
 
 def _own_look(family: str) -> Look | None:
-    """What a policy or an access scheme says of itself; None if it says nothing."""
+    """What the class of a policy or access scheme itself says; None if it says nothing."""
     if family == OPTIMUM:
         return _OPTIMUM_LOOK
     for registry in (POLICIES, ACCESS_SCHEMES):
         if family in registry.names():
-            found = registry.find(family)
-            colour, marker = (getattr(found, of, None) for of in ("colour", "marker"))
+            # Not what it inherits: a policy derived from a shipped one is another one.
+            own = getattr(registry.find(family), "__dict__", {})
+            colour, marker = own.get("colour"), own.get("marker")
             return Look(colour, marker) if colour and marker else None
     return None
 
@@ -236,8 +236,8 @@ def save_figure(path: Path, drawing: StyledFigure) -> None:
     with (
         replaced_atomically(path) as png,
         replaced_atomically(path.with_suffix(".svg")) as svg,
-        # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
         matplotlib.rc_context(_RC),
+        # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
         drawing.laid_out(),
     ):
         drawing.savefig(png, format="png", metadata=title)

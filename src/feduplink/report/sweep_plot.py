@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.transforms import ScaledTranslation
 
-from feduplink.experiments.sweep import Measure, Sweep
+from feduplink.experiments.sweep import Quantity, Sweep
 from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,
@@ -20,7 +20,7 @@ from feduplink.report.style import (
     marker_style,
 )
 
-_PANELS: dict[Measure, str] = {
+_PANELS: dict[Quantity, str] = {
     "weighted_per": "weighted PER of transmitting workers",
     "objective": "",  # what it says depends on the scale
     "participation": "participation",
@@ -40,10 +40,10 @@ def plot_sweep(sweep: Sweep, caption: str = "") -> StyledFigure:
     apart = min(_WIDEST, _USED * _least_gap(sweep) * _PANEL / len(looks))
     with figure(10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))
-        for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
+        for axes, (quantity, label) in zip(panels, _PANELS.items(), strict=True):
             for number, (name, look) in enumerate(looks.items()):
                 shift = apart * (number - (len(looks) - 1) / 2)
-                _plot_policy(axes, sweep, name, measure, look, shift)
+                _plot_policy(axes, sweep, name, quantity, look, shift)
             if sweep.logarithmic:
                 axes.set_xscale("log")
             if len(sweep.values) <= 5:
@@ -88,17 +88,17 @@ def _feasibility_of(sweep: Sweep) -> str:
     )
 
 
-def _all_seeds(sweep: Sweep, name: str, measure: Measure) -> list[float]:
-    return [v for place in range(len(sweep.values)) for v in sweep.seeds(name, place, measure)]
+def _all_seeds(sweep: Sweep, name: str, quantity: Quantity) -> list[float]:
+    return [v for place in range(len(sweep.values)) for v in sweep.seeds(name, place, quantity)]
 
 
 def _plot_policy(
-    axes: Any, sweep: Sweep, name: str, measure: Measure, look: Look, shift: float
+    axes: Any, sweep: Sweep, name: str, quantity: Quantity, look: Look, shift: float
 ) -> None:
     """``shift``: to the right, points."""
     known = [place for place, seeds in enumerate(sweep.policies[name]) if seeds]
     at = [sweep.values[place] for place in known]
-    seeds = [sweep.seeds(name, place, measure) for place in known]
+    seeds = [sweep.seeds(name, place, quantity) for place in known]
     means = [float(np.mean(values)) for values in seeds]
     spans = [(x, value) for x, values in zip(at, seeds, strict=True) for value in values]
     if np.isfinite(np.array(spans)).any():

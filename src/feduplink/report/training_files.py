@@ -11,9 +11,9 @@ from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
-from feduplink.policies import save_policy
+from feduplink.policies import Policy, UnrolledPolicy, save_policy
 from feduplink.report.convergence_plot import plot_convergence
-from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import save_figure
 
 
@@ -25,21 +25,13 @@ def write_training(
     scenario, problem = policy.scenario, training.problem
     validation = compare({policy.name: policy}, channels.validation, scenario, problem, seed=seed)
     test = compare({policy.name: policy}, channels.test, scenario, problem, seed=seed)[policy.name]
-    save_policy(policy, directory)
     epochs = plot_convergence(training.history, problem, policy.name)
     save_figure(directory / "convergence.png", epochs)
-    powers = plot_power_histogram({policy.name: test.power}, scenario)
-    save_figure(directory / "power-histogram.png", powers)
-    table = comparison_markdown({policy.name: test.judgement}, scenario, notes=channels.notes)
-    write_text(directory / "comparison.md", table)
+    _write_policy(directory, policy, test, channels)
     write_metrics(
         directory,
         {
-            "title": f"Training of {policy.name}",
-            "scenario": scenario.model_dump(mode="json"),
-            "policy": policy.name,
-            "seed": seed,
-            **training_channels(channels),
+            **_made_with(policy, channels, seed),
             "settings": training.settings.model_dump(mode="json"),
             "architecture": policy.architecture.model_dump(mode="json"),
             "epochs": len(training.history),
@@ -51,8 +43,48 @@ def write_training(
     return test
 
 
-def training_channels(channels: ChannelSource) -> dict[str, Any]:
-    """What ``metrics.json`` says of the channels of a training run."""
-    if channels.recorded:
-        return {"channels": channels.as_metrics()}
-    return {"channels_per_split": len(channels.test)}
+def write_network_training(
+    directory: Path,
+    policy: UnrolledPolicy,
+    channels: ChannelSource,
+    settings: dict[str, Any],
+    *,
+    seed: int = 0,
+) -> Outcome:
+    """The same for ``pdx``, whose network was trained with ``settings``; it has no epochs."""
+    test = compare({policy.name: policy}, channels.test, policy.scenario, seed=seed)[policy.name]
+    _write_policy(directory, policy, test, channels)
+    write_metrics(
+        directory,
+        {
+            **_made_with(policy, channels, seed),
+            "settings": settings,
+            "test": test.judgement.as_metrics(),
+        },
+    )
+    return test
+
+
+def _write_policy(directory: Path, policy: Policy, test: Outcome, channels: ChannelSource) -> None:
+    """The policy, how its powers on the test channels are spread, and how it is judged there."""
+    save_policy(policy, directory)
+    powers = plot_power_histogram({policy.name: test.power}, policy.scenario)
+    save_figure(directory / "power-histogram.png", powers)
+    judged = {policy.name: test.judgement}
+    table = comparison_markdown(judged, policy.scenario, notes=channels.notes)
+    write_text(directory / "comparison.md", table)
+
+
+def _made_with(policy: Policy, channels: ChannelSource, seed: int) -> dict[str, Any]:
+    """What ``metrics.json`` says of policy, scenario and channels."""
+    return {
+        "title": f"Training of {policy.name}",
+        "scenario": policy.scenario.model_dump(mode="json"),
+        "policy": policy.name,
+        "seed": seed,
+        **(
+            {"channels": channels.as_metrics()}
+            if channels.recorded
+            else {"channels_per_split": len(channels.test)}
+        ),
+    }

@@ -2,7 +2,6 @@
 
 from feduplink.scenario.cell import Cell
 from feduplink.scenario.goal import Goal, data_sizes
-from feduplink.scenario.part import first_problem
 from feduplink.scenario.radio import Radio
 from feduplink.scenario.scenario import DRAWING_FIELDS, Scenario, shipped_scenarios
 
@@ -13,6 +12,5 @@ __all__ = [
     "Radio",
     "Scenario",
     "data_sizes",
-    "first_problem",
     "shipped_scenarios",
 ]

@@ -55,8 +55,10 @@ class Goal(ScenarioPart):
 
     @model_validator(mode="after")
     def _check_measures(self) -> Self:
-        for name in self.measures:
-            MEASURES.check(name)
+        objective, *constrained = self.measures
+        MEASURES.check(objective, "objective")
+        for name in constrained:
+            MEASURES.check(name, "constraints")
         return self
 
     @property

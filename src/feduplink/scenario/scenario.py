@@ -38,6 +38,8 @@ class Scenario(Goal, Radio, Cell):
     :class:`Goal`.
     """
 
+    # Type checkers would derive one from the fields, stricter than what is accepted: a list is one
+    # value per worker, one constraint need not be a list.
     def __init__(self, /, **fields: Any) -> None:
         super().__init__(**fields)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from feduplink.errors import InputError
 from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron
-from feduplink.federated.partition import fitted_sizes, iid_shares
+from feduplink.federated.partition import fitted_sizes, held_out_and_shares
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task
 from feduplink.scenario import data_sizes
 
@@ -43,15 +43,12 @@ def airquality(*, workers: int, directory: Path | None = None) -> Task:
     sizes = fitted_sizes(data_sizes(workers) // 5, len(target) - TEST_ROWS)
 
     def draw(rng: np.random.Generator) -> FederatedData:
-        order = torch.from_numpy(rng.permutation(len(target)))
-        test, train = order[:TEST_ROWS], order[TEST_ROWS:]
-        shares = tuple(train[rows] for rows in iid_shares(len(train), sizes, rng))
+        test, shares = held_out_and_shares(len(target), TEST_ROWS, sizes, rng)
         held = features[torch.cat(shares)]
         inputs = ((features - held.mean(0)) / held.std(0)).float()
         targets = target[:, None].float()
-        return FederatedData(
-            Examples(inputs, targets), shares, Examples(inputs[test], targets[test])
-        )
+        pool = Examples(inputs, targets)
+        return FederatedData(pool, shares, pool.rows(test))
 
     return Task(
         name="airquality",

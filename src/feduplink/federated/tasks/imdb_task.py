@@ -16,7 +16,7 @@ from feduplink.errors import InputError
 from feduplink.federated.data.data_sets import require
 from feduplink.federated.data.reviews import SPECIAL_TOKENS, encode, read_reviews
 from feduplink.federated.models.bilstm import ReviewClassifier
-from feduplink.federated.partition import iid_shares
+from feduplink.federated.partition import held_out_and_shares
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task
 from feduplink.scenario import data_sizes
 
@@ -78,9 +78,7 @@ def imdb(
     sizes = np.floor(sizes / sizes.sum() * size.train).astype(np.int64)
 
     def draw(rng: np.random.Generator) -> FederatedData:
-        order = torch.from_numpy(rng.permutation(len(reviews)))
-        test, train = order[: size.test], order[size.test :]
-        shares = tuple(train[rows] for rows in iid_shares(len(train), sizes, rng))
+        test, shares = held_out_and_shares(len(reviews), size.test, sizes, rng)
         return FederatedData(pool, shares, pool.rows(test))
 
     return Task(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feduplink.experiments.judged_settings import OPTIMUM
+from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.report.style import (
     MUTED,

@@ -30,17 +30,17 @@ def plot_duality(optimum: Optimum) -> StyledFigure:
             markersize=4,
             label="primal value of the maximisers",
         )
-        met = [(n, s.primal) for n, s in zip(count, steps, strict=True) if _meets(s.violation)]
+        met = [(n, s.primal) for n, s in enumerate(steps, 1) if s.violation <= PRIMAL_TOLERANCE]
+        tolerated = 100 * PRIMAL_TOLERANCE
         if met:
             values.scatter(*zip(*met, strict=True), s=26, color=_MET, zorder=3)
-            met_within = f"constraints met within {100 * PRIMAL_TOLERANCE:g} %"
+            met_within = f"constraints met within {tolerated:g} %"
             values.scatter([], [], s=26, color=_MET, label=met_within)
         _draw_bound(values, optimum)
         values.set_ylabel("objective")
         values.legend(loc="best")
         shown = [max(100 * step.violation, _NONE_PERCENT) for step in steps]
         violation.semilogy(count, shown, color=_PRIMAL)
-        tolerated = 100 * PRIMAL_TOLERANCE
         violation.axhline(
             tolerated,
             color=_BOUND,
@@ -67,7 +67,3 @@ def _draw_bound(axes: Any, optimum: Optimum) -> None:
     around = [v for v in (optimum.upper_bound, optimum.objective, *late) if v > -1e9]
     room = 0.15 * max(max(around) - min(around), 1e-3)
     axes.set_ylim(min(around) - room, max(around) + room)
-
-
-def _meets(violation: float) -> bool:
-    return violation <= PRIMAL_TOLERANCE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.experiments import Bench
+from feduplink.experiments import ExperimentContext
 from feduplink.observing import observed_by
 from observing.recorder import Recorder
 
@@ -18,61 +18,63 @@ from .tiny import TINY
 CODE = ("link",)
 
 
-def _square(_bench: Bench, number: int) -> tuple[int, int]:
+def _square(_context: ExperimentContext, number: int) -> tuple[int, int]:
     """The first is the last to be done."""
     time.sleep(0.2 if number == 0 else 0.0)
     return number**2, os.getpid()
 
 
-def _leave_a_file(bench: Bench, number: int) -> None:
+def _leave_a_file(context: ExperimentContext, number: int) -> None:
     if number == 0:
         raise InputError("data: there are none.")
     time.sleep(0.3)
-    (bench.directory / str(number)).touch()
+    (context.directory / str(number)).touch()
 
 
 def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
-    bench = Bench(tmp_path, TINY)
-    place = bench.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
+    context = ExperimentContext(tmp_path, TINY)
+    place = context.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
     assert place.parent == tmp_path / TINY.label / "policies"
     assert place.suffix == ""
     others = [
-        bench.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
-        bench.cache_path("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
-        bench.cache_path("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
-        bench.cache_path("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
-        Bench(tmp_path, dataclasses.replace(TINY, epochs=3)).cache_path(
+        context.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
+        context.cache_path("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
+        context.cache_path("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
+        context.cache_path("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
+        ExperimentContext(tmp_path, dataclasses.replace(TINY, epochs=3)).cache_path(
             "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
         ),
-        bench.cache_path("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
+        context.cache_path("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
     ]
     assert len({place, *others}) == 7
 
 
 def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
-    place = Bench(tmp_path, TINY).cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
-    again = Bench(tmp_path, TINY, seed=3, device="cuda", processes=4)
+    place = ExperimentContext(tmp_path, TINY).cache_path(
+        "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
+    )
+    again = ExperimentContext(tmp_path, TINY, seed=3, device="cuda", processes=4)
     assert again.cache_path("policies", CODE, "pdg", {"b": 2, "a": 1}, 0) == place
 
 
 def test_seeds_follow_the_first(tmp_path: Path):
-    bench = Bench(tmp_path, dataclasses.replace(TINY, seeds=3), seed=5)
-    assert list(bench.seeds) == [5, 6, 7]
+    context = ExperimentContext(tmp_path, dataclasses.replace(TINY, seeds=3), seed=5)
+    assert list(context.seeds) == [5, 6, 7]
 
 
 def test_map_in_this_process(tmp_path: Path):
-    recorder, bench = Recorder(), Bench(tmp_path, TINY)
+    recorder, context = Recorder(), ExperimentContext(tmp_path, TINY)
     with observed_by(recorder):
-        done = bench.map(_square, [(3,), (2,)], "numbers")
+        done = context.map(_square, [(3,), (2,)], "numbers")
     assert done == [(9, os.getpid()), (4, os.getpid())]
     assert recorder.of("numbers") == ["begin", 1, 2, "end"]
-    assert bench.map(_square, [], "numbers") == []
+    assert context.map(_square, [], "numbers") == []
 
 
 def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
-    recorder, bench = Recorder(), Bench(tmp_path, TINY, processes=2)
+    recorder, context = Recorder(), ExperimentContext(tmp_path, TINY, processes=2)
     with observed_by(recorder):
-        done = bench.map(_square, [(number,) for number in range(5)], "numbers")
+        done = context.map(_square, [(number,) for number in range(5)], "numbers")
     assert [square for square, _ in done] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process in done}
     assert recorder.of("numbers") == ["begin", 1, 2, 3, 4, 5, "end"]
@@ -80,7 +82,7 @@ def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
 
 @pytest.mark.slow
 def test_an_error_in_another_process_is_raised_here_and_ends_the_work(tmp_path: Path):
-    bench = Bench(tmp_path, TINY, processes=2)
+    context = ExperimentContext(tmp_path, TINY, processes=2)
     with pytest.raises(InputError, match="data: there are none"):
-        bench.map(_leave_a_file, [(number,) for number in range(12)], "numbers")
+        context.map(_leave_a_file, [(number,) for number in range(12)], "numbers")
     assert len(list(tmp_path.iterdir())) < 11

@@ -1,4 +1,4 @@
-"""What all experiments share: where results are kept, how much is done, and how many at once."""
+"""What all experiments run with: where results are kept, how much is done, how many at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Bench:
+class ExperimentContext:
     """Where and at which scale experiments run.
 
     Attributes:
@@ -82,7 +82,7 @@ class Bench:
         arguments: Sequence[tuple[Any, ...]],
         what: str,
     ) -> list[_T]:
-        """``work(bench, *arguments[i])`` for every i, in order, several at once.
+        """``work(context, *arguments[i])`` for every i, in order, several at once.
 
         ``what`` names them in the plural; observers are told how many of them are done.
         ``work`` is a function of a module: other processes have to find it. Where one fails, those
@@ -90,7 +90,7 @@ class Bench:
         """
         if self.processes == 1 or len(arguments) == 1:
             return [work(self, *given) for given in track_each(what, arguments)]
-        alone = Bench(self.directory, self.scale, self.seed, self.device, self.data)
+        alone = replace(self, processes=1)
         with ProcessPoolExecutor(
             self.processes, get_context("spawn"), initializer=_start_process
         ) as pool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from feduplink.experiments import Bench, Claim, Experiment, claims_from_csv
+from feduplink.experiments import Claim, Experiment, ExperimentContext, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.claims import on_other_data
 from feduplink.experiments.convergence import Convergence
@@ -19,14 +19,14 @@ from feduplink.files import write_text
 from feduplink.metrics import write_metrics
 from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.gap import plot_gap
-from feduplink.report.histogram import plot_power_histogram
+from feduplink.report.gap_plot import plot_gap
 from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
+from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import StyledFigure, save_figure
 from feduplink.report.sweep_plot import plot_sweep
 from feduplink.scenario import Scenario
 
-#: How results are drawn: (result, caption).
+#: Draws a result: (result, caption).
 _Drawing = Callable[[Any, str], StyledFigure]
 
 
@@ -55,7 +55,8 @@ def _histogram(result: PowerHistogram, _caption: str) -> StyledFigure:
     return plot_power_histogram(powers, Scenario())
 
 
-_DRAWINGS: dict[str, _Drawing] = {
+#: How the result of every experiment is drawn.
+DRAWINGS: dict[str, _Drawing] = {
     "convergence": _convergence,
     "interference": plot_sweep,
     "pmax": plot_sweep,
@@ -75,7 +76,12 @@ _DRAWINGS: dict[str, _Drawing] = {
 
 
 def write_experiment(
-    directory: Path, name: str, experiment: Experiment, result: Any, bench: Bench, seconds: float
+    directory: Path,
+    name: str,
+    experiment: Experiment,
+    result: Any,
+    context: ExperimentContext,
+    seconds: float,
 ) -> list[Claim]:
     """Draw ``NAME.png``, write ``NAME.csv`` and ``metrics.json``; returns the judged claims.
 
@@ -86,13 +92,13 @@ def write_experiment(
     table = result.to_csv()
     claims = claims_from_csv(experiment, table)
     title, caption = experiment.TITLE, experiment.CAPTION
-    other = substitution(bench, experiment.DATA)
+    other = substitution(context, experiment.DATA)
     if other:
         claims = [on_other_data(claim, other) for claim in claims]
         title, caption = f"{title} (not {experiment.DATA})", f"Data: {other}. {caption}"
-    if bench.scale.first_look:
+    if context.scale.first_look:
         claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
-    save_figure(directory / f"{name}.png", _DRAWINGS[name](result, caption))
+    save_figure(directory / f"{name}.png", DRAWINGS[name](result, caption))
     write_text(directory / f"{name}.csv", table)
     write_metrics(
         directory,
@@ -100,11 +106,11 @@ def write_experiment(
             "title": title,
             "caption": caption,
             "claims": [claim.model_dump() for claim in claims],
-            "data": image_set(bench) if experiment.DATA == "mnist" else experiment.DATA,
+            "data": image_set(context) if experiment.DATA == "mnist" else experiment.DATA,
             "substitution": other,
-            "settings": {"scale": bench.scale.name},
+            "settings": {"scale": context.scale.name},
             "runs_s": round(seconds, 1),
-            "seed": bench.seed,
+            "seed": context.seed,
         },
     )
     return claims
