@@ -48,6 +48,7 @@ class UnrolledNetwork(nn.Module):
     @torch.no_grad()
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
         """Powers of the last iteration, (N, L) W; 0 for a worker whose gate is closed."""
+        prices.check_usual("pdx")
         log_power, gate = self(batch.to(torch.float32), prices.to(torch.float32))[-1]
         return torch.where(gate > 0, batch.pmax_w * log_power.exp(), 0.0).to(batch.direct.dtype)
 
@@ -57,7 +58,6 @@ class UnrolledNetwork(nn.Module):
         Each (N, L), for a batch of (N, L) and (N, L, L) gains in float32 and prices (N, L) or
         (L,).
         """
-        prices.check_usual("pdx")
         situation = _Situation(batch, prices)
         nothing = torch.zeros_like(batch.direct)
         level = situation.log_direct.min(-1, keepdim=True).values - situation.log_direct
