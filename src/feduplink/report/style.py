@@ -236,8 +236,9 @@ def save_figure(path: Path, drawing: StyledFigure) -> None:
     with (
         replaced_atomically(path) as png,
         replaced_atomically(path.with_suffix(".svg")) as svg,
-    ):
         # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
-        with matplotlib.rc_context(_RC), drawing.laid_out():
-            drawing.savefig(png, format="png", metadata=title)
-            drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
+        matplotlib.rc_context(_RC),
+        drawing.laid_out(),
+    ):
+        drawing.savefig(png, format="png", metadata=title)
+        drawing.savefig(svg, format="svg", metadata={**title, "Date": None})

