@@ -113,12 +113,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
 def _metadata(policy: Policy) -> dict[str, Any]:
     multipliers = None
     if isinstance(policy, LagrangianPolicy):
-        point = policy.point
-        multipliers = {
-            "constraints": point.multipliers.constraints.tolist(),
-            "objective_weight": point.multipliers.objective_weight.tolist(),
-            "thresholds": point.thresholds.tolist(),
-        }
+        multipliers = {name: values.tolist() for name, values in policy.point.tensors().items()}
     return {
         "policy": POLICIES.name_of(type(policy)),
         "version": __version__,
