@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.experiments import EXPERIMENTS, fingerprint
 from feduplink.code_fingerprint import PACKAGE, code_fingerprint
+from feduplink.experiments import EXPERIMENTS, fingerprint
 
 ALL = ("POLICIES", "SETTINGS", "FEDERATIONS", "RESULTS")
 
