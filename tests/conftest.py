@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ NOT_TRACED = (
     "report/test_experiment_plots.py",
     "report/test_what_is_drawn.py",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Multipliers that a test found are kept for the others, and nothing of the user's is used."""
+    if not hasattr(config, "workerinput"):  # the process that starts the others
+        directory = tempfile.mkdtemp(prefix="feduplink-cache-")
+        os.environ["FEDUPLINK_CACHE"] = directory
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel
 
-from feduplink.experiments.fingerprint import code_fingerprint
+from feduplink.code_fingerprint import code_fingerprint
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
 from feduplink.observing import show_progress, track_each

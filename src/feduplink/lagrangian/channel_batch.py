@@ -64,8 +64,8 @@ class ChannelBatch:
             static_power_w=self.static_power_w.to(dtype),
         )
 
-    def take(self, index: Tensor) -> ChannelBatch:
-        """Some of the channels, by index or mask."""
+    def take(self, index: Tensor | slice) -> ChannelBatch:
+        """Some of the channels, by index, mask or slice."""
         return replace(self, direct=self.direct[index], cross=self.cross[index])
 
     def interference(self, power: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from feduplink.lagrangian import ChannelBatch, MultiStart, maximise
 from feduplink.observing import track
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
 from feduplink.policies.deployment import Deployment
+from feduplink.policies.known_points import kept_point
 from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -43,7 +44,6 @@ class DualPolicy(LagrangianPolicy):
         return cls.learned(deployment.scenario, csi, deployment.problem)
 
     @classmethod
-    @track("tuning of dual")
     def learned(
         cls,
         scenario: Scenario,
@@ -59,16 +59,13 @@ class DualPolicy(LagrangianPolicy):
         thresholds raised by ``margin`` of these, so that the constraints also hold on channels
         the policy has not seen.
         """
-        usual = problem or Problem.from_scenario(scenario)
-        near = solve_dual(scenario, csi[:_FEW_CHANNELS], usual).multipliers
-        point = DualPoint(near, usual.thresholds)
-        if not usual.constrained:
-            return cls(scenario, point, problem)
-        prices = point.prices(usual, scenario)
-        maximiser = MultiStart(ChannelBatch.from_scenario(scenario, csi), prices)
-        aim = thresholds_with_margin(usual, scenario, csi, maximiser.best(prices), margin)
-        multipliers = refined(usual.with_thresholds(aim), scenario, csi, near, maximiser)
-        return cls(scenario, DualPoint(multipliers, aim), problem)
+        if problem is not None:
+            return cls(scenario, _learned(scenario, csi, problem, margin), problem)
+
+        def find() -> DualPoint:
+            return _learned(scenario, csi, Problem.from_scenario(scenario), margin)
+
+        return cls(scenario, kept_point(cls.name, scenario, {"csi": csi}, {"margin": margin}, find))
 
     @property
     def fixed_workers(self) -> int | None:
@@ -83,3 +80,16 @@ class DualPolicy(LagrangianPolicy):
             for start in range(0, len(csi), _CHUNK)
         ]
         return torch.cat(parts).to(csi.dtype)
+
+
+@track("tuning of dual")
+def _learned(scenario: Scenario, csi: Tensor, problem: Problem, margin: float) -> DualPoint:
+    near = solve_dual(scenario, csi[:_FEW_CHANNELS], problem).multipliers
+    point = DualPoint(near, problem.thresholds)
+    if not problem.constrained:
+        return point
+    prices = point.prices(problem, scenario)
+    maximiser = MultiStart(ChannelBatch.from_scenario(scenario, csi), prices)
+    aim = thresholds_with_margin(problem, scenario, csi, maximiser.best(prices), margin)
+    multipliers = refined(problem.with_thresholds(aim), scenario, csi, near, maximiser)
+    return DualPoint(multipliers, aim)

@@ -44,6 +44,20 @@ class DualPoint:
             average(self.thresholds),
         )
 
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, to be stored."""
+        return {
+            "constraints": self.multipliers.constraints,
+            "objective_weight": self.multipliers.objective_weight,
+            "thresholds": self.thresholds,
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> DualPoint:
+        """Inverse of :meth:`tensors`; other tensors are not looked at."""
+        multipliers = Multipliers(tensors["constraints"], tensors["objective_weight"])
+        return cls(multipliers, tensors["thresholds"])
+
     def prices(self, problem: Problem, scenario: Scenario) -> Prices:
         """Of every quantity in the Lagrangian of one channel."""
         aim = problem.with_thresholds(self.thresholds)
@@ -81,22 +95,12 @@ class LagrangianPolicy(Policy):
                 f"policy: this {self.name} is for a problem that its scenario does not describe, "
                 "and cannot be saved; accepted: a scenario that names its measures."
             )
-        return {
-            "constraints": self.point.multipliers.constraints,
-            "objective_weight": self.point.multipliers.objective_weight,
-            "thresholds": self.point.thresholds,
-        }
-
-    @classmethod
-    def point_from(cls, tensors: dict[str, Tensor]) -> DualPoint:
-        """Inverse of :meth:`tensors`."""
-        multipliers = Multipliers(tensors["constraints"], tensors["objective_weight"])
-        return DualPoint(multipliers, tensors["thresholds"])
+        return self.point.tensors()
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
         """A policy with these multipliers and thresholds."""
-        return cls(scenario, cls.point_from(tensors))
+        return cls(scenario, DualPoint.from_tensors(tensors))
 
 
 def _for_workers(problem: Problem, workers: int) -> Problem:

@@ -37,6 +37,6 @@ class PerceptronPolicy(NeuralPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax · sigmoid(MLP([log10 H, log10 Pmax])), (N, L, L) to (N, L), W."""
-        pmax = self.scenario.pmax_w.log10().to(csi).expand(len(csi), self._pmax_inputs)
+        pmax = self.scenario.pmax_w.log10().to(csi).expand(csi.shape[0], self._pmax_inputs)
         inputs = torch.cat((csi.flatten(1).log10(), pmax), dim=1).to(self.dtype)
         return self.scenario.pmax_w.to(inputs) * torch.sigmoid(self.layers(inputs))

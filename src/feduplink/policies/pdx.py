@@ -11,6 +11,7 @@ from torch import Tensor
 from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch
 from feduplink.policies.deployment import Deployment
+from feduplink.policies.known_points import kept_point, shipped_point
 from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
 from feduplink.policies.pdx_calibration import MARGIN, calibrated
 from feduplink.policies.unrolled_network import UnrolledNetwork
@@ -64,8 +65,15 @@ class UnrolledPolicy(LagrangianPolicy):
     ) -> UnrolledPolicy:
         """With multipliers found on channels (N, L, L), see :func:`calibrated`."""
         usual = problem or Problem.from_scenario(scenario)
-        point = calibrated(network, usual, scenario, csi, margin=margin, seed=seed)
-        return cls(scenario, network, point, problem)
+
+        def find() -> DualPoint:
+            return calibrated(network, usual, scenario, csi, margin=margin, seed=seed)
+
+        if problem is not None:
+            return cls(scenario, network, find(), problem)
+        inputs = {"csi": csi, **network.state_dict()}
+        point = kept_point(cls.name, scenario, inputs, {"margin": margin, "seed": seed}, find)
+        return cls(scenario, network, point)
 
     def powers(self, csi: Tensor) -> Tensor:
         """What the network says, (N, L, L) to (N, L), W.
@@ -85,7 +93,7 @@ class UnrolledPolicy(LagrangianPolicy):
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> UnrolledPolicy:
         """A policy with these weights, multipliers and thresholds."""
-        return cls(scenario, _network(tensors), cls.point_from(tensors))
+        return cls(scenario, _network(tensors), DualPoint.from_tensors(tensors))
 
 
 def shipped_pdx(
@@ -98,13 +106,15 @@ def shipped_pdx(
     """The shipped network with multipliers for ``scenario``, by default the default one.
 
     They are found on channels drawn for the scenario, always the same: a scenario has one ``pdx``,
-    whatever the seed of a run. That of the default scenario ships. Only who gives channels ``csi``
-    (N, L, L) gets multipliers found on these.
+    whatever the seed of a run. Those of the shipped scenarios ship, others are kept once they are
+    found. Only who gives channels ``csi`` (N, L, L) gets multipliers found on these.
     """
     scenario = scenario or Scenario()
-    if csi is None and problem is None and margin == MARGIN and scenario == Scenario():
-        return UnrolledPolicy.from_tensors(scenario, _shipped().tensors)
     if csi is None:
+        if problem is None and margin == MARGIN:
+            point = shipped_point(UnrolledPolicy.name, scenario)
+            if point is not None:
+                return UnrolledPolicy(scenario, shipped_network(), point)
         csi = draw_training_csi(scenario, CHANNELS, seed=_SEED)
     return UnrolledPolicy.calibrated(
         shipped_network(), scenario, csi, problem, margin=margin, seed=_SEED

@@ -1,0 +1,63 @@
+"""``feduplink export``: a policy as an ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+
+from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.console import console
+from feduplink.cli.options import (
+    add_common_options,
+    add_scenario_options,
+    add_split_option,
+    output_directory,
+)
+from feduplink.comparison import find_policies
+from feduplink.export import export_onnx
+from feduplink.metrics import write_metrics
+from feduplink.policies import Deployment
+
+NAME = "export"
+HELP = "write a policy as an ONNX file, checked against PyTorch"
+EXAMPLE = "feduplink export --policy pdx --interference 2 --out runs/export"
+
+_FILE = "policy.onnx"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--policy",
+        default="pdx",
+        metavar="NAME",
+        help="pdx, or the directory of a training run (default: pdx)",
+    )
+    add_channels_option(parser, "a policy that is tuned is tuned on the first")
+    add_common_options(parser, NAME)
+    add_split_option(parser)
+    add_scenario_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Find the policy, write ``policy.onnx`` and ``metrics.json``, and say how well they agree."""
+    directory = output_directory(args)
+    scenario, channels = channels_from(args)
+    deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
+    [policy] = find_policies([args.policy], deployment).values()
+    exported = export_onnx(policy, directory / _FILE)
+    write_metrics(
+        directory,
+        {
+            "title": f"{policy.name} as an ONNX file",
+            "policy": policy.name,
+            "scenario": policy.scenario.model_dump(mode="json"),
+            "seed": args.seed,
+            "difference_of_pmax": {str(size): d for size, d in exported.differences.items()},
+        },
+    )
+    sizes = ", ".join(map(str, exported.differences))
+    workers = policy.fixed_workers or "any number of"
+    console().print(
+        f"{policy.name} for {workers} workers in {exported.file}: differs from PyTorch by at most "
+        f"{max(exported.differences.values()):.1g} of Pmax, at {sizes} workers"
+    )

@@ -1,0 +1,80 @@
+"""A policy that was exported, run by ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from feduplink.channels.csi import check_csi
+from feduplink.errors import InputError
+from feduplink.scenario import Scenario
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+#: Names in the file: of its input, its output, and of what is said about it.
+CSI, POWER, METADATA = "csi", "power_w", "feduplink"
+
+
+class OnnxPolicy:
+    """Powers from an exported policy; threads may share it.
+
+    Attributes:
+        metadata: what :func:`feduplink.export.export_onnx` wrote: ``policy``, ``scenario``,
+            ``version``, ``workers``, ``units``, ``multipliers``.
+        scenario: that it was made for.
+        fixed_workers: the only number of workers it takes, or None.
+
+    """
+
+    def __init__(self, file: str | os.PathLike[str], *, threads: int = 1) -> None:
+        runtime = _onnxruntime()
+        path = Path(file)
+        options = runtime.SessionOptions()
+        # One allocation is small: a second thread costs more than it brings.
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        try:
+            self._session = runtime.InferenceSession(
+                path.read_bytes(), options, providers=["CPUExecutionProvider"]
+            )
+            written = self._session.get_modelmeta().custom_metadata_map[METADATA]
+        except OSError:
+            raise InputError(f"policy: {path} cannot be read; accepted: an ONNX file.") from None
+        except Exception as error:  # ONNX Runtime's classes have no common base of their own
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"policy: {path} is no exported policy ({reason}); accepted: what 'feduplink "
+                "export' writes."
+            ) from None
+        self.metadata: dict[str, Any] = json.loads(written)
+        self.scenario = Scenario(**self.metadata["scenario"])
+        self.fixed_workers: int | None = self.metadata["workers"]
+
+    def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
+        csi = np.ascontiguousarray(csi, dtype=np.float32)
+        check_csi(torch.from_numpy(csi), self.fixed_workers)
+        return self.run(csi.reshape(-1, *csi.shape[-2:])).reshape(csi.shape[:-1])
+
+    def run(self, csi: NDArray[np.float32]) -> NDArray[np.float32]:
+        """As :meth:`allocate` for CSI (N, L, L) that was checked already."""
+        powers: NDArray[np.float32] = self._session.run([POWER], {CSI: csi})[0]
+        return powers
+
+
+def _onnxruntime() -> ModuleType:
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError:
+        raise InputError(
+            "onnx: needs ONNX Runtime, which is not installed; pip install 'feduplink[export]'."
+        ) from None
+    found: ModuleType = onnxruntime
+    return found

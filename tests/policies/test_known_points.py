@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from feduplink import DualPolicy, Scenario, draw_csi, shipped_scenarios
+from feduplink.channels import draw_training_csi
+from feduplink.observing import observed_by
+from feduplink.policies import UnrolledPolicy, shipped_network, shipped_pdx
+from feduplink.policies.known_points import kept_point, shipped_point
+from feduplink.policies.lagrangian_policy import DualPoint
+from observing.recorder import Recorder
+
+SMALL = Scenario(workers=3)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def equal(one: DualPoint, other: DualPoint) -> bool:
+    ours, theirs = one.tensors(), other.tensors()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def searched(work: Recorder) -> bool:
+    """Whether multipliers were looked for."""
+    return any("multipliers" in done.title or "dual" in done.title for done in work.works)
+
+
+@pytest.mark.parametrize("name", shipped_scenarios())
+def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
+    with observed_by(recorder := Recorder()):
+        policy = shipped_pdx(Scenario.from_yaml(name))
+    assert not searched(recorder)
+    assert policy.allocate(draw_csi(policy.scenario, 2, torch.Generator())).shape == (2, 8)
+    assert not cache.exists()
+
+
+def test_those_of_other_scenarios_do_not_ship():
+    assert shipped_point("pdx", Scenario(rate_min=0.71)) is None
+    assert shipped_point("dual", Scenario()) is None
+
+
+@pytest.mark.slow
+def test_those_that_ship_are_those_that_are_found(cache: Path):
+    scenario = Scenario.from_yaml("interference-x4")
+    csi = draw_training_csi(scenario, 20_000, seed=0)
+    found = UnrolledPolicy.calibrated(shipped_network(), scenario, csi).point
+    shipped = shipped_pdx(scenario).point
+    for name, values in found.tensors().items():
+        torch.testing.assert_close(values, shipped.tensors()[name], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["pdx", "dual"])
+def test_what_was_found_is_kept_and_is_the_same(kind: str, cache: Path):
+    csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
+    make = shipped_pdx if kind == "pdx" else DualPolicy.learned
+    with observed_by(first := Recorder()):
+        found = make(SMALL, csi)
+    with observed_by(second := Recorder()):
+        again = make(SMALL, csi)
+    assert searched(first)
+    assert not searched(second)
+    assert equal(found.point, again.point)
+    with observed_by(others := Recorder()):
+        make(SMALL, csi[1:])
+    assert searched(others)
+
+
+def test_a_damaged_file_is_found_anew(cache: Path):
+    csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
+    found = shipped_pdx(SMALL, csi).point
+    [file] = cache.rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-8])
+    assert equal(shipped_pdx(SMALL, csi).point, found)
+
+
+def test_an_empty_name_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FEDUPLINK_CACHE", "")
+    monkeypatch.chdir(tmp_path)
+    shipped_pdx(SMALL, draw_csi(SMALL, 20, torch.Generator().manual_seed(0)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "file"))
+    shipped_pdx(SMALL, draw_csi(SMALL, 20, torch.Generator().manual_seed(0)))
+
+
+def test_other_settings_are_another_point(cache: Path):
+    points = iter([shipped_point("pdx", Scenario()), shipped_point("pdx", Scenario())])
+    for margin in (1.0, 2.0):
+        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
+    assert next(points, None) is None
+    assert len(list(cache.rglob("*.safetensors"))) == 2
