@@ -26,7 +26,18 @@ from feduplink.scenario import Scenario, shipped_scenarios
 from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors
 
 #: The code that finds multipliers.
-_CODE = ("channels", "lagrangian", "link", "optimum", "policies", "problem", "scenario", "utility")
+_CODE = (
+    "channels",
+    "feasibility",
+    "judgement",
+    "lagrangian",
+    "link",
+    "optimum",
+    "policies",
+    "problem",
+    "scenario",
+    "utility",
+)
 _KIND = "multipliers"
 _SHIPPED = "multipliers.safetensors"
 
