@@ -36,7 +36,9 @@ def local_engine(run: TaskRun, present: torch.Tensor | None = None) -> Federatio
 
 def check_alike(found: TaskResult, local: Federation) -> None:
     arrived = local.state.uplink[0].arrived
-    assert [list(r.arrived) for r in found.uplink] == [row.nonzero()[:, 0].tolist() for row in arrived]
+    assert [list(r.arrived) for r in found.uplink] == [
+        row.nonzero()[:, 0].tolist() for row in arrived
+    ]
     assert found.history.policies.keys() == local.history().policies.keys()
     for (ours,), (theirs,) in zip(
         found.history.policies.values(), local.history().policies.values(), strict=True
@@ -47,7 +49,7 @@ def check_alike(found: TaskResult, local: Federation) -> None:
         assert ours.sent_bytes == theirs.sent_bytes
         assert ours.error == theirs.error
     for name, weight in local.state.model(0).items():
-        print(name,(found.model[name]-weight).abs().max())
+        print(name, (found.model[name] - weight).abs().max())
         torch.testing.assert_close(found.model[name], weight, rtol=0, atol=1e-6)
 
 

@@ -36,12 +36,13 @@ from feduplink.federated import (
     Sender,
     Task,
     federate,
+    find_senders,
     load_task,
     presence,
     task_options,
 )
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.senders import any_cell, find_senders
+from feduplink.federated.senders import any_cell
 from feduplink.federated.uplink import PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
 from feduplink.policies import Policy

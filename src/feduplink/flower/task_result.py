@@ -80,9 +80,7 @@ class TaskResult:
         uplink = tuple(map(UplinkRound.from_json, content["uplink"]))
         history = (run_history(errors, uplink),)
         return cls(
-            FederatedHistory(
-                content["task"], content["metric_name"], {content["policy"]: history}
-            ),
+            FederatedHistory(content["task"], content["metric_name"], {content["policy"]: history}),
             uplink,
             read_tensors(directory / MODEL_FILE, _MODEL).tensors,
         )

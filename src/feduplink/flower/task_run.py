@@ -12,8 +12,7 @@ from flwr.app import UserConfig
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feduplink.errors import InputError
-from feduplink.federated import Sender, Task, load_task
-from feduplink.federated.senders import find_senders
+from feduplink.federated import Sender, Task, find_senders, load_task
 from feduplink.federated.uplink import PacketSuccess
 from feduplink.scenario import Scenario
 from feduplink.scenario.part import first_problem
