@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from flwr.app import UserConfig
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -55,8 +54,7 @@ class TaskRun(BaseModel):
     @field_validator("scenario", mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
-        fields = yaml.safe_load(value) if isinstance(value, str) else value
-        return Scenario(**fields) if isinstance(fields, dict) else fields
+        return Scenario.from_text(value) if isinstance(value, str) else value
 
     @classmethod
     def from_run_config(cls, config: Mapping[str, Any]) -> Self:

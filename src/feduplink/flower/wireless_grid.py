@@ -118,9 +118,10 @@ class WirelessGrid(Grid):
 
         Also to rounds in which nothing arrived, of which the strategy has none.
         """
+        metrics = result.train_metrics_clientapp
         for found in self.history:
-            metrics = result.train_metrics_clientapp.setdefault(found.number, MetricRecord())
-            metrics.update(found.metrics())
+            metrics.setdefault(found.number, MetricRecord()).update(found.metrics())
+        result.train_metrics_clientapp = dict(sorted(metrics.items()))
         return result
 
     def _begin(self, sent: Sequence[Message]) -> int | None:
