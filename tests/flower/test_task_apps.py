@@ -9,7 +9,7 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from feduplink import Scenario
+from feduplink import InputError, Scenario
 from feduplink.federated import Federation, FederationSettings, load_task, presence
 from feduplink.flower import TaskResult, TaskRun
 from feduplink.flower.client_app import app as client_app
@@ -105,3 +105,15 @@ def test_nothing_ever_arrives(scenario: Scenario, tmp_path: Path):
     found = run_in_process(run)
     assert [r.arrived for r in found.uplink] == [(), ()]
     check_alike(found, local_engine(run))
+
+
+def test_too_few_nodes(scenario: Scenario, tmp_path: Path):
+    config = TaskRun(scenario=scenario, policy="max", timeout=0.1, out=tmp_path).run_config()
+    with pytest.raises(InputError, match=r"nodes: 3 connected within 0.1 s; accepted: 4, one per"):
+        server_app(InProcessGrid(client_app, 3, config), Context(1, 1, {}, RecordDict(), config))
+
+
+def test_a_node_of_no_worker(scenario: Scenario, tmp_path: Path):
+    config = TaskRun(scenario=scenario, policy="max", rounds=1, out=tmp_path).run_config()
+    with pytest.raises(InputError, match="partition-id: 4 is not accepted; accepted: 0 to 3"):
+        server_app(InProcessGrid(client_app, 5, config), Context(1, 1, {}, RecordDict(), config))

@@ -18,7 +18,7 @@ from feduplink import FullPower, InputError, PerceptronPolicy
 from feduplink.federated import Ideal, Rounds, UplinkRules, presence
 from feduplink.federated.access import transmit
 from feduplink.federated.uplink import UplinkRecord, everyone
-from feduplink.flower import WirelessGrid
+from feduplink.flower import WirelessGrid, worker_mod
 
 from .in_process_grid import InProcessGrid
 
@@ -189,6 +189,22 @@ def test_two_nodes_of_one_worker_and_workers_of_no_scenario_are_refused(index: i
         uplink.send_and_receive(_messages(uplink, 1))
 
 
+@pytest.mark.parametrize(
+    ("index", "message"), [(-1, "partition-id: -1 .* accepted: 0 to 3"), ("0", "does not say")]
+)
+def test_the_server_does_not_trust_the_mod(index: object, message: str):
+    def lying_mod(asked: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        reply = call_next(asked, context)
+        reply.content["feduplink.worker"]["partition-id"] = index
+        return reply
+
+    app = ClientApp(mods=[lying_mod, worker_mod])
+    app.train()(client_app.train)
+    uplink = wireless(InProcessGrid(app, WORKERS), WORKERS, ROUNDS)
+    with pytest.raises(InputError, match=message):
+        uplink.send_and_receive(_messages(uplink, 1))
+
+
 @pytest.mark.parametrize("index", [None, -1, "0", True])
 def test_a_node_that_has_no_index_says_so(index: object):
     grid = nodes()
@@ -196,7 +212,7 @@ def test_a_node_that_has_no_index_says_so(index: object):
     grid.push_messages([message])
     config = {} if index is None else {"partition-id": index}
     with pytest.raises(InputError, match="accepted: the worker's index from 0"):
-        client_app.worker_mod(
+        worker_mod(
             message,
             Context(1, 1, config, RecordDict(), {}),
             lambda message, context: Message(RecordDict(), reply_to=message),

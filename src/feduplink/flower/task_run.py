@@ -31,7 +31,7 @@ class TaskRun(BaseModel):
         kappa: seconds that one joule is worth to ``tdma`` and ``ofdma``.
         deadline: longest round on the air, s; None is none.
         packet_success: which SINR decides whether an upload arrives.
-        timeout: seconds, by the clock on the wall, that the server waits for the nodes of a round.
+        timeout: seconds that the server waits for nodes: to connect, and to reply in a round.
         out: directory on the server that the result is written to.
 
     """

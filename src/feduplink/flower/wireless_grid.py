@@ -146,7 +146,7 @@ class WirelessGrid(Grid):
             if reply.has_error() or not is_training(reply):
                 continue
             worker = take_worker(reply)
-            if worker in uploads or worker >= self._scenario.workers:
+            if worker in uploads or not 0 <= worker < self._scenario.workers:
                 raise InputError(
                     f"partition-id: {worker} is that of two nodes or not of the scenario; "
                     f"accepted: 0 to {self._scenario.workers - 1}, one node each."
