@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -114,6 +115,22 @@ def test_an_absent_worker_neither_sends_nor_disturbs():
         assert found.airtime_s == record.airtime_s[row]
     # With fewer on the air there is less disturbance.
     assert (record.success[3][[0, 2]] > on_the_air().success[3][[0, 2]]).all()
+
+
+def test_a_node_that_does_not_reply_in_time_is_absent():
+    class OneIsSlow(InProcessGrid):
+        """Worker 1 replies at the second look, worker 2 never."""
+
+        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+            asked = {self.workers[self.pushed[i].metadata.dst_node_id]: i for i in message_ids}
+            some = set(asked) - {2} if set(asked) <= {1, 2} else set(asked) - {1, 2}
+            return super().pull_messages([asked[worker] for worker in some])
+
+    uplink = wireless(OneIsSlow(client_app.app, WORKERS), WORKERS, ROUNDS)
+    began = time.monotonic()
+    uplink.send_and_receive(_messages(uplink, 1), timeout=0.3)
+    assert 0.3 <= time.monotonic() - began < 3
+    assert uplink.history[0].present == (0, 1, 3)
 
 
 def test_failures_are_handed_on_after_the_arrivals():

@@ -51,6 +51,12 @@ class TaskRun(BaseModel):
     timeout: float = Field(3600.0, gt=0)
     out: Path
 
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(first_problem(error, type(self))) from None
+
     @field_validator("scenario", mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
@@ -59,10 +65,7 @@ class TaskRun(BaseModel):
     @classmethod
     def from_run_config(cls, config: Mapping[str, Any]) -> Self:
         """From the configuration of a Flower run, whose keys have ``-`` for ``_``."""
-        try:
-            return cls(**{name.replace("-", "_"): value for name, value in config.items()})
-        except ValidationError as error:
-            raise InputError(first_problem(error, cls)) from None
+        return cls(**{name.replace("-", "_"): value for name, value in config.items()})
 
     def run_config(self) -> UserConfig:
         """For Flower, which knows text and numbers only; without what is None."""
