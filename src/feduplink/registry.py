@@ -188,6 +188,12 @@ CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
         "hata-suburban": "feduplink.channels.rayleigh_cell:HataSuburban",
         "hata-urban-shadowed": "feduplink.channels.rayleigh_cell:HataUrbanShadowed",
         "hata-suburban-shadowed": "feduplink.channels.rayleigh_cell:HataSuburbanShadowed",
+        "sionna-umi": "feduplink.sionna.tr38901:UrbanMicrocell",
+        "sionna-umi-mmse": "feduplink.sionna.tr38901:UrbanMicrocellMmse",
+        "sionna-uma": "feduplink.sionna.tr38901:UrbanMacrocell",
+        "sionna-uma-mmse": "feduplink.sionna.tr38901:UrbanMacrocellMmse",
+        "sionna-inf": "feduplink.sionna.tr38901:IndoorFactory",
+        "sionna-inf-mmse": "feduplink.sionna.tr38901:IndoorFactoryMmse",
     },
 )
 
