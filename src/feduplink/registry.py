@@ -142,6 +142,8 @@ class Registry(Generic[_T]):
             found: Any = importlib.import_module(module)
             for name in names.split("."):
                 found = getattr(found, name)
+        except InputError:
+            raise  # It says what is missing, as an extra that is not installed.
         except (ImportError, AttributeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise InputError(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from sionna.phy import config
+
+from feduplink.sionna.library import config
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from sionna.phy.channel.tr38901 import PanelArray
 from torch import Tensor
 
 from feduplink.channels import Channels
 from feduplink.channels.receivers import interference_covariance, mmse_csi, mrc_csi
 from feduplink.errors import InputError
+from feduplink.sionna.library import PanelArray
 from feduplink.sionna.random_numbers import drawing_from
 
 if TYPE_CHECKING:

@@ -7,14 +7,16 @@ from abc import ABC
 from typing import Any, ClassVar
 
 import torch
-from sionna.phy.channel.tr38901 import InF, UMa, UMi
-from sionna.sys import (
+from torch import Tensor
+
+from feduplink.sionna.library import (
+    InF,
+    UMa,
+    UMi,
     gen_hexgrid_topology,
     gen_tr38901_indoor_factory_topology,
     open_loop_uplink_power_control,
 )
-from torch import Tensor
-
 from feduplink.sionna.system_level import Layout, MmseReceiver, SystemLevelCell
 
 #: Base stations (three sectors per site) -> rings of sites around the one in the middle.
