@@ -58,20 +58,21 @@ class _HexagonalSector(SystemLevelCell, ABC):
                 device=device,
             )
         )
+
+        def around_the_middle(positions: Tensor, users: list[int]) -> tuple[Tensor, ...]:
+            station = stations_at[:, :1], users_face[:, users], stations_face[:, :1]
+            return (positions, *station, velocity[:, users], indoor[:, users])
+
         # Users are in the order of the stations, these in that of the sites, the middle one first.
         others = [workers * station for station in range(1, stations)]
         heard = [*range(workers), *others]
-        station_at, station_faces = stations_at[:, :1], stations_face[:, :1]
-        # The other users as their own station sees them, moved to the site in the middle.
-        away = users_at[:, others] - stations_at[:, 1:stations] + station_at
-        own = (away, station_at, users_face[:, others], station_faces)
-        power_w = self._open_loop_power_w((*own, velocity[:, others], indoor[:, others]), device)
-        faces = (users_face[:, heard], station_faces)
-        at = (users_at[:, heard], station_at)
-        return Layout((*at, *faces, velocity[:, heard], indoor[:, heard]), power_w)
+        # The other users as their own station sees them.
+        own = users_at[:, others] - stations_at[:, 1:stations] + stations_at[:, :1]
+        power_w = self._open_loop_power_w(around_the_middle(own, others), device)
+        return Layout(around_the_middle(users_at[:, heard], heard), power_w)
 
     def _open_loop_power_w(self, topology: tuple[Tensor, ...], device: str) -> Tensor:
-        """P = min(P0 · path loss, Pmax), (N, U) W, of users of a station (N, U, 3) to it."""
+        """p = min(P0 · path loss, Pmax), (N, U) W, with the path loss to the only station."""
         count, users, _ = topology[0].shape
         if users == 0:
             return torch.zeros(count, 0, device=device)
