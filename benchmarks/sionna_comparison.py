@@ -4,13 +4,13 @@
 
 Prints one Markdown table per cell, by default of ``umi``, ``uma`` and ``inf``, with MRC receivers.
 There are also ``default`` (the shipped model, to compare with), ``umi-mmse`` with MMSE filters and
-``umi-21`` in a grid of 21 base stations. Thresholds are the same shares of the mean rate and energy efficiency at full power
-as those of the default scenario are there. ``openloop``, ``dual`` and the multipliers of ``pdx``
-are tuned on as many channels as the policies are judged on; the network of ``pdx`` is the shipped
-one, that of ``pdg`` is trained on these channels. The distance to the optimum is that of the policy
-with workers silenced in some rounds so that it meets every constraint on the test channels, as the
-optimum does. Seconds and joules are medians of a round with 39,760 weights of every worker that
-sends.
+``umi-21`` in a grid of 21 base stations. Thresholds are the same shares of the mean rate and energy
+efficiency at full power as those of the default scenario are there. ``openloop``, ``dual`` and the
+multipliers of ``pdx`` are tuned on as many channels as the policies are judged on; the network of
+``pdx`` is the shipped one, that of ``pdg`` is trained on these channels. The distance to the
+optimum is that of the policy with workers silenced in some rounds, so that it meets every
+constraint on the test channels as the optimum does. Seconds and joules are medians of a round with
+39,760 weights of every worker that sends.
 """
 
 from __future__ import annotations
