@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario
+from feduplink.channels import mmse_csi, mrc_csi
 
 
 class Mrc:
@@ -18,22 +19,18 @@ class Mrc:
         self.scenario = scenario
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """H_ij = |w_iᴴ h_j|² / ‖w_i‖², (count, L, L), with Rayleigh fading of 50 dB per W."""
-        shape = (count, self.scenario.workers, self.scenario.antennas)
-        h = 316 * torch.randn(shape, dtype=torch.cfloat, generator=generator)  # noise power one
-        w = torch.nn.functional.normalize(self.filters(h), dim=-1)
-        return (w.conj() @ h.mT).abs().square()
+        """H, (count, L, L)."""
+        return mrc_csi(self.gains(count, generator))
 
-    def filters(self, h: Tensor) -> Tensor:
-        """w_i = h_i, complex (count, L, n_R)."""
-        return h
+    def gains(self, count: int, generator: torch.Generator) -> Tensor:
+        """h, complex (count, L, n_R), noise power one: Rayleigh fading of 50 dB per W."""
+        shape = (count, self.scenario.workers, self.scenario.antennas)
+        return 316 * torch.randn(shape, dtype=torch.cfloat, generator=generator)
 
 
 class Mmse(Mrc):
-    """Least mean squared error if all send at Pmax: w_i = (Σ_j Pmax_j h_j h_jᴴ + I)⁻¹ h_i."""
+    """The receive filters with the least mean squared error if all send at Pmax."""
 
-    def filters(self, h: Tensor) -> Tensor:
-        """w, complex (count, L, n_R)."""
-        sent = h * self.scenario.pmax_w.to(h).sqrt().reshape(-1, 1)
-        w: Tensor = torch.linalg.solve(sent.mT @ sent.conj() + torch.eye(h.shape[-1]), h.mT).mT
-        return w
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """H, (count, L, L)."""
+        return mmse_csi(self.gains(count, generator), self.scenario.pmax_w)

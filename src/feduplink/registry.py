@@ -137,6 +137,8 @@ class Registry(Generic[_T]):
             found: Any = importlib.import_module(module)
             for name in names.split("."):
                 found = getattr(found, name)
+        except InputError:
+            raise  # It says what is missing, as an extra that is not installed.
         except (ImportError, AttributeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise InputError(
@@ -181,6 +183,12 @@ CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
         "hata-suburban": "feduplink.channels.rayleigh_cell:HataSuburban",
         "hata-urban-shadowed": "feduplink.channels.rayleigh_cell:HataUrbanShadowed",
         "hata-suburban-shadowed": "feduplink.channels.rayleigh_cell:HataSuburbanShadowed",
+        "sionna-umi": "feduplink.sionna.tr38901:UrbanMicrocell",
+        "sionna-umi-mmse": "feduplink.sionna.tr38901:UrbanMicrocellMmse",
+        "sionna-uma": "feduplink.sionna.tr38901:UrbanMacrocell",
+        "sionna-uma-mmse": "feduplink.sionna.tr38901:UrbanMacrocellMmse",
+        "sionna-inf": "feduplink.sionna.tr38901:IndoorFactory",
+        "sionna-inf-mmse": "feduplink.sionna.tr38901:IndoorFactoryMmse",
     },
 )
 

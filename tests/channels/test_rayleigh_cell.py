@@ -23,7 +23,8 @@ def lag_correlation(series: torch.Tensor, lag: int) -> float:
 
 
 def shipped() -> list[str]:
-    found = {name: CHANNEL_MODELS.find(name) for name in CHANNEL_MODELS.names()}
+    known = [name for name in CHANNEL_MODELS.names() if not name.startswith("sionna-")]
+    found = {name: CHANNEL_MODELS.find(name) for name in known}
     return [name for name, kind in found.items() if kind.__module__ == RayleighCell.__module__]
 
 

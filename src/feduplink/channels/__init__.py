@@ -4,6 +4,7 @@ from feduplink.channels.channel_model import AntennaChannelModel, ChannelModel, 
 from feduplink.channels.csi import check_csi, denoised_csi, noisy_csi, scale_interference
 from feduplink.channels.drawing import draw_channels, draw_csi
 from feduplink.channels.rayleigh_cell import RayleighCell
+from feduplink.channels.receivers import mmse_csi, mrc_csi
 from feduplink.channels.recorded import read_channels, write_channels
 from feduplink.channels.source import ChannelSource
 from feduplink.channels.splits import (
@@ -27,6 +28,8 @@ __all__ = [
     "draw_csi",
     "draw_splits",
     "draw_training_csi",
+    "mmse_csi",
+    "mrc_csi",
     "noisy_csi",
     "read_channels",
     "resampled_csi",
