@@ -1,0 +1,1 @@
+"""What comes from the radio simulator Sionna: ``pip install 'feduplink[sionna]'``."""
