@@ -13,7 +13,7 @@ from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.feasibility import VERDICTS, Shortfalls
 from feduplink.metrics import finite_or_none
-from feduplink.problem import Constraint, Problem
+from feduplink.problem import Constraint, Problem, success_rate
 from feduplink.scenario import Scenario
 from feduplink.text_table import TextTable
 
@@ -150,7 +150,7 @@ def judge(
     on_air = power > 0
 
     weights = scenario.worker_weights * on_air
-    per = link.packet_error_rate(sinr, scenario.waterfall)
+    per = success_rate(problem.objective, scenario).error(sinr, power)
     shortfalls = Shortfalls.from_problem(problem, sinr, power)
     shortfall, shortfall_error = shortfalls.worst
     return Judgement(

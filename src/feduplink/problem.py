@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feduplink.constraint_text import ConstraintText
 from feduplink.errors import InputError
-from feduplink.link import EnergyEfficiency, Measure, Rate, Slopes
+from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate, Slopes, SuccessRate
 from feduplink.registry import MEASURES
 from feduplink.scenario import Scenario
 from feduplink.utility import UTILITIES, Utility
@@ -223,6 +223,13 @@ class Problem:
     def with_margin(self, margin: float) -> Problem:
         """The same with every threshold stricter by a share of its size."""
         return replace(self, constraints=tuple(c.with_margin(margin) for c in self.constraints))
+
+
+def success_rate(objective: Measure, scenario: Scenario) -> SuccessRate:
+    """What decides whether an upload arrives: the objective if it says so, else the waterfall."""
+    if isinstance(objective, SuccessRate):
+        return objective
+    return PacketSuccess.from_scenario(scenario)
 
 
 def find_measure(name: str) -> type[Measure]:

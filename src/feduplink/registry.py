@@ -200,6 +200,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "psr": "feduplink.link.measures:PacketSuccess",
         "rate": "feduplink.link.measures:Rate",
         "energy_efficiency": "feduplink.link.measures:EnergyEfficiency",
+        "tb-success": "feduplink.sionna.bler:TransportBlockSuccess",
     },
 )
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.errors import InputError
+from feduplink.problem import find_measure, success_rate
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
@@ -92,7 +93,8 @@ class Uploads:
 
     Attributes:
         success: q, the probability that an upload arrives, (N, L) float64: the packet success
-            rate, and 0 for a worker that is silent or does not finish in time.
+            rate, or the scenario's objective if that is another success rate; 0 for a worker that
+            is silent or does not finish in time.
         transmitting: workers with p > 0, (N, L) bool.
         airtime_s: from the first bit of the round to its last one, at most the deadline, (N,); 0
             if nobody transmits, NaN where time is not defined (``ideal``).
@@ -113,6 +115,8 @@ class Uploads:
         worst = rules.packet_success == "worst-phase"
         sinr = upload.sinr if worst else 1 / upload.mean_inverse_sinr
         scenario = rules.scenario
+        objective = find_measure(scenario.objective).from_scenario(scenario)
+        arriving = success_rate(objective, scenario).value(sinr, upload.power)
         energy = link.energy(
             upload.power,
             upload.airtime_s,
@@ -121,7 +125,7 @@ class Uploads:
             scenario.compute_energy,
         )
         return cls(
-            success=link.packet_success_rate(sinr, scenario.waterfall) * upload.finished,
+            success=arriving * upload.finished,
             transmitting=upload.power > 0,
             airtime_s=upload.duration_s,
             energy_j=torch.where(present, energy, 0.0).sum(-1),

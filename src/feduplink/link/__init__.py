@@ -16,6 +16,7 @@ from feduplink.link.measures import (
     PacketSuccess,
     Rate,
     Slopes,
+    SuccessRate,
 )
 from feduplink.link.orthogonal import ofdma, tdma
 from feduplink.link.quality import (
@@ -47,6 +48,7 @@ __all__ = [
     "PacketSuccess",
     "Rate",
     "Slopes",
+    "SuccessRate",
     "Upload",
     "airtime",
     "efficiency_for_energy",

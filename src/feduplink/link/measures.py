@@ -117,8 +117,20 @@ def _gradients(value: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     )
 
 
+class SuccessRate(Measure):
+    """The probability that an upload arrives.
+
+    As the objective it also is what decides whether one does, see
+    :func:`feduplink.problem.success_rate`.
+    """
+
+    def error(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """The probability that it is lost."""
+        return 1 - self.value(sinr, power)
+
+
 @dataclass(frozen=True)
-class PacketSuccess(Measure):
+class PacketSuccess(SuccessRate):
     """PSR = exp(−m / SINR), the share of uploads that arrive."""
 
     name: ClassVar[str] = "psr"
@@ -134,6 +146,10 @@ class PacketSuccess(Measure):
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         """PSR."""
         return quality.packet_success_rate(sinr, self.waterfall)
+
+    def error(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """PER, exact also where it is tiny."""
+        return quality.packet_error_rate(sinr, self.waterfall)
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
         """In closed form."""
