@@ -1,0 +1,1 @@
+"""Flower: feduplink's uplink in real deployments."""
