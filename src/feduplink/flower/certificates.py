@@ -104,7 +104,7 @@ def write_server_certificate(
     )
     files.authority.write_bytes(authority.public_bytes(Encoding.PEM))
     files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
-    _write_private(
+    write_private(
         files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
     return files
@@ -115,7 +115,7 @@ def write_node_key(directory: Path, name: str) -> NodeKey:
     directory.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
     files = NodeKey(directory / name, directory / f"{name}.pub")
-    _write_private(
+    write_private(
         files.private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     )
     line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
@@ -123,8 +123,9 @@ def write_node_key(directory: Path, name: str) -> NodeKey:
     return files
 
 
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a private key that no one else could read at any moment; an old file is replaced."""
+def write_private(path: Path, content: bytes) -> None:
+    """Write a secret that no one else could read at any moment; an old file is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:

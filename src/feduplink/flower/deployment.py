@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -18,12 +19,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from feduplink.flower.certificates import NodeKey, write_node_key, write_server_certificate
+from feduplink.flower.certificates import (
+    NodeKey,
+    write_node_key,
+    write_private,
+    write_server_certificate,
+)
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.superlink_client import App, ConfigValue, SuperLinkClient, without_proxy
 
@@ -52,6 +58,7 @@ class _Node:
     index: int
     key: NodeKey
     id: int
+    port: int
     process: GuardedProcess
     starts: int = 1
     dead_since: float | None = None
@@ -64,6 +71,7 @@ class Deployment:
 
     Args:
         nodes: how many SuperNodes.
+        preload: modules that ClientApps will need; imported once, not in every round.
         environment: variables of the processes beside those of this program.
 
     Attributes:
@@ -72,10 +80,17 @@ class Deployment:
 
     """
 
-    def __init__(self, nodes: int, *, environment: Mapping[str, str] | None = None) -> None:
-        self._count = nodes
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        preload: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._count, self._preload = nodes, tuple(preload)
         self._given = dict(environment or {})
         self._nodes: list[_Node] = []
+        self._executor: GuardedProcess | None = None
         self._failure: str | None = None
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -89,10 +104,14 @@ class Deployment:
             self._certificate = write_server_certificate(self.directory / "certificates")
             self._start_superlink(exits)
             exits.callback(self._stop_nodes)
-            for index in range(self._count):
+            self._secret = self.directory / "keys" / "executor"
+            write_private(self._secret, secrets.token_bytes(32))
+            for index, port in enumerate(free_ports(self._count)):
                 key = write_node_key(self.directory / "keys", f"node-{index}")
                 node = self.client.register(key, f"worker {index}")
-                self._nodes.append(_Node(index, key, node, self._start_node(index, key)))
+                process = self._start_node(index, port, key)
+                self._nodes.append(_Node(index, key, node, port, process))
+            self._start_executor(exits)
             supervisor = threading.Thread(target=self._supervise, daemon=True)
             supervisor.start()
             exits.callback(supervisor.join)
@@ -148,14 +167,15 @@ class Deployment:
         return self._nodes[index].starts
 
     def processes(self) -> list[GuardedProcess]:
-        """The SuperLink and the SuperNodes."""
+        """The SuperLink, the executor of ClientApps and the SuperNodes."""
         with self._lock:
-            return [self._superlink, *(node.process for node in self._nodes)]
+            nodes = [node.process for node in self._nodes]
+        return [self._superlink, *([self._executor] if self._executor else []), *nodes]
 
     def _start_superlink(self, exits: contextlib.ExitStack) -> None:
         """Start it; once more on another port if something else took the first one."""
         for attempt in range(3):
-            port = free_port()
+            (port,) = free_ports(1)
             self.address = f"{HOST}:{port}"
             superlink = GuardedProcess(
                 "superlink",
@@ -183,7 +203,20 @@ class Deployment:
             f"The SuperLink did not start in {attempt + 1} attempts.\n{superlink.log_tail()}"
         )
 
-    def _start_node(self, index: int, key: NodeKey) -> GuardedProcess:
+    def _start_executor(self, exits: contextlib.ExitStack) -> None:
+        self._executor = GuardedProcess(
+            "clientapp-executor",
+            [
+                *(sys.executable, "-m", "feduplink.flower.clientapp_executor"),
+                *(str(self._secret), ",".join(self._preload)),
+                *(f"{HOST}:{node.port}" for node in self._nodes),
+            ],
+            self._environment("clientapp-executor"),
+            self.directory,
+        )
+        exits.callback(self._executor.stop)
+
+    def _start_node(self, index: int, port: int, key: NodeKey) -> GuardedProcess:
         return GuardedProcess(
             f"supernode-{index}",
             [
@@ -191,7 +224,9 @@ class Deployment:
                 *("--root-certificates", str(self._certificate.authority)),
                 *("--auth-supernode-private-key", str(key.private)),
                 *("--node-config", f"partition-id={index} num-partitions={self._count}"),
-                *("--host", HOST, "--port", str(free_port())),
+                *("--host", HOST, "--port", str(port)),
+                # Whoever has the secret runs its ClientApp: the executor.
+                *("--isolation", "process", "--superexec-auth-secret-file", str(self._secret)),
             ],
             self._environment(f"supernode-{index}"),
             self.directory,
@@ -212,8 +247,8 @@ class Deployment:
             "TMPDIR": str(home / "tmp"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
-            # How often a node looks for work: soon if they are few, at Flower's second if many.
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(min(1.0, 0.05 * self._count)),
+            # How soon the SuperLink starts a ServerApp, s.
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
             # All nodes share this machine's cores.
             "OMP_NUM_THREADS": "1",
             **self._given,
@@ -237,7 +272,7 @@ class Deployment:
             node.dead_since = time.monotonic()
         elif time.monotonic() - node.dead_since > RESTART_AFTER_S:
             with self._lock:
-                node.process = self._start_node(node.index, node.key)
+                node.process = self._start_node(node.index, node.port, node.key)
             node.starts += 1
             node.dead_since = None
 
@@ -250,11 +285,11 @@ class Deployment:
     def _check(self) -> None:
         if self._failure is not None:
             raise DeploymentError(self._failure)
-        if not self._superlink.running:
-            raise DeploymentError(
-                f"The SuperLink ended with status {self._superlink.exit_status}.\n"
-                f"{self._superlink.log_tail()}"
-            )
+        for process in self.processes()[: 1 + bool(self._executor)]:
+            if not process.running:
+                raise DeploymentError(
+                    f"{process.name} ended with status {process.exit_status}.\n{process.log_tail()}"
+                )
 
     def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
         """Until ``done``; if a process fails for good or it takes too long, say so."""
@@ -275,15 +310,20 @@ class Deployment:
             time.sleep(_LOOK_EVERY_S / 2)
 
 
-def free_port() -> int:
-    """A port of this machine on which nobody listens."""
-    generator = random.SystemRandom()
-    for _ in range(1000):
-        port = generator.choice(_PORTS)
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind((HOST, port))
-            return port
-    raise DeploymentError(f"No port between {_PORTS.start} and {_PORTS.stop} is free.")
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine on which nobody listens."""
+    with contextlib.ExitStack() as held:
+        found: list[int] = []
+        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise DeploymentError(
+        f"{count} free ports between {_PORTS.start} and {_PORTS.stop} were not found."
+    )
 
 
 @contextlib.contextmanager

@@ -1,1 +1,0 @@
-"""Flower: feduplink's uplink in real deployments."""
