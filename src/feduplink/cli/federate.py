@@ -26,7 +26,7 @@ from feduplink.cli.options import (
 )
 from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import default_policies, find_policies
+from feduplink.comparison import default_policies
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
@@ -36,15 +36,16 @@ from feduplink.federated import (
     Sender,
     Task,
     federate,
-    find_access_scheme,
+    find_senders,
     load_task,
     presence,
     task_options,
 )
 from feduplink.federated.partition import weighed_by_noise
+from feduplink.federated.senders import any_cell
 from feduplink.federated.uplink import PacketSuccess
 from feduplink.made_for import made_for, made_for_sentence
-from feduplink.policies import Deployment, Policy
+from feduplink.policies import Policy
 from feduplink.registry import ACCESS_SCHEMES, AGGREGATIONS, POLICIES, TASKS
 from feduplink.report.federated import write_federated
 from feduplink.scenario import Scenario
@@ -251,22 +252,13 @@ def _names(args: argparse.Namespace) -> list[str]:
 def _policies(
     args: argparse.Namespace, scenario: Scenario, recording: ChannelSource | None
 ) -> dict[str, Sender]:
-    names = _names(args)
-    policies: dict[str, Sender] = {}
-    for access in ACCESS_SCHEMES.names():
-        if access in names:
-            policies[access] = find_access_scheme(access, seconds_per_joule=args.kappa)
-    if real := [name for name in names if name not in policies]:
-        anywhere = _anywhere(scenario)
-        source = recording or ChannelSource.from_scenario(anywhere, seed=args.seed)
-        deployment = Deployment(anywhere, source.training, recorded=source.recorded, seed=args.seed)
-        policies.update(find_policies(real, deployment))
-    return policies
-
-
-def _anywhere(scenario: Scenario) -> Scenario:
-    """What policies are made for: every run has a cell of its own, which nobody knows before."""
-    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+    return find_senders(
+        _names(args),
+        scenario,
+        seed=args.seed,
+        seconds_per_joule=args.kappa,
+        recording=recording,
+    )
 
 
 def _made_for(
@@ -278,7 +270,7 @@ def _made_for(
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
     """In what policies that are not ``built_in`` were made for another scenario, by name."""
     found = {
-        name: made_for(policy, _anywhere(scenario), recorded=recorded)
+        name: made_for(policy, any_cell(scenario), recorded=recorded)
         for name, policy in policies.items()
         if isinstance(policy, Policy) and name not in built_in
     }

@@ -13,6 +13,7 @@ from feduplink.federated.federated_history import FederatedHistory, FinishedRoun
 from feduplink.federated.federation import Federation, federate
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.partition import Partition
+from feduplink.federated.senders import find_senders
 from feduplink.federated.server_step import Aggregation, Arrivals, LinearAverage
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.federated.tasks import load_task, task_options
@@ -46,6 +47,7 @@ __all__ = [
     "error_rate",
     "federate",
     "find_access_scheme",
+    "find_senders",
     "load_task",
     "presence",
     "task_options",

@@ -10,9 +10,13 @@ import torch
 from torch import Tensor
 
 from feduplink.federated.task import FederatedData, LocalWork
+from feduplink.randomness import numpy_generator
 
 #: Sequences are sorted by length within so many minibatches' worth of shuffled examples.
 _MINIBATCHES_SORTED = 100
+
+# Random streams are indexed by run and round; no run has this many rounds.
+_ROUNDS_BOUND = 1 << 32
 
 _Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -31,6 +35,26 @@ class RoundBatches:
     rows: Tensor
     weight: Tensor
     steps: Tensor
+
+
+def round_index(run: int, number: int) -> int:
+    """The index of round ``number`` of a run in a random stream."""
+    return run * _ROUNDS_BOUND + number
+
+
+def draw_round(
+    data: FederatedData,
+    work: LocalWork,
+    present: np.ndarray[Any, np.dtype[np.bool_]],
+    seed: int,
+    run: int,
+    number: int,
+) -> RoundBatches:
+    """The minibatches of run ``run`` in round ``number``, as :func:`draw_batches` draws them."""
+    stream = numpy_generator(seed, "local-training", round_index(run, number))
+    # Alike in all runs: their long sequences then come together.
+    order = numpy_generator(seed, "minibatch-order", number)
+    return draw_batches(data, work, present, stream, order)
 
 
 def draw_batches(

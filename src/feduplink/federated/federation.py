@@ -17,7 +17,7 @@ from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
 from feduplink.federated.adam import AdamState
 from feduplink.federated.arithmetic import own_arithmetic
-from feduplink.federated.batches import RoundBatches, draw_batches
+from feduplink.federated.batches import RoundBatches, draw_round, round_index
 from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.federation_data import channel_fingerprint, data_fingerprint, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
@@ -39,11 +39,8 @@ from feduplink.federated.task_checks import check_task
 from feduplink.federated.task_fingerprint import task_fingerprint
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
 from feduplink.observing import Advance, Observer, track
-from feduplink.randomness import numpy_generator, stream_seed
+from feduplink.randomness import stream_seed
 from feduplink.scenario import Scenario
-
-# Random streams are indexed by run and round; no run has this many rounds.
-_ROUNDS_BOUND = 1 << 32
 
 
 def federate(
@@ -243,11 +240,8 @@ class Federation:
 
     def round_batches(self, run: int, number: int) -> RoundBatches:
         """The minibatches of all workers of a run in round ``number``."""
-        stream = numpy_generator(self.seed, "local-training", run * _ROUNDS_BOUND + number)
-        # Alike in all runs: their long sequences then come together.
-        order = numpy_generator(self.seed, "minibatch-order", number)
         present = self.present[number].numpy()
-        return draw_batches(self.data[run], self.task.work, present, stream, order)
+        return draw_round(self.data[run], self.task.work, present, self.seed, run, number)
 
     def _gather(self, runs: range, batches: list[RoundBatches]) -> Minibatches:
         return Minibatches.gather([(self.data[run].pool, batches[run]) for run in runs])
@@ -264,7 +258,7 @@ class Federation:
         repeats = state.steps.numel() // len(examples.steps)
         self.stack.module.train()
         # For dropout and the like; nothing else in a round draws from the global generator.
-        seed = stream_seed(self.seed, "local-training", simulations.start * _ROUNDS_BOUND + number)
+        seed = stream_seed(self.seed, "local-training", round_index(simulations.start, number))
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(seed)

@@ -75,8 +75,11 @@ class Radio(ScenarioPart):
         """c_comp, J per bit of the model; () or (L,), float64."""
         return torch.tensor(self.compute_energy_j_per_bit, dtype=torch.float64)
 
-    def model_bits(self, weights: int) -> Tensor:
-        """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64."""
+    def model_bits(self, weights: int | Tensor) -> Tensor:
+        """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64.
+
+        ``weights`` is one number, or one per worker, (L,).
+        """
         return torch.tensor(self.bits_per_weight, dtype=torch.float64) * weights + CHECKSUM_BITS
 
     @property

@@ -1,0 +1,1 @@
+"""A model and data of your own over feduplink's wireless uplink."""

@@ -1,0 +1,85 @@
+"""The Flower server of a federated task: FedAvg over the wireless uplink, measured every round."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from feduplink.federated.federation_data import draw_runs
+from feduplink.federated.first_models import first_models
+from feduplink.federated.global_evaluation import evaluate
+from feduplink.flower.task_result import TaskResult
+from feduplink.flower.task_run import TaskRun
+from feduplink.flower.wireless_grid import WirelessGrid
+
+_CPU = torch.device("cpu")
+
+#: Seconds between two looks at which nodes are connected.
+_LOOK_S = 0.5
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the task that the run's configuration describes, and write its result.
+
+    FedAvg weighs by examples, which over the workers that arrive is the exact average; a round
+    without arrivals leaves the model as it is. The run begins when all workers are connected, and
+    goes on with those that are left.
+    """
+    run = TaskRun.from_run_config(context.run_config)
+    name, sender = run.sender()
+    rounds = run.rounds or run.loaded_task.rounds
+    uplink = WirelessGrid(
+        grid,
+        run.scenario,
+        sender,
+        rounds=rounds,
+        seed=run.seed,
+        deadline_s=run.deadline,
+        packet_success=run.packet_success,
+    )
+    while len(list(grid.get_node_ids())) < run.scenario.workers:
+        time.sleep(_LOOK_S)
+    measurement = _Measurement(run)
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+    result = strategy.start(
+        uplink,
+        measurement.first,
+        num_rounds=rounds,
+        timeout=run.timeout,
+        evaluate_fn=measurement.evaluate,
+    )
+    uplink.add_metrics(result)
+    # Empty if nothing ever arrived.
+    arrays = result.arrays or measurement.first
+    errors = [
+        float(result.evaluate_metrics_serverapp[number]["error"])  # type: ignore[arg-type]
+        for number in range(1, rounds + 1)
+    ]
+    TaskResult.from_run(
+        run.loaded_task, name, errors, uplink.history, arrays.to_torch_state_dict()
+    ).write(run.out)
+
+
+class _Measurement:
+    """The first global model of a run, and the error of any on the held-out data."""
+
+    def __init__(self, run: TaskRun) -> None:
+        self._task = run.loaded_task
+        (data,) = draw_runs(self._task, 1, run.scenario.workers, run.seed, _CPU)
+        self._test = data.test
+        self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
+        self._stack.module.eval()
+        self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
+
+    def evaluate(self, _number: int, arrays: ArrayRecord) -> MetricRecord:
+        """For ``Strategy.start``."""
+        model = {name: weight[None] for name, weight in arrays.to_torch_state_dict().items()}
+        (outputs,) = evaluate(self._stack, model, [self._test], self._task.evaluation_batch)
+        return MetricRecord({"error": float(self._task.metric(outputs, self._test.targets))})

@@ -1,0 +1,98 @@
+"""What a Flower run of a task leaves behind: its history, what was on the air, the final model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.federated import FederatedHistory, RunHistory, Task
+from feduplink.files import write_json
+from feduplink.flower.uplink_round import UplinkRound
+from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+
+HISTORY_FILE = "flower.json"
+MODEL_FILE = "model.safetensors"
+
+_MODEL = "federated model"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One finished run.
+
+    Attributes:
+        history: as the local engine gives it, of one policy in one run.
+        uplink: who was present, sent and arrived, round by round.
+        model: the final global model, (*shape) per parameter.
+
+    """
+
+    history: FederatedHistory
+    uplink: tuple[UplinkRound, ...]
+    model: dict[str, Tensor]
+
+    @classmethod
+    def from_run(
+        cls,
+        task: Task,
+        policy: str,
+        errors: Sequence[float],
+        uplink: Sequence[UplinkRound],
+        model: Mapping[str, Tensor],
+    ) -> TaskResult:
+        """From the error after every round and the history of the grid."""
+        history = (run_history(errors, uplink),)
+        return cls(
+            FederatedHistory(task.name, task.metric_name, {policy: history}),
+            tuple(uplink),
+            dict(model),
+        )
+
+    def write(self, directory: Path) -> None:
+        """Write ``model.safetensors``, then ``flower.json``: where that is, the run is complete."""
+        write_tensors(directory / MODEL_FILE, _MODEL, TensorFile(self.model, {}))
+        (policy, runs), *_ = self.history.policies.items()
+        content = {
+            "task": self.history.task,
+            "metric_name": self.history.metric_name,
+            "policy": policy,
+            "error": runs[0].to_json()["error"],
+            "uplink": [found.to_json() for found in self.uplink],
+        }
+        write_json(directory / HISTORY_FILE, content)
+
+    @classmethod
+    def read(cls, directory: Path) -> TaskResult:
+        """Read what :meth:`write` wrote."""
+        try:
+            content = json.loads((directory / HISTORY_FILE).read_text(encoding="utf-8"))
+        except OSError:
+            raise InputError(
+                f"result: {directory} has no {HISTORY_FILE}; accepted: where a run was completed."
+            ) from None
+        errors = [math.nan if error is None else error for error in content["error"]]
+        uplink = tuple(map(UplinkRound.from_json, content["uplink"]))
+        history = (run_history(errors, uplink),)
+        return cls(
+            FederatedHistory(content["task"], content["metric_name"], {content["policy"]: history}),
+            uplink,
+            read_tensors(directory / MODEL_FILE, _MODEL).tensors,
+        )
+
+
+def run_history(errors: Sequence[float], uplink: Sequence[UplinkRound]) -> RunHistory:
+    """A run of Flower as one of the local engine; one entry per round."""
+    return RunHistory(
+        error=tuple(errors),
+        arrivals=tuple(len(found.arrived) for found in uplink),
+        transmitting=tuple(len(found.transmitting) for found in uplink),
+        airtime_s=tuple(found.airtime_s for found in uplink),
+        energy_j=tuple(found.energy_j for found in uplink),
+        sent_bytes=tuple(found.sent_bytes for found in uplink),
+    )
