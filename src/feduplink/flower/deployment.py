@@ -35,9 +35,8 @@ from feduplink.flower.superlink_client import App, ConfigValue, SuperLinkClient,
 
 HOST = "127.0.0.1"
 
-#: A killed SuperNode comes back after this, s. Longer than the 3 s between two looks of a ServerApp
-#: for replies, so that it sees in between that the node is gone, and does not wait for its reply.
-RESTART_AFTER_S = 4.0
+#: A SuperNode that died is started again after this, s.
+RESTART_AFTER_S = 1.0
 
 _START_WITHIN_S = 120.0
 _LOOK_EVERY_S = 0.2
@@ -53,14 +52,18 @@ class DeploymentError(RuntimeError):
 
 @dataclass
 class _Node:
-    """A SuperNode: who it is, and the process that is it at present."""
+    """A worker's SuperNode, and the process that is it at present.
+
+    Every start has a key and thereby an id of its own. So a message to a process that died can
+    never seem to be on its way to the next one, which does not know of it.
+    """
 
     index: int
+    port: int
     key: NodeKey
     id: int
-    port: int
     process: GuardedProcess
-    starts: int = 1
+    starts: int
     dead_since: float | None = None
 
 
@@ -107,10 +110,7 @@ class Deployment:
             self._secret = self.directory / "keys" / "executor"
             write_private(self._secret, secrets.token_bytes(32))
             for index, port in enumerate(free_ports(self._count)):
-                key = write_node_key(self.directory / "keys", f"node-{index}")
-                node = self.client.register(key, f"worker {index}")
-                process = self._start_node(index, port, key)
-                self._nodes.append(_Node(index, key, node, port, process))
+                self._nodes.append(self._start_node(index, port, starts=1))
             self._start_executor(exits)
             supervisor = threading.Thread(target=self._supervise, daemon=True)
             supervisor.start()
@@ -158,7 +158,7 @@ class Deployment:
         return {node.index for node in self._nodes if node.id in connected}
 
     def kill(self, index: int) -> None:
-        """SIGKILL to SuperNode ``index``, which comes back after :data:`RESTART_AFTER_S`."""
+        """SIGKILL to SuperNode ``index``, which is started again after :data:`RESTART_AFTER_S`."""
         with self._lock:
             self._nodes[index].process.kill()
 
@@ -216,8 +216,10 @@ class Deployment:
         )
         exits.callback(self._executor.stop)
 
-    def _start_node(self, index: int, port: int, key: NodeKey) -> GuardedProcess:
-        return GuardedProcess(
+    def _start_node(self, index: int, port: int, *, starts: int) -> _Node:
+        key = write_node_key(self.directory / "keys", f"node-{index}-{starts}")
+        node = self.client.register(key, f"worker {index}")
+        process = GuardedProcess(
             f"supernode-{index}",
             [
                 *("flower-supernode", "--superlink", self.address),
@@ -231,6 +233,7 @@ class Deployment:
             self._environment(f"supernode-{index}"),
             self.directory,
         )
+        return _Node(index, port, key, node, process, starts)
 
     def _environment(self, name: str) -> dict[str, str]:
         # Each has a home of its own: Flower unpacks apps there, and two at once would collide.
@@ -258,13 +261,14 @@ class Deployment:
         """Start SuperNodes that died again, until told to stop; a thread of its own."""
         while not self._stopping.wait(_LOOK_EVERY_S):
             try:
-                for node in self._nodes:
-                    self._revive(node)
+                for index in range(self._count):
+                    self._revive(index)
             except Exception as failure:
                 self._failure = f"The SuperNodes are no longer supervised: {failure}"
                 return
 
-    def _revive(self, node: _Node) -> None:
+    def _revive(self, index: int) -> None:
+        node = self._nodes[index]
         if node.process.running:
             return
         if node.dead_since is None:
@@ -272,9 +276,7 @@ class Deployment:
             node.dead_since = time.monotonic()
         elif time.monotonic() - node.dead_since > RESTART_AFTER_S:
             with self._lock:
-                node.process = self._start_node(node.index, node.port, node.key)
-            node.starts += 1
-            node.dead_since = None
+                self._nodes[index] = self._start_node(index, node.port, starts=node.starts + 1)
 
     def _stop_nodes(self) -> None:
         for node in self._nodes:

@@ -142,8 +142,8 @@ class SuperLinkClient:
     def declare_dead(self, node: int, key: NodeKey) -> None:
         """Say, in the name of a SuperNode that was killed, that it is gone.
 
-        Else the SuperLink would take it as connected for up to 60 s (two heartbeats), would let the
-        run wait for its reply, and would not let it come back.
+        Else the SuperLink would take it as connected for up to 60 s (two heartbeats), and a run
+        would wait for its reply.
         """
         private = _private_key(key)
         with (
