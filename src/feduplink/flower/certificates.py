@@ -104,9 +104,7 @@ def write_server_certificate(
     )
     files.authority.write_bytes(authority.public_bytes(Encoding.PEM))
     files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
-    write_private(
-        files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
+    write_private(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return files
 
 

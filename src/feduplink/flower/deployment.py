@@ -40,13 +40,14 @@ RESTART_AFTER_S = 1.0
 
 _START_WITHIN_S = 120.0
 _LOOK_EVERY_S = 0.2
+_SUPERLINK_ATTEMPTS = 3
 
 # Below the range that systems give to outgoing connections, one of which could take a port between
 # the moment it is found free and the moment a process listens on it.
 _PORTS = range(20000, 32000)
 
 
-class DeploymentError(RuntimeError):
+class DeploymentError(ChildProcessError):
     """A process of the deployment, or a run on it, failed; the message has the end of its log."""
 
 
@@ -174,7 +175,7 @@ class Deployment:
 
     def _start_superlink(self, exits: contextlib.ExitStack) -> None:
         """Start it; once more on another port if something else took the first one."""
-        for attempt in range(3):
+        for _ in range(_SUPERLINK_ATTEMPTS):
             (port,) = free_ports(1)
             self.address = f"{HOST}:{port}"
             superlink = GuardedProcess(
@@ -200,7 +201,7 @@ class Deployment:
                 self._wait(self.client.answers, "the SuperLink did not answer")
                 return
         raise DeploymentError(
-            f"The SuperLink did not start in {attempt + 1} attempts.\n{superlink.log_tail()}"
+            f"The SuperLink did not start in {_SUPERLINK_ATTEMPTS} attempts.\n{superlink.log_tail()}"
         )
 
     def _start_executor(self, exits: contextlib.ExitStack) -> None:

@@ -130,9 +130,7 @@ class SuperLinkClient:
     def register(self, key: NodeKey, name: str) -> int:
         """Make a SuperNode's public key known; the id that the node will have."""
         public = public_key_to_bytes(_private_key(key).public_key())
-        return self._control.RegisterNode(
-            RegisterNodeRequest(public_key=public, name=name)
-        ).node_id
+        return self._control.RegisterNode(RegisterNodeRequest(public_key=public, name=name)).node_id
 
     def online(self) -> set[int]:
         """Ids of the SuperNodes that are connected, as far as the SuperLink knows."""
