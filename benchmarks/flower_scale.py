@@ -58,7 +58,7 @@ class Watch:
     def begin(self, work: Work) -> None:
         pass
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def advance(self, _work: Work, _step: Advance) -> None:
         self.ends.append(time.monotonic())
         self.memory = max(
             (self.memory, memory_mib(self.deployment.directory)), key=lambda m: sum(m.values())

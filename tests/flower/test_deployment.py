@@ -18,7 +18,8 @@ from feduplink import Scenario
 from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.flower import TaskResult, TaskRun
 from feduplink.flower.certificates import write_node_key, write_server_certificate
-from feduplink.flower.deployment import Deployment, DeploymentError, free_ports
+from feduplink.flower.deployment import Deployment, DeploymentError
+from feduplink.flower.free_ports import free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.loopback_federation import run_task
 from feduplink.flower.superlink_client import App

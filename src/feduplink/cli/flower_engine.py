@@ -13,6 +13,9 @@ from feduplink.policies import Policy, save_policy
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
+#: A SuperNode that dies is announced at once; this is for one that lives and does not answer, s.
+_ROUND_WITHIN_S = 3600.0
+
 
 def check_flower_options(args: argparse.Namespace) -> None:
     """Refuse what the Flower engine does not do, and say so if Flower is not installed."""
@@ -63,6 +66,7 @@ def federate_with_flower(
                 kappa=args.kappa,
                 deadline=args.deadline,
                 packet_success=args.packet_success,
+                timeout=_ROUND_WITHIN_S,
                 out=Path(directory),
             )
             for number, (label, policy) in enumerate(policies.items())

@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import random
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -30,10 +28,9 @@ from feduplink.flower.certificates import (
     write_private,
     write_server_certificate,
 )
+from feduplink.flower.free_ports import HOST, free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.superlink_client import App, ConfigValue, SuperLinkClient, without_proxy
-
-HOST = "127.0.0.1"
 
 #: A SuperNode that died is started again after this, s.
 RESTART_AFTER_S = 1.0
@@ -41,10 +38,6 @@ RESTART_AFTER_S = 1.0
 _START_WITHIN_S = 120.0
 _LOOK_EVERY_S = 0.2
 _SUPERLINK_ATTEMPTS = 3
-
-# Below the range that systems give to outgoing connections, one of which could take a port between
-# the moment it is found free and the moment a process listens on it.
-_PORTS = range(20000, 32000)
 
 
 class DeploymentError(ChildProcessError):
@@ -201,7 +194,7 @@ class Deployment:
                 self._wait(self.client.answers, "the SuperLink did not answer")
                 return
         raise DeploymentError(
-            f"The SuperLink did not start in {_SUPERLINK_ATTEMPTS} attempts.\n{superlink.log_tail()}"
+            f"superlink did not start in {_SUPERLINK_ATTEMPTS} attempts.\n{superlink.log_tail()}"
         )
 
     def _start_executor(self, exits: contextlib.ExitStack) -> None:
@@ -311,22 +304,6 @@ class Deployment:
                     f"After {_START_WITHIN_S:.0f} s {otherwise}.\n" + "\n".join(logs)
                 )
             time.sleep(_LOOK_EVERY_S / 2)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine on which nobody listens."""
-    with contextlib.ExitStack() as held:
-        found: list[int] = []
-        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-            probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind((HOST, port))
-                found.append(port)
-            if len(found) == count:
-                return found
-    raise DeploymentError(
-        f"{count} free ports between {_PORTS.start} and {_PORTS.stop} were not found."
-    )
 
 
 @contextlib.contextmanager
