@@ -1,28 +1,29 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, save_policy
-from feduplink.comparison import find_policies
-from feduplink.policies import Deployment
+from feduplink.policies.pdx import shipped_pdx
 
-WORKERS = 4
+#: An app in Flower's layout, for tests in this process and for Flower's own.
+FOUR_STRATEGIES = Path(__file__).parent / "four_strategies"
+sys.path.insert(0, str(FOUR_STRATEGIES))
 
 
 @pytest.fixture(scope="session")
 def scenario() -> Scenario:
     """Four workers that cannot all be heard in every round."""
-    return Scenario(workers=WORKERS, waterfall=0.4)
+    return Scenario(workers=4, waterfall=0.4)
 
 
 @pytest.fixture(scope="session")
 def saved_pdx(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``pdx`` for the scenario, as ``feduplink`` saves it; tuned on few channels, which is fast."""
     csi = draw_csi(scenario, 40, torch.Generator().manual_seed(2))
-    (policy,) = find_policies(["pdx"], Deployment(scenario, csi)).values()
     directory = tmp_path_factory.mktemp("pdx")
-    save_policy(policy, directory)
+    save_policy(shipped_pdx(scenario, csi), directory)
     return directory

@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from feduplink.errors import InputError
 from feduplink.federated.federation_data import draw_runs
 from feduplink.federated.first_models import first_models
 from feduplink.federated.global_evaluation import evaluate
@@ -45,8 +46,7 @@ def main(grid: Grid, context: Context) -> None:
         deadline_s=run.deadline,
         packet_success=run.packet_success,
     )
-    while len(list(grid.get_node_ids())) < run.scenario.workers:
-        time.sleep(_LOOK_S)
+    _wait_for_nodes(grid, run.scenario.workers, run.timeout)
     measurement = _Measurement(run)
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
     result = strategy.start(
@@ -66,6 +66,17 @@ def main(grid: Grid, context: Context) -> None:
     TaskResult.from_run(
         run.loaded_task, name, errors, uplink.history, arrays.to_torch_state_dict()
     ).write(run.out)
+
+
+def _wait_for_nodes(grid: Grid, workers: int, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    while (connected := len(list(grid.get_node_ids()))) < workers:
+        if time.monotonic() > end:
+            raise InputError(
+                f"nodes: {connected} connected within {timeout_s:g} s; accepted: {workers}, one "
+                "per worker of the scenario."
+            )
+        time.sleep(_LOOK_S)
 
 
 class _Measurement:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from flwr.app import UserConfig
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -32,7 +31,7 @@ class TaskRun(BaseModel):
         kappa: seconds that one joule is worth to ``tdma`` and ``ofdma``.
         deadline: longest round on the air, s; None is none.
         packet_success: which SINR decides whether an upload arrives.
-        timeout: seconds, by the clock on the wall, that the server waits for the nodes of a round.
+        timeout: seconds that the server waits for nodes: to connect, and to reply in a round.
         out: directory on the server that the result is written to.
 
     """
@@ -52,19 +51,21 @@ class TaskRun(BaseModel):
     timeout: float = Field(3600.0, gt=0)
     out: Path
 
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(first_problem(error, type(self))) from None
+
     @field_validator("scenario", mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
-        fields = yaml.safe_load(value) if isinstance(value, str) else value
-        return Scenario(**fields) if isinstance(fields, dict) else fields
+        return Scenario.from_text(value) if isinstance(value, str) else value
 
     @classmethod
     def from_run_config(cls, config: Mapping[str, Any]) -> Self:
         """From the configuration of a Flower run, whose keys have ``-`` for ``_``."""
-        try:
-            return cls(**{name.replace("-", "_"): value for name, value in config.items()})
-        except ValidationError as error:
-            raise InputError(first_problem(error, cls)) from None
+        return cls(**{name.replace("-", "_"): value for name, value in config.items()})
 
     def run_config(self) -> UserConfig:
         """For Flower, which knows text and numbers only; without what is None."""

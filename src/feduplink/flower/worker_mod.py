@@ -44,13 +44,12 @@ def is_training(message: Message) -> bool:
 
 def take_worker(reply: Message) -> int:
     """Remove the index from a reply and return it."""
-    record = reply.content.config_records.get(_RECORD)
-    if record is None:
+    record = reply.content.config_records.get(_RECORD, ConfigRecord())
+    index = record.get(_KEY)
+    if not isinstance(index, int):
         raise InputError(
             f"worker: the reply of node {reply.metadata.src_node_id} does not say which it is; "
             "accepted: replies of a ClientApp(mods=[feduplink.flower.worker_mod])."
         )
     del reply.content[_RECORD]
-    index = record[_KEY]
-    assert isinstance(index, int)  # worker_index saw to it
     return index

@@ -92,7 +92,7 @@ class Scenario(Goal, Radio, Cell):
         if str(path) in shipped_scenarios() or not (source.suffix or source.exists()):
             return cls._shipped(str(path))
         try:
-            return cls._from_text(source.read_text(encoding="utf-8"), str(path))
+            return cls.from_text(source.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"scenario: cannot read {path}: {error}.") from None
 
@@ -104,10 +104,11 @@ class Scenario(Goal, Radio, Cell):
                 f"scenario: no file and no shipped scenario is called {name!r}; "
                 f"shipped: {', '.join(shipped_scenarios())}."
             )
-        return cls._from_text(file.read_text(encoding="utf-8"), name)
+        return cls.from_text(file.read_text(encoding="utf-8"), name)
 
     @classmethod
-    def _from_text(cls, text: str, origin: str) -> Scenario:
+    def from_text(cls, text: str, origin: str = "the text") -> Scenario:
+        """Read a scenario from YAML, or JSON; ``origin`` is what a refusal calls the text."""
         try:
             fields = yaml.safe_load(text)
         except yaml.YAMLError as error:
