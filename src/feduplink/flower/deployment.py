@@ -134,8 +134,12 @@ class Deployment:
                 watch()
                 self._check()
                 time.sleep(_LOOK_EVERY_S)
+        except ConnectionError:
+            time.sleep(_LOOK_EVERY_S)  # its guard tells how it ended
+            self._check()
+            raise
         except BaseException:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(OSError):
                 self.client.stop_run(run)
             raise
         watch()
@@ -279,13 +283,13 @@ class Deployment:
             node.process.stop()
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise DeploymentError(self._failure)
         for process in self.processes()[: 1 + bool(self._executor)]:
             if not process.running:
                 raise DeploymentError(
                     f"{process.name} ended with status {process.exit_status}.\n{process.log_tail()}"
                 )
+        if self._failure is not None:
+            raise DeploymentError(self._failure)
 
     def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
         """Until ``done``; if a process fails for good or it takes too long, say so."""

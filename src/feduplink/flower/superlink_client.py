@@ -99,6 +99,17 @@ class RunStatus:
     details: str
 
 
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """A SuperLink that does not answer, or refuses, is an :class:`OSError` with a sentence."""
+    try:
+        yield
+    except httpx.TransportError as failure:
+        raise ConnectionError(f"The SuperLink does not answer: {failure}") from failure
+    except httpx.HTTPStatusError as refusal:
+        raise OSError(f"The SuperLink refuses: {refusal.response.text}") from refusal
+
+
 class SuperLinkClient:
     """Speaks with the SuperLink at ``address``, which ``authority``'s certificate vouches for."""
 
@@ -122,16 +133,18 @@ class SuperLinkClient:
     def answers(self) -> bool:
         """Whether the SuperLink is up."""
         try:
-            self._control.ListNodes(ListNodesRequest())
-        except httpx.TransportError:
+            self.online()
+        except ConnectionError:
             return False
         return True
 
+    @_answered()
     def register(self, key: NodeKey, name: str) -> int:
         """Make a SuperNode's public key known; the id that the node will have."""
         public = public_key_to_bytes(_private_key(key).public_key())
         return self._control.RegisterNode(RegisterNodeRequest(public_key=public, name=name)).node_id
 
+    @_answered()
     def online(self) -> set[int]:
         """Ids of the SuperNodes that are connected, as far as the SuperLink knows."""
         nodes = self._control.ListNodes(ListNodesRequest()).nodes_info
@@ -155,11 +168,13 @@ class SuperLinkClient:
                     NodeAuthHttpInterceptor(private, private.public_key()),
                 ],
             ) as fleet,
+            _answered(),
             # It may be gone already: it ended in order, or 60 s are over.
             contextlib.suppress(httpx.HTTPStatusError),
         ):
             fleet.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
+    @_answered()
     def start_run(self, app: App, overrides: Mapping[str, ConfigValue]) -> int:
         """Submit a run; its id."""
         bundle = app.bundle()
@@ -171,15 +186,18 @@ class SuperLinkClient:
         )
         return answer.run_id
 
+    @_answered()
     def status(self, run: int) -> RunStatus:
         """Where a run stands."""
         found = self._control.ListRuns(ListRunsRequest(run_id=run)).run_dict[run].status
         return RunStatus(found.status, found.sub_status, found.details)
 
+    @_answered()
     def stop_run(self, run: int) -> None:
         """End a run early."""
         self._control.StopRun(StopRunRequest(run_id=run))
 
+    @_answered()
     def log(self, run: int) -> str:
         """What the ServerApp of a finished run has logged."""
         lines = self._control.StreamLogs(StreamLogsRequest(run_id=run, after_timestamp=0.0))
