@@ -12,6 +12,7 @@ from torch import Tensor
 from feduplink.channels import ChannelSource
 from feduplink.cli.channel_source import RecordedRounds, add_channels_option, recorded_channels
 from feduplink.cli.console import console
+from feduplink.cli.flower_engine import check_flower_options, federate_with_flower
 from feduplink.cli.options import (
     add_common_options,
     add_data_option,
@@ -89,6 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_common_options(parser, NAME)
     parser.add_argument(
+        "--engine",
+        choices=("local", "flower"),
+        default="local",
+        help="where workers are trained: in this process, or as SuperNodes of a Flower deployment "
+        "on this machine, a process each (default: local)",
+    )
+    parser.add_argument(
         "--runs",
         type=whole_number(1, 10_000),
         default=1,
@@ -164,6 +172,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Federate, then write plots, table and ``metrics.json``."""
     directory = output_directory(args)
+    if args.engine == "flower":
+        check_flower_options(args)
     usable_device(args.device)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=args.resume)
@@ -184,17 +194,20 @@ def run(args: argparse.Namespace) -> None:
     )
     with resume_hint(checkpoint):
         policies = _policies(args, scenario, source)
-        history = federate(
-            task,
-            policies,
-            scenario,
-            settings,
-            seed=args.seed,
-            device=args.device,
-            recorded=recorded.csi if recorded else None,
-            checkpoint=checkpoint,
-            resume=args.resume,
-        )
+        if args.engine == "flower":
+            history = federate_with_flower(args, policies, _names(args), scenario, rounds)
+        else:
+            history = federate(
+                task,
+                policies,
+                scenario,
+                settings,
+                seed=args.seed,
+                device=args.device,
+                recorded=recorded.csi if recorded else None,
+                checkpoint=checkpoint,
+                resume=args.resume,
+            )
     differences = _made_for(policies, _names(args), scenario, recorded=recorded is not None)
     notes = recorded.notes if recorded else []
     target = args.target if args.target is not None else default_target(history)
@@ -204,6 +217,7 @@ def run(args: argparse.Namespace) -> None:
         target,
         scenario=scenario.model_dump(mode="json"),
         seed=args.seed,
+        engine=args.engine,
         partition=args.partition or task_options(args.task).get("partition"),
         aggregation=args.aggregation,
         kappa_s_per_j=args.kappa,

@@ -13,6 +13,7 @@ from feduplink.errors import InputError
 from feduplink.federated.federation_data import draw_runs
 from feduplink.federated.first_models import first_models
 from feduplink.federated.global_evaluation import evaluate
+from feduplink.flower.task_progress import append_round
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun
 from feduplink.flower.wireless_grid import WirelessGrid
@@ -82,15 +83,18 @@ class _Measurement:
     """The first global model of a run, and the error of any on the held-out data."""
 
     def __init__(self, run: TaskRun) -> None:
-        self._task = run.loaded_task
+        self._task, self._out = run.loaded_task, run.out
         (data,) = draw_runs(self._task, 1, run.scenario.workers, run.seed, _CPU)
         self._test = data.test
         self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
         self._stack.module.eval()
         self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
 
-    def evaluate(self, _number: int, arrays: ArrayRecord) -> MetricRecord:
+    def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
         """For ``Strategy.start``."""
         model = {name: weight[None] for name, weight in arrays.to_torch_state_dict().items()}
         (outputs,) = evaluate(self._stack, model, [self._test], self._task.evaluation_batch)
-        return MetricRecord({"error": float(self._task.metric(outputs, self._test.targets))})
+        error = float(self._task.metric(outputs, self._test.targets))
+        if number:  # 0 is before the first round
+            append_round(self._out, error)
+        return MetricRecord({"error": error})

@@ -1,0 +1,76 @@
+"""A federated comparison as Flower runs on this machine, one per policy, on one deployment."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from feduplink.federated import FederatedHistory
+from feduplink.federated.federated_history import FinishedRound
+from feduplink.flower.deployment import Deployment
+from feduplink.flower.superlink_client import App
+from feduplink.flower.task_progress import finished_rounds
+from feduplink.flower.task_result import TaskResult
+from feduplink.flower.task_run import TaskRun
+from feduplink.observing import Observer, Tracker, track
+
+_CLIENT = "feduplink.flower.client_app"
+_SERVER = "feduplink.flower.server_app"
+
+
+def federate_on_loopback(
+    runs: Mapping[str, TaskRun], *, observers: Sequence[Observer] = ()
+) -> FederatedHistory:
+    """Run every policy's task in turn on a SuperLink with one SuperNode per worker.
+
+    ``runs`` are by the name that the policy is to have, of one task with as many workers each;
+    their ``out`` is not used. The ``observers`` are told of every
+    :class:`~feduplink.federated.federated_history.FinishedRound`.
+    """
+    (workers,) = {run.scenario.workers for run in runs.values()}
+    with contextlib.ExitStack() as exits:
+        results = exits.enter_context(tempfile.TemporaryDirectory(prefix="feduplink-results-"))
+        with track("start of the SuperLink and its SuperNodes"):
+            deployment = exits.enter_context(Deployment(workers, preload=[_CLIENT]))
+        found = {
+            name: run_task(
+                deployment,
+                run.model_copy(update={"out": Path(results, str(number))}),
+                name=name,
+                observers=observers,
+            ).history
+            for number, (name, run) in enumerate(runs.items())
+        }
+    first = next(iter(found.values()))
+    policies = {name: next(iter(history.policies.values())) for name, history in found.items()}
+    return FederatedHistory(first.task, first.metric_name, policies)
+
+
+def run_task(
+    deployment: Deployment, run: TaskRun, *, name: str, observers: Sequence[Observer] = ()
+) -> TaskResult:
+    """One Flower run of a task on a deployment with one SuperNode per worker."""
+    config = run.run_config()
+    app = App(f"{_SERVER}:app", f"{_CLIENT}:app", config, {})
+    rounds = run.rounds or run.loaded_task.rounds
+    title = f"federated learning of {run.loaded_task.name} with {name} over Flower"
+    with track(title, rounds, "rounds", observers) as tracker:
+        deployment.run(app, config, watch=_Watch(tracker, run.out, name))
+    return TaskResult.read(run.out)
+
+
+class _Watch:
+    """Tells observers of the rounds that have finished since it was last called."""
+
+    def __init__(self, tracker: Tracker, directory: Path, name: str) -> None:
+        self._tracker, self._directory, self._name, self._told = tracker, directory, name, 0
+
+    def __call__(self) -> None:
+        """Look, and tell."""
+        errors = finished_rounds(self._directory)
+        for number in range(self._told + 1, len(errors) + 1):
+            finished = FinishedRound(number, {self._name: (errors[number - 1],)})
+            self._tracker.advance(number, finished.mean_errors, finished)
+        self._told = len(errors)
