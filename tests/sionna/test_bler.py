@@ -58,7 +58,7 @@ def test_is_that_of_sionna_to_half_a_step_of_its_tables(tables, mcs, resource_el
     assert float(tbler.min()) < 0.05 and float(tbler.max()) > 0.99  # the whole waterfall is there
 
 
-def test_the_default_scheme_is_the_lowest_that_carries_the_default_rate(tables):
+def test_the_default_scheme_is_the_lowest_that_carries_the_default_rate():
     from sionna.phy.nr.utils import MCSDecoderNR
 
     bits = []

@@ -26,7 +26,7 @@ class Mcs3(TransportBlockSuccess):
     mcs = 3
 
 
-def federated(scenario: Scenario, packet_success: str = "worst-phase"):
+def federated(scenario: Scenario):
     """20 rounds of full power: the SINRs, and how likely uploads arrive."""
     rounds = Rounds.draw(scenario, everyone(20, scenario.workers), seed=1, run=0)
     rules = UplinkRules(scenario, torch.tensor(1e6, dtype=torch.float64))
