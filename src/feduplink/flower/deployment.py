@@ -35,7 +35,9 @@ from feduplink.flower.superlink_client import App, ConfigValue, SuperLinkClient,
 #: A SuperNode that died is started again after this, s.
 RESTART_AFTER_S = 1.0
 
+# Every process imports Flower, seconds each on a busy core.
 _START_WITHIN_S = 120.0
+_START_WITHIN_S_PER_NODE = 5.0
 _LOOK_EVERY_S = 0.2
 _SUPERLINK_ATTEMPTS = 3
 
@@ -69,7 +71,6 @@ class Deployment:
     Args:
         nodes: how many SuperNodes.
         preload: modules that ClientApps will need; imported once, not in every round.
-        environment: variables of the processes beside those of this program.
 
     Attributes:
         directory: of certificates, keys and logs; temporary.
@@ -77,15 +78,8 @@ class Deployment:
 
     """
 
-    def __init__(
-        self,
-        nodes: int,
-        *,
-        preload: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, nodes: int, *, preload: Sequence[str] = ()) -> None:
         self._count, self._preload = nodes, tuple(preload)
-        self._given = dict(environment or {})
         self._nodes: list[_Node] = []
         self._executor: GuardedProcess | None = None
         self._failure: str | None = None
@@ -252,7 +246,6 @@ class Deployment:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
             # All nodes share this machine's cores.
             "OMP_NUM_THREADS": "1",
-            **self._given,
         }
 
     def _supervise(self) -> None:
@@ -293,7 +286,8 @@ class Deployment:
 
     def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
         """Until ``done``; if a process fails for good or it takes too long, say so."""
-        deadline = time.monotonic() + _START_WITHIN_S
+        within_s = _START_WITHIN_S + _START_WITHIN_S_PER_NODE * self._count
+        deadline = time.monotonic() + within_s
         while not done():
             self._check()
             for node in self._nodes:
@@ -304,9 +298,7 @@ class Deployment:
                     )
             if time.monotonic() > deadline:
                 logs = [process.log_tail() for process in self.processes()]
-                raise DeploymentError(
-                    f"After {_START_WITHIN_S:.0f} s {otherwise}.\n" + "\n".join(logs)
-                )
+                raise DeploymentError(f"After {within_s:.0f} s {otherwise}.\n" + "\n".join(logs))
             time.sleep(_LOOK_EVERY_S / 2)
 
 
