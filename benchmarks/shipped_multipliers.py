@@ -1,8 +1,9 @@
-"""Find the multipliers of ``pdx`` that ship, those of all shipped scenarios.
+"""Find the multipliers of ``pdx`` that ship: of all shipped scenarios but the default one.
 
     python benchmarks/shipped_multipliers.py [--processes N]
 
-Run it after the network or the search for multipliers has changed. Writes
+Those of the default scenario are in the network's file, which ``feduplink train --policy pdx``
+writes. Run it after the network or the search for multipliers has changed. Writes
 ``src/feduplink/policies/multipliers.safetensors`` and prints how long each search took.
 """
 
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, metavar="N")
     args = parser.parse_args()
     tensors = {}
-    names = shipped_scenarios()
+    names = [name for name in shipped_scenarios() if Scenario.from_yaml(name) != Scenario()]
     with ProcessPoolExecutor(args.processes) as pool:
         for name, (point, seconds) in zip(names, pool.map(found, names), strict=True):
             print(f"{name}: {seconds:.1f} s", flush=True)

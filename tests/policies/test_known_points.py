@@ -96,7 +96,7 @@ def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
 
 
 def test_other_settings_are_another_point(cache: Path):
-    points = iter([shipped_point("pdx", Scenario()), shipped_point("pdx", Scenario())])
+    points = iter([shipped_pdx().point, shipped_pdx().point])
     for margin in (1.0, 2.0):
         kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
     assert next(points, None) is None

@@ -43,7 +43,10 @@ _SHIPPED = "multipliers.safetensors"
 
 
 def shipped_point(policy: str, scenario: Scenario) -> DualPoint | None:
-    """The multipliers of ``policy`` for a shipped scenario; None if it is another one."""
+    """The multipliers of ``policy`` for a shipped scenario; None if it is another one.
+
+    Those of the default scenario are in the policy's own file.
+    """
     name = next((name for name in shipped_scenarios() if _shipped_scenario(name) == scenario), None)
     tensors = _shipped().under(f"{policy}.{name}.")
     return DualPoint.from_tensors(tensors) if tensors else None
