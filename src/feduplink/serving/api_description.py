@@ -52,6 +52,17 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     503: _refused("Too many requests under way") | {"headers": _RETRY},
 }
 
+#: Of a route that needs no token where others do.
+WITHOUT_TOKEN: dict[str, Any] = {"security": []}
+
+
+def security(description: dict[str, Any]) -> dict[str, Any]:
+    """What a token adds to the description of the service."""
+    schemes = {"bearer": {"type": "http", "scheme": "bearer"}}
+    components = description["components"] | {"securitySchemes": schemes}
+    return {"components": components, "security": [{"bearer": []}]}
+
+
 #: Further answers of ``/v1/allocate``, by status.
 POWERS: dict[int | str, dict[str, Any]] = {
     200: {

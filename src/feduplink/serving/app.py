@@ -15,6 +15,7 @@ import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
 from feduplink.errors import InputError
@@ -61,10 +62,13 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        # The first computation takes fifty times as long as others.
+        await batching.allocate(np.ones((1,) + 2 * (policy.scenario.workers,), np.float32))
         yield
-        await batching.close()
+        await batching.finish()
 
-    app = FastAPI(
+    app = _Service(
+        needs_token=token is not None,
         title="feduplink",
         summary="Transmit powers for the uplink of wireless federated learning.",
         version=__version__,
@@ -84,10 +88,23 @@ def create_app(
     return app
 
 
+class _Service(FastAPI):
+    """Says in its description whether it needs a token."""
+
+    def __init__(self, *, needs_token: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._needs_token = needs_token
+
+    def openapi(self) -> dict[str, Any]:
+        description = super().openapi()
+        return description | described.security(description) if self._needs_token else description
+
+
 def _routes(
     policy: OnnxPolicy, batching: Batching, limits: Limits, metrics: ServiceMetrics
 ) -> APIRouter:
     router = APIRouter()
+    largest_w = _rounded_down(policy.scenario.pmax_w.numpy())
     of_workers = Query(
         None, ge=1, le=limits.max_workers, description="L of a binary body; JSON says it itself"
     )
@@ -121,7 +138,7 @@ def _routes(
         powers = await batching.allocate(csi.reshape(-1, *csi.shape[-2:]))
         if not np.isfinite(powers).all():
             raise InputError("csi: gains too far apart to compute with; accepted: float32 ones.")
-        powers = powers.reshape(csi.shape[:-1])
+        powers = np.minimum(powers, largest_w).reshape(csi.shape[:-1])
         if kind == JSON:
             return Response(powers_to_json(powers), media_type=JSON)
         return Response(powers_to_bytes(powers), media_type=BINARY)
@@ -134,7 +151,9 @@ def _routes(
             limits=limits,
         )
 
-    @router.get("/healthz", summary="Whether the service lives")
+    @router.get(
+        "/healthz", summary="Whether the service lives", openapi_extra=described.WITHOUT_TOKEN
+    )
     async def healthz() -> described.Health:
         return described.Health()
 
@@ -154,6 +173,12 @@ def _check_fixed_workers(policy: OnnxPolicy, csi: Array) -> None:
         raise InputError(
             f"csi: {csi.shape[-1]} workers; accepted here: exactly {policy.fixed_workers}."
         )
+
+
+def _rounded_down(pmax_w: NDArray[np.float64]) -> Array:
+    """The largest float32 not above Pmax, () or (L,); the nearest one may be."""
+    nearest = pmax_w.astype(np.float32)
+    return np.where(nearest > pmax_w, np.nextafter(nearest, np.float32(0)), nearest)
 
 
 async def _one_sentence(_request: Request, error: Exception) -> Response:

@@ -74,11 +74,10 @@ class Batching:
         await waiting
         return request.powers
 
-    async def close(self) -> None:
-        """Wait for what is being computed."""
+    async def finish(self) -> None:
+        """Wait for what has been asked for."""
         if self._working is not None:
             await self._working
-        self._thread.shutdown()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
