@@ -12,6 +12,7 @@ from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_model_options,
     add_scenario_options,
+    add_seed_option,
     explicit_fields,
     scenario_from,
     whole_number,
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="holds the bearer token that requests need (default: that of FEDUPLINK_TOKEN)",
     )
+    add_seed_option(parser)
     add_model_options(parser.add_argument_group("limits"), Limits)
     add_scenario_options(parser)
 
@@ -95,8 +97,9 @@ def _policy(args: argparse.Namespace) -> OnnxPolicy:
             )
         return OnnxPolicy(args.policy)
     scenario = scenario_from(args)
-    channels = ChannelSource.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=0)
-    [policy] = find_policies([args.policy], Deployment(scenario, channels.training)).values()
+    channels = ChannelSource.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
+    deployment = Deployment(scenario, channels.training, seed=args.seed)
+    [policy] = find_policies([args.policy], deployment).values()
     console().print(f"writing {policy.name} as ONNX, which takes some seconds")
     with tempfile.TemporaryDirectory() as directory:
         return OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)
