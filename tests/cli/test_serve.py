@@ -79,9 +79,9 @@ def test_a_trained_policy_becomes_a_service(tmp_path: Path):
     import json
 
     save_policy(GraphPolicy.initialised(Scenario(workers=4), seed=1), tmp_path / "trained")
+    policy = ("--policy", str(tmp_path / "trained"))
     with subprocess.Popen(
-        [sys.executable, "-m", "feduplink", "serve", "--port", "0", "--workers", "4"]
-        + ["--policy", str(tmp_path / "trained")],
+        [sys.executable, "-m", "feduplink", "serve", "--port", "0", "--workers", "4", *policy],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
