@@ -15,8 +15,13 @@ schemathesis = pytest.importorskip("schemathesis")
 ROUTES = ["POST /v1/allocate", "GET /v1/policy", "GET /healthz", "GET /metrics"]
 MODES = list(schemathesis.GenerationMode)
 #: That matrices are square and that bytes are as many as needed is more than a schema can say, so
-#: that some bodies that conform to it are refused.
-ALLOWED = {"checks": {"positive_data_acceptance": {"expected-statuses": ["200", "422"]}}}
+#: that some bodies that conform to it are refused; and one way not to conform is to be too large.
+ALLOWED = {
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": ["200", "422"]},
+        "negative_data_rejection": {"expected-statuses": ["405", "413", "415", "422"]},
+    }
+}
 TOKEN = "only-for-those-who-know-it"
 
 
