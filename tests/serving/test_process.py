@@ -21,6 +21,7 @@ import pytest
 
 from .conftest import channels, powers_of
 
+PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 TOKEN = "only-for-those-who-know-it"
 CSI = channels(1, 4)
 BINARY = {"Content-Type": "application/octet-stream", "Authorization": f"Bearer {TOKEN}"}
@@ -111,6 +112,19 @@ def test_the_token_over_a_connection_that_is_kept(service: Service):
             np.testing.assert_allclose(np.frombuffer(body, "<f4"), powers_of(CSI)[0], rtol=1e-6)
     assert TOKEN not in service.log.read_text()
     assert "wrong" not in service.log.read_text()
+
+
+def test_the_client_of_the_page(service: Service):
+    text = PAGE.read_text(encoding="utf-8").split("## A client")[1]
+    code = text.split("```python\n")[1].split("```")[0]
+    assert len([line for line in code.splitlines() if line]) <= 15
+    names: dict[str, type] = {}
+    exec(code, names)
+    client = names["Allocator"]("127.0.0.1", service.port, TOKEN)
+    for csi in (channels(3, 5), channels(1, 2)[0]):
+        np.testing.assert_allclose(client.allocate(csi), powers_of(csi), rtol=1e-6)
+    with pytest.raises(RuntimeError, match="negative or zero gain"):
+        client.allocate(-channels(1, 2))
 
 
 def test_overload_is_told_at_once_and_passes(service: Service):
