@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -14,7 +16,7 @@ from feduplink.serving.app import create_app
 from feduplink.serving.limits import Limits
 from feduplink.serving.request_log import JsonLines
 
-from .conftest import channels
+from .conftest import channels, powers_of
 from .test_app import JSON, refused
 
 TOKEN = "only-for-those-who-know-it"
@@ -147,16 +149,19 @@ def test_a_slow_body_is_not_waited_for(policy: OnnxPolicy):
     assert sentence == "body: incomplete; accepted: the whole of it within 0.1 s."
 
 
-def test_a_long_computation_is_not_waited_for(policy: OnnxPolicy):
+def test_a_long_computation_is_not_waited_for(policy: OnnxPolicy, monkeypatch):
+    enough = threading.Event()
+
+    def slow(csi: np.ndarray) -> np.ndarray:
+        assert csi.shape[-1] != 2 or enough.wait(10)
+        return powers_of(csi).astype(np.float32)
+
+    monkeypatch.setattr(policy, "run", slow)
     with TestClient(create_app(policy, limits=Limits(max_seconds=0.05))) as client:
-        much = channels(1000, 80).tobytes()[: 8 * 2**20 // 25_600 * 25_600]
-        late = client.post(
-            "/v1/allocate?workers=80",
-            content=much,
-            headers={"Content-Type": "application/octet-stream"},
-        )
+        late = client.post("/v1/allocate", json={"csi": channels(1, 2).tolist()})
         assert "No answer within 0.05 s" in refused(late, 503)
         assert late.headers["retry-after"] == "1"
+        enough.set()
 
 
 def test_more_than_it_takes_on(policy: OnnxPolicy):

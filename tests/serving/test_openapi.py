@@ -60,8 +60,10 @@ def test_all_routes_are_examined(schema: Any):
 @pytest.mark.parametrize("route", ROUTES)
 def test_nothing_is_found(schema: Any, route: str):
     operation = schema.find_operation_by_label(route)
-    assert examine(operation, MODES[0], 20) & {200}
-    if route.startswith("POST"):
+    if route.startswith("GET"):
+        assert examine(operation, MODES[0], 5) == {200}
+    else:
+        assert examine(operation, MODES[0], 30) <= {200, 422}
         assert not examine(operation, MODES[1], 40) & {200}
 
 
