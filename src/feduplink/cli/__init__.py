@@ -41,6 +41,7 @@ from feduplink.cli import (
     optimum,
     report,
     reproduce,
+    serve,
     train,
 )
 from feduplink.errors import InputError
@@ -71,6 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     evaluate,
     optimum,
     export,
+    serve,
     federate,
     reproduce,
     report,

@@ -30,19 +30,24 @@ _SHORT_NAMES = {"static_power_w": "--static-power"}
 
 def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
     """``--seed`` and ``--out``."""
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0, 2**63 - 1),
-        default=0,
-        metavar="N",
-        help="seed of all random numbers (default: 0)",
-    )
+    add_seed_option(parser)
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("runs", command),
         metavar="DIR",
         help=f"directory for what the command writes (default: runs/{command})",
+    )
+
+
+def add_seed_option(parser: argparse.ArgumentParser) -> None:
+    """``--seed``."""
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0, 2**63 - 1),
+        default=0,
+        metavar="N",
+        help="seed of all random numbers (default: 0)",
     )
 
 
