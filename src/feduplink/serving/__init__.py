@@ -1,0 +1,1 @@
+"""Over HTTP: the allocation service for machines and the playground for people."""

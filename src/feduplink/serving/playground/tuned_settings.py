@@ -1,0 +1,230 @@
+"""What policies need to know of a setting, found in the background and kept.
+
+``pdx`` and ``dual`` need multipliers and ``openloop`` a target and an exponent; to find them takes
+seconds. Nobody waits: until they are found, those of the nearest setting that is known serve, and
+whoever shows them says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from feduplink.channels import draw_csi, draw_training_csi
+from feduplink.errors import InputError
+from feduplink.judgement import judge
+from feduplink.lagrangian import Multipliers
+from feduplink.policies import DualPoint, OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
+from feduplink.policies.pdx import CHANNELS
+from feduplink.problem import Problem
+from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario
+from feduplink.serving.playground.scene import Setting
+
+_log = logging.getLogger(__name__)
+
+#: Channels that a setting's multipliers are found on, and that they are judged on after that.
+SEARCH_CHANNELS = 500
+JUDGED_CHANNELS = 2000
+#: Channels that ``openloop`` is tuned on.
+_OPENLOOP_CHANNELS = 200
+#: A search begins when nobody has asked for another setting for this long, s: a slider that is
+#: being dragged passes many settings that nobody wants.
+_SETTLED_S = 0.25
+#: Settings that are kept; the one that was not asked for the longest is forgotten first.
+_MOST_KEPT = 128
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for a setting.
+
+    Attributes:
+        setting: which.
+        point: multipliers, and the thresholds that they aim at, (K, L).
+        channels: how many channels the multipliers were found on.
+        open_loop: target P0 and exponent of ``openloop``; None while only multipliers are known.
+        met: whether ``pdx`` meets the thresholds on average, on channels drawn anew: True, False,
+            or None if so many channels cannot tell.
+
+    """
+
+    setting: Setting
+    point: DualPoint
+    channels: int
+    open_loop: tuple[float, float] | None = None
+    met: bool | None = None
+
+    def point_for(self, setting: Setting, scenario: Scenario) -> DualPoint:
+        """The multipliers in another setting, whose ``scenario`` aims at its own thresholds.
+
+        Prices relative to the workers' weights stay: those of a worker for the same worker, and
+        their mean over all workers for one that is new.
+        """
+        if setting == self.setting:
+            return self.point
+        problem = Problem.from_scenario(scenario)
+        weights = problem.utility.weights
+        known = {worker: column for column, worker in enumerate(self.setting.ids)}
+        here = [known.get(worker, -1) for worker in setting.ids]
+        old_weights = self.point.multipliers.objective_weight
+
+        def moved(rows: Tensor) -> Tensor:
+            """(..., L of then) to (..., L of now)."""
+            relative = torch.cat(
+                (rows / old_weights, rows.mean(-1, keepdim=True) / old_weights.mean()), dim=-1
+            )
+            return relative[..., here] * weights
+
+        return DualPoint(
+            Multipliers(
+                moved(self.point.multipliers.constraints),
+                moved(old_weights) if problem.utility.linear else old_weights.mean() * weights,
+            ),
+            problem.thresholds,
+        )
+
+
+@dataclass(frozen=True)
+class Known:
+    """The best that is known of a setting now.
+
+    Attributes:
+        tuned: for the setting itself, or for the nearest one.
+        searching: whether what belongs to the setting itself is being found.
+        failure: in one sentence why it cannot be found, if so.
+
+    """
+
+    tuned: Tuned
+    searching: bool
+    failure: str | None = None
+
+
+class TunedSettings:
+    """Finds and keeps what settings of one cell need; one search at a time, in a thread.
+
+    Args:
+        scenario: the cell and its radio.
+        first: the setting to find first, before anybody asks.
+        network: that of ``pdx``.
+
+    """
+
+    def __init__(self, scenario: Scenario, first: Setting, network: UnrolledNetwork) -> None:
+        self._scenario, self._network = scenario, network
+        usual = Scenario()
+        assert isinstance(usual.pmax_dbw, float) and isinstance(usual.rate_min, float)
+        assert isinstance(usual.ee_min, float)
+        shipped = Setting(
+            tuple(range(usual.workers)),
+            usual.pmax_dbw,
+            usual.interference,
+            usual.rate_min,
+            usual.ee_min,
+        )
+        self._shipped = Tuned(shipped, shipped_pdx().point, CHANNELS)
+        self._kept: OrderedDict[Setting, Tuned] = OrderedDict()
+        self._failures: OrderedDict[Setting, str] = OrderedDict()
+        self._wanted: Setting | None = first
+        self._change = threading.Condition()
+        threading.Thread(target=self._search, name="playground-search", daemon=True).start()
+
+    def known(self, setting: Setting) -> Known:
+        """What is known of a setting; if that is not all, it becomes the next to be found."""
+        with self._change:
+            if (tuned := self._kept.get(setting)) is not None:
+                self._kept.move_to_end(setting)
+                return Known(tuned, searching=False)
+            failure = self._failures.get(setting)
+            if failure is None and setting != self._wanted:
+                self._wanted = setting
+                self._change.notify()
+            nearest = min(
+                (*self._kept.values(), self._shipped),
+                key=lambda tuned: _distance(tuned.setting, setting),
+            )
+            return Known(nearest, searching=failure is None, failure=failure)
+
+    def _search(self) -> None:
+        while True:
+            setting = self._settled()
+            try:
+                found = self._found(setting)
+            except InputError as error:
+                self._fail(setting, str(error))
+            except Exception:
+                # The thread has to live on: the next setting may be found.
+                _log.exception("playground: no multipliers for %s", setting)
+                self._fail(setting, "The search for its multipliers failed; the log says why.")
+            else:
+                self._keep(found)
+
+    def _settled(self) -> Setting:
+        """Wait for a setting that is still wanted after a while."""
+        with self._change:
+            while True:
+                wanted = self._wanted
+                if wanted is None:
+                    self._change.wait()
+                elif not self._change.wait(_SETTLED_S) and self._wanted == wanted:
+                    return wanted
+
+    def _found(self, setting: Setting) -> Tuned:
+        scenario = setting.scenario(self._scenario)
+        training = draw_training_csi(scenario, SEARCH_CHANNELS)
+        if scenario == Scenario():
+            point, channels = self._shipped.point, self._shipped.channels
+        else:
+            # Without a margin above the thresholds: on few channels it would be a large one.
+            point = UnrolledPolicy.calibrated(self._network, scenario, training, margin=0.0).point
+            channels = SEARCH_CHANNELS
+        open_loop = OpenLoop.tuned(scenario, training[:_OPENLOOP_CHANNELS])
+        fresh = draw_csi(scenario, JUDGED_CHANNELS, torch_generator(0, "test-channels"))
+        power = UnrolledPolicy(scenario, self._network, point).allocate(fresh)
+        return Tuned(
+            setting,
+            point,
+            channels,
+            open_loop=(open_loop.target, open_loop.fraction),
+            met=judge(power, fresh, scenario).feasible,
+        )
+
+    def _keep(self, tuned: Tuned) -> None:
+        with self._change:
+            self._kept[tuned.setting] = tuned
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+            self._done(tuned.setting)
+
+    def _fail(self, setting: Setting, sentence: str) -> None:
+        with self._change:
+            self._failures[setting] = sentence
+            while len(self._failures) > _MOST_KEPT:
+                self._failures.popitem(last=False)
+            self._done(setting)
+
+    def _done(self, setting: Setting) -> None:
+        if self._wanted == setting:
+            self._wanted = None
+
+
+def _distance(one: Setting, other: Setting) -> float:
+    """How much two settings differ: 1 is 10 dB, a factor e, 0.2 nats/s/Hz or 15 nats/s/Hz/W."""
+    workers = math.log(len(one.ids) / len(other.ids))
+    differences = (
+        (one.pmax_dbw - other.pmax_dbw) / 10,
+        math.log(one.interference / other.interference),
+        (one.rate_min - other.rate_min) / 0.2,
+        (one.ee_min - other.ee_min) / 15,
+        workers,
+        # Of equally many, those with the same data are nearer.
+        0.1 * len({*one.ids} ^ {*other.ids}) / len(other.ids),
+    )
+    return math.hypot(*differences)
