@@ -18,6 +18,9 @@ from feduplink.scenario import Scenario, data_sizes
 MOST_WORKERS = 64
 _LARGEST_SEED = 2**32 - 1
 
+#: Weights of the model that the workers upload: the one that learns MNIST's digits here.
+MODEL_WEIGHTS = 39_760
+
 #: What the sliders reach; a scenario beyond them widens them.
 _PMAX_DBW = (-45.0, 5.0)
 _INTERFERENCE = (0.5, 10.0)
@@ -130,6 +133,7 @@ class FirstScene(BaseModel):
     limits: SceneLimits
     stations: list[Station]
     scene: Scene
+    model_weights: int = Field(MODEL_WEIGHTS, description="of the model that is uploaded")
 
     @classmethod
     def of(cls, scenario: Scenario) -> FirstScene:

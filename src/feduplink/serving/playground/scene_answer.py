@@ -26,12 +26,10 @@ from feduplink.policies import (
 )
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.serving.playground.scene import Scene, Setting
+from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, Setting
 from feduplink.serving.playground.scene_channel import SceneChannel
 from feduplink.serving.playground.tuned_settings import Known
 
-#: Weights of the model that the workers upload: the one that learns MNIST's digits here.
-MODEL_WEIGHTS = 39_760
 #: Sweeps with Newton steps from every starting point; with so many starts more find nothing.
 _ROUNDS = 2
 #: Of a policy that has no colour of its own.
@@ -95,7 +93,10 @@ class MultipliersAnswer(BaseModel):
     rate_min: float
     ee_min: float
     channels: int = Field(description="on which they were found")
-    met: bool | None = Field(description="whether pdx meets the thresholds on average with them")
+    shortfall: float | None = Field(
+        description="share by which pdx misses the threshold it misses most, mean of other channels"
+    )
+    shortfall_error: float | None = Field(description="half the width of its interval")
 
     @classmethod
     def of(cls, known: Known, setting: Setting) -> Self:
@@ -111,7 +112,8 @@ class MultipliersAnswer(BaseModel):
             rate_min=found.rate_min,
             ee_min=found.ee_min,
             channels=known.tuned.channels,
-            met=known.tuned.met,
+            shortfall=_finite(known.tuned.shortfall),
+            shortfall_error=_finite(known.tuned.shortfall_error),
         )
 
 
@@ -248,7 +250,7 @@ class SceneEvaluation:
                     for worker, watts in zip(self.scene.ids, power, strict=True)
                     if watts == 0
                 ],
-                objective=objective if math.isfinite(objective) else None,
+                objective=_finite(objective),
                 **{name: rows[i] for name, rows in (per_worker | per_policy).items()},
             )
             for i, (kind, power, objective) in enumerate(
@@ -289,3 +291,7 @@ class SceneEvaluation:
 
 def _absent(kind: type[Policy], why: str) -> AbsentPolicy:
     return AbsentPolicy(name=kind.name, colour=kind.colour or _PLAIN, why=why)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -54,7 +54,5 @@ class SceneChannel:
         for worker in scene.ids:
             generator = torch_generator(scene.seed, "scene", worker)
             coefficients.append(rayleigh(links, generator))
-            shadowing.append(
-                shadowing_gain(links[:1], self._model.shadowing_std_db, generator)
-            )
+            shadowing.append(shadowing_gain(links[:1], self._model.shadowing_std_db, generator))
         return torch.stack(coefficients)[None].double(), torch.stack(shadowing)[None].double()

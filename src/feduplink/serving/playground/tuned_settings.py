@@ -29,9 +29,11 @@ from feduplink.serving.playground.scene import Setting
 
 _log = logging.getLogger(__name__)
 
-#: Channels that a setting's multipliers are found on, and that they are judged on after that.
-SEARCH_CHANNELS = 500
-JUDGED_CHANNELS = 2000
+#: Channels that a setting's multipliers are found on: fewer for many workers, where a channel takes
+#: longer; and by how many times as many others they are judged.
+_MOST_CHANNELS, _FEWEST_CHANNELS = 500, 100
+_MOST_GAINS = 128_000
+_JUDGED_TIMES = 10
 #: Channels that ``openloop`` is tuned on.
 _OPENLOOP_CHANNELS = 200
 #: A search begins when nobody has asked for another setting for this long, s: a slider that is
@@ -50,8 +52,9 @@ class Tuned:
         point: multipliers, and the thresholds that they aim at, (K, L).
         channels: how many channels the multipliers were found on.
         open_loop: target P0 and exponent of ``openloop``; None while only multipliers are known.
-        met: whether ``pdx`` meets the thresholds on average, on channels drawn anew: True, False,
-            or None if so many channels cannot tell.
+        shortfall, shortfall_error: by which share ``pdx`` misses the threshold that it misses
+            most, in the mean over channels drawn anew, and half the width of its interval;
+            negative if there is something to spare.
 
     """
 
@@ -59,7 +62,8 @@ class Tuned:
     point: DualPoint
     channels: int
     open_loop: tuple[float, float] | None = None
-    met: bool | None = None
+    shortfall: float = math.nan
+    shortfall_error: float = math.nan
 
     def point_for(self, setting: Setting, scenario: Scenario) -> DualPoint:
         """The multipliers in another setting, whose ``scenario`` aims at its own thresholds.
@@ -178,22 +182,26 @@ class TunedSettings:
 
     def _found(self, setting: Setting) -> Tuned:
         scenario = setting.scenario(self._scenario)
-        training = draw_training_csi(scenario, SEARCH_CHANNELS)
+        count = _MOST_GAINS // scenario.workers**2
+        count = max(_FEWEST_CHANNELS, min(_MOST_CHANNELS, count))
+        training = draw_training_csi(scenario, count)
         if scenario == Scenario():
             point, channels = self._shipped.point, self._shipped.channels
         else:
             # Without a margin above the thresholds: on few channels it would be a large one.
             point = UnrolledPolicy.calibrated(self._network, scenario, training, margin=0.0).point
-            channels = SEARCH_CHANNELS
+            channels = count
         open_loop = OpenLoop.tuned(scenario, training[:_OPENLOOP_CHANNELS])
-        fresh = draw_csi(scenario, JUDGED_CHANNELS, torch_generator(0, "test-channels"))
+        fresh = draw_csi(scenario, _JUDGED_TIMES * count, torch_generator(0, "test-channels"))
         power = UnrolledPolicy(scenario, self._network, point).allocate(fresh)
+        judgement = judge(power, fresh, scenario)
         return Tuned(
             setting,
             point,
             channels,
             open_loop=(open_loop.target, open_loop.fraction),
-            met=judge(power, fresh, scenario).feasible,
+            shortfall=judgement.shortfall,
+            shortfall_error=judgement.shortfall_error,
         )
 
     def _keep(self, tuned: Tuned) -> None:
