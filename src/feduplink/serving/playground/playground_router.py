@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -69,6 +71,8 @@ class _OneSentenceRoute(APIRoute):
 def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> APIRouter:
     """``GET /`` with its files under ``/playground/``, and ``/v1/scene``.
 
+    While the application runs (its lifespan), a thread finds the multipliers of new settings.
+
     Args:
         scenario: the cell, its radio and the thresholds to begin with. One value for all workers
             in each field, since they come and go; otherwise an :class:`InputError`.
@@ -82,7 +86,14 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
     start = FirstScene.of(scenario)
     limits = SceneLimits.of(scenario)
     settings = TunedSettings(scenario, Setting.of(start.scene), network)
-    router = APIRouter(route_class=_OneSentenceRoute)
+
+    @contextlib.asynccontextmanager
+    async def searching(_: object) -> AsyncIterator[None]:
+        settings.start()
+        yield
+        await run_in_threadpool(settings.stop)
+
+    router = APIRouter(route_class=_OneSentenceRoute, lifespan=searching)
 
     @router.get("/v1/scene", summary="A scene to begin with, and what a scene may be")
     def first_scene() -> FirstScene:

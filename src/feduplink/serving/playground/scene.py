@@ -133,7 +133,7 @@ class FirstScene(BaseModel):
     limits: SceneLimits
     stations: list[Station]
     scene: Scene
-    model_weights: int = Field(MODEL_WEIGHTS, description="of the model that is uploaded")
+    model_weights: int = Field(description="of the model that is uploaded")
 
     @classmethod
     def of(cls, scenario: Scenario) -> FirstScene:
@@ -156,6 +156,7 @@ class FirstScene(BaseModel):
                 ee_min=_number(scenario.ee_min),
                 seed=0,
             ),
+            model_weights=MODEL_WEIGHTS,
         )
 
 

@@ -7,10 +7,12 @@ whoever shows them says so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +22,13 @@ from feduplink.channels import draw_csi, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.judgement import judge
 from feduplink.lagrangian import Multipliers
+from feduplink.observing import Advance, Work, observed_by
 from feduplink.policies import DualPoint, OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
-from feduplink.serving.playground.scene import Setting
+from feduplink.serving.playground.scene import FirstScene, Setting
 
 _log = logging.getLogger(__name__)
 
@@ -111,8 +114,32 @@ class Known:
     failure: str | None = None
 
 
+class _Stopped(Exception):
+    """The search was told to end."""
+
+
+class _Stop:
+    """Ends work at its next step once ``stops`` says so."""
+
+    def __init__(self, stops: Callable[[], bool]) -> None:
+        self._stops = stops
+
+    def begin(self, work: Work) -> None:
+        """Work may begin."""
+
+    def end(self, work: Work) -> None:
+        """Work has ended."""
+
+    def advance(self, work: Work, step: Advance) -> None:  # noqa: ARG002
+        """Work may go on, or not."""
+        if self._stops():
+            raise _Stopped
+
+
 class TunedSettings:
     """Finds and keeps what settings of one cell need; one search at a time, in a thread.
+
+    The thread runs from :meth:`start` to :meth:`stop`.
 
     Args:
         scenario: the cell and its radio.
@@ -123,22 +150,25 @@ class TunedSettings:
 
     def __init__(self, scenario: Scenario, first: Setting, network: UnrolledNetwork) -> None:
         self._scenario, self._network = scenario, network
-        usual = Scenario()
-        assert isinstance(usual.pmax_dbw, float) and isinstance(usual.rate_min, float)
-        assert isinstance(usual.ee_min, float)
-        shipped = Setting(
-            tuple(range(usual.workers)),
-            usual.pmax_dbw,
-            usual.interference,
-            usual.rate_min,
-            usual.ee_min,
-        )
+        shipped = Setting.of(FirstScene.of(Scenario()).scene)
         self._shipped = Tuned(shipped, shipped_pdx().point, CHANNELS)
         self._kept: OrderedDict[Setting, Tuned] = OrderedDict()
         self._failures: OrderedDict[Setting, str] = OrderedDict()
         self._wanted: Setting | None = first
         self._change = threading.Condition()
-        threading.Thread(target=self._search, name="playground-search", daemon=True).start()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._search, name="playground-search", daemon=True)
+
+    def start(self) -> None:
+        """Begin to search."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the search that is under way, at its next step, and wait for that."""
+        with self._change:
+            self._stopping = True
+            self._change.notify()
+        self._thread.join()
 
     def known(self, setting: Setting) -> Known:
         """What is known of a setting; if that is not all, it becomes the next to be found."""
@@ -157,28 +187,39 @@ class TunedSettings:
             return Known(nearest, searching=failure is None, failure=failure)
 
     def _search(self) -> None:
-        while True:
-            setting = self._settled()
-            try:
-                found = self._found(setting)
-            except InputError as error:
-                self._fail(setting, str(error))
-            except Exception:
-                # The thread has to live on: the next setting may be found.
-                _log.exception("playground: no multipliers for %s", setting)
-                self._fail(setting, "The search for its multipliers failed; the log says why.")
-            else:
-                self._keep(found)
+        with observed_by(_Stop(self._stops)):
+            while not self._stopping:
+                with contextlib.suppress(_Stopped):
+                    self._search_once()
+
+    def _stops(self) -> bool:
+        return self._stopping
+
+    def _search_once(self) -> None:
+        setting = self._settled()
+        try:
+            found = self._found(setting)
+        except _Stopped:
+            raise
+        except InputError as error:
+            self._fail(setting, str(error))
+        except Exception:
+            # The thread has to live on: the next setting may be found.
+            _log.exception("playground: no multipliers for %s", setting)
+            self._fail(setting, "The search for its multipliers failed; the log says why.")
+        else:
+            self._keep(found)
 
     def _settled(self) -> Setting:
         """Wait for a setting that is still wanted after a while."""
         with self._change:
-            while True:
+            while not self._stopping:
                 wanted = self._wanted
                 if wanted is None:
                     self._change.wait()
                 elif not self._change.wait(_SETTLED_S) and self._wanted == wanted:
                     return wanted
+        raise _Stopped
 
     def _found(self, setting: Setting) -> Tuned:
         scenario = setting.scenario(self._scenario)

@@ -75,6 +75,7 @@ class Page {
     const only = this.scene.workers.length === 1;
     byId("remove").disabled = only;
     byId("remove").textContent = only ? "Remove" : `Remove ${this.selected + 1}`;
+    byId("outcome").ariaBusy = "true";
     this.requests.change(when);
     this.whenQuiet();
   }
@@ -118,6 +119,7 @@ class Page {
     this.answer = { scene, ...answer };
     byId("trouble").hidden = true;
     this.showAnswer();
+    byId("outcome").ariaBusy = String(this.requests.changed);
     if (since === null) return;
     // The next frame paints what was changed above.
     requestAnimationFrame(() => {
@@ -203,13 +205,12 @@ function multipliersText(m) {
     const next = m.failure ?? "finding those of this setting …";
     return `Multipliers of the nearest known setting (${setting}); ${next}`;
   }
+  const found = `Multipliers of this setting, found on ${m.channels.toLocaleString("en")} channels.`;
+  if (m.rate_min === 0 && m.ee_min === 0) return `${found} Without thresholds they are 0.`;
   const missed = digits(100 * Math.abs(m.shortfall ?? 0), 1);
   const error = digits(100 * (m.shortfall_error ?? 0), 1);
-  return (
-    `Multipliers of this setting, found on ${m.channels.toLocaleString("en")} channels. On others pdx ` +
-    (m.shortfall > 0 ? `misses the hardest threshold by ${missed} ± ${error} % ` : `has ${missed} ± ${error} % to spare `) +
-    "on average."
-  );
+  const kept = m.shortfall > 0 ? `misses the hardest threshold by ${missed}` : `is above every threshold by ${missed}`;
+  return `${found} On others pdx ${kept} ± ${error} % on average.`;
 }
 
 async function begin() {
