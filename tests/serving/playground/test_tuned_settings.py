@@ -66,7 +66,6 @@ def test_nobody_waits_and_the_settings_own_are_found(begun):
     meanwhile = settings.known(near)
     assert meanwhile.searching
     assert meanwhile.tuned.setting == OWN
-    assert found(settings, near).tuned.setting == near
     assert not settings.known(OWN).searching
 
 
@@ -119,6 +118,23 @@ def test_a_slider_in_motion_starts_no_search(monkeypatch, begun):
         time.sleep(0.01)
     found(settings, passed[-1])
     assert searched == [passed[-1]]
+
+
+def test_a_setting_that_was_left_again_is_not_searched_for(monkeypatch, begun):
+    monkeypatch.setattr(tuned_settings, "_SETTLED_S", 0.3)
+    point, searched = shipped_pdx().point, []
+
+    def find(_: TunedSettings, setting: Setting) -> Tuned:
+        searched.append(setting)
+        return Tuned(setting, point, 1)
+
+    monkeypatch.setattr(TunedSettings, "_found", find)
+    settings = begun()
+    found(settings, OWN)
+    settings.known(Setting(OWN.ids, 0.0, 1.0, 0.5, 40.0))
+    settings.known(OWN)
+    time.sleep(0.6)
+    assert searched == [OWN]
 
 
 def test_a_search_ends_when_it_is_told_to():

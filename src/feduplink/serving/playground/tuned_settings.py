@@ -175,6 +175,9 @@ class TunedSettings:
         with self._change:
             if (tuned := self._kept.get(setting)) is not None:
                 self._kept.move_to_end(setting)
+                # Who asked for another one before has left it; a search under way goes on.
+                self._wanted = None
+                self._change.notify()
                 return Known(tuned, searching=False)
             failure = self._failures.get(setting)
             if failure is None and setting != self._wanted:
