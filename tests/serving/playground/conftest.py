@@ -53,5 +53,5 @@ def wait_for_multipliers(address: str, scene: dict) -> dict:
     end = time.monotonic() + PATIENCE_S
     while (found := answer(address, scene))["multipliers"]["searching"]:
         assert time.monotonic() < end, "the multipliers were not found in time"
-        time.sleep(0.1)
+        time.sleep(0.4)
     return found

@@ -10,6 +10,7 @@ import torch
 
 from feduplink import Scenario
 from feduplink.lagrangian import Multipliers
+from feduplink.observing import track_each
 from feduplink.policies import DualPoint, shipped_network, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.serving.playground import tuned_settings
@@ -39,7 +40,7 @@ def found(settings: TunedSettings, setting: Setting) -> Known:
     end = time.monotonic() + 120
     while (known := settings.known(setting)).searching:
         assert time.monotonic() < end
-        time.sleep(0.05)
+        time.sleep(0.3)
     return known
 
 
@@ -135,6 +136,30 @@ def test_a_setting_that_was_left_again_is_not_searched_for(monkeypatch, begun):
     settings.known(OWN)
     time.sleep(0.6)
     assert searched == [OWN]
+
+
+def test_a_search_that_nobody_waits_for_is_given_up(monkeypatch, begun):
+    monkeypatch.setattr(tuned_settings, "_SETTLED_S", 0.01)
+    monkeypatch.setattr(tuned_settings, "_PATIENCE_S", 0.2)
+    point, begun_with = shipped_pdx().point, []
+    long = Setting(OWN.ids, 0.0, 1.0, 0.5, 40.0)
+
+    def find(_: TunedSettings, setting: Setting) -> Tuned:
+        begun_with.append(setting)
+        for _step in track_each("endless" if setting == long else "short", range(10**6)):
+            if setting != long:
+                break
+            time.sleep(0.01)
+        return Tuned(setting, point, 1)
+
+    monkeypatch.setattr(TunedSettings, "_found", find)
+    settings = begun()
+    found(settings, OWN)
+    settings.known(long)
+    time.sleep(0.1)
+    assert begun_with == [OWN, long]
+    other = Setting(OWN.ids, 1.0, 1.0, 0.5, 40.0)
+    assert found(settings, other).tuned.setting == other
 
 
 def test_a_search_ends_when_it_is_told_to():

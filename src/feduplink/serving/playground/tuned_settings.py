@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ _OPENLOOP_CHANNELS = 200
 #: A search begins when nobody has asked for another setting for this long, s: a slider that is
 #: being dragged passes many settings that nobody wants.
 _SETTLED_S = 0.25
+#: A search pauses between two steps until nobody has asked for this long, s, so that it does not
+#: slow the answers; but not longer than this, s.
+_QUIET_S = 0.12
+_LONGEST_PAUSE_S = 0.5
+#: Who waits for multipliers asks again and again; if nobody has for this long, s, nobody waits.
+_PATIENCE_S = 5.0
 #: Settings that are kept; the one that was not asked for the longest is forgotten first.
 _MOST_KEPT = 128
 
@@ -114,26 +121,25 @@ class Known:
     failure: str | None = None
 
 
-class _Stopped(Exception):
-    """The search was told to end."""
+class _Ended(Exception):
+    """The search ends without a result."""
 
 
-class _Stop:
-    """Ends work at its next step once ``stops`` says so."""
+class _Step:
+    """Calls a function after every step of work."""
 
-    def __init__(self, stops: Callable[[], bool]) -> None:
-        self._stops = stops
+    def __init__(self, stepped: Callable[[], None]) -> None:
+        self._stepped = stepped
 
     def begin(self, work: Work) -> None:
-        """Work may begin."""
-
-    def end(self, work: Work) -> None:
-        """Work has ended."""
+        """Nothing is done yet."""
 
     def advance(self, work: Work, step: Advance) -> None:  # noqa: ARG002
-        """Work may go on, or not."""
-        if self._stops():
-            raise _Stopped
+        """A step is done."""
+        self._stepped()
+
+    def end(self, work: Work) -> None:
+        """Nothing is left to do."""
 
 
 class TunedSettings:
@@ -154,9 +160,15 @@ class TunedSettings:
         self._shipped = Tuned(shipped, shipped_pdx().point, CHANNELS)
         self._kept: OrderedDict[Setting, Tuned] = OrderedDict()
         self._failures: OrderedDict[Setting, str] = OrderedDict()
+        self._first = first
+        # The next to be found, the one being found, when somebody last asked for that one, and
+        # when anybody asked for anything; monotonic s.
         self._wanted: Setting | None = first
-        self._change = threading.Condition()
+        self._current: Setting | None = None
+        self._current_asked_at = -math.inf
+        self._asked_at = -math.inf
         self._stopping = False
+        self._change = threading.Condition()
         self._thread = threading.Thread(target=self._search, name="playground-search", daemon=True)
 
     def start(self) -> None:
@@ -173,56 +185,76 @@ class TunedSettings:
     def known(self, setting: Setting) -> Known:
         """What is known of a setting; if that is not all, it becomes the next to be found."""
         with self._change:
+            self._asked_at = time.monotonic()
             if (tuned := self._kept.get(setting)) is not None:
                 self._kept.move_to_end(setting)
-                # Who asked for another one before has left it; a search under way goes on.
-                self._wanted = None
-                self._change.notify()
+                # Who wanted another one has left it before it was begun; else they ask again.
+                self._want(None)
                 return Known(tuned, searching=False)
             failure = self._failures.get(setting)
-            if failure is None and setting != self._wanted:
-                self._wanted = setting
-                self._change.notify()
+            if setting == self._current:
+                self._current_asked_at = self._asked_at
+            elif failure is None:
+                self._want(setting)
             nearest = min(
                 (*self._kept.values(), self._shipped),
                 key=lambda tuned: _distance(tuned.setting, setting),
             )
             return Known(nearest, searching=failure is None, failure=failure)
 
+    def _want(self, setting: Setting | None) -> None:
+        if setting != self._wanted:
+            self._wanted = setting
+            self._change.notify()
+
     def _search(self) -> None:
-        with observed_by(_Stop(self._stops)):
+        with observed_by(_Step(self._pause)):
             while not self._stopping:
-                with contextlib.suppress(_Stopped):
+                with contextlib.suppress(_Ended):
                     self._search_once()
 
-    def _stops(self) -> bool:
-        return self._stopping
+    def _pause(self) -> None:
+        """Let those who ask go first; end a search that nobody waits for any more."""
+        with self._change:
+            latest = time.monotonic() + _LONGEST_PAUSE_S
+            while not self._stopping and (now := time.monotonic()) < min(
+                latest, self._asked_at + _QUIET_S
+            ):
+                self._change.wait(min(latest, self._asked_at + _QUIET_S) - now)
+            waited_for = self._current == self._first or (
+                time.monotonic() - self._current_asked_at < _PATIENCE_S
+            )
+            if self._stopping or not waited_for:
+                raise _Ended
 
     def _search_once(self) -> None:
         setting = self._settled()
         try:
             found = self._found(setting)
-        except _Stopped:
-            raise
+        except _Ended:
+            self._finish()
         except InputError as error:
-            self._fail(setting, str(error))
+            self._finish(failure=(setting, str(error)))
         except Exception:
             # The thread has to live on: the next setting may be found.
             _log.exception("playground: no multipliers for %s", setting)
-            self._fail(setting, "The search for its multipliers failed; the log says why.")
+            sentence = "The search for its multipliers failed; the log says why."
+            self._finish(failure=(setting, sentence))
         else:
-            self._keep(found)
+            self._finish(found)
 
     def _settled(self) -> Setting:
-        """Wait for a setting that is still wanted after a while."""
+        """Wait for a setting that is still wanted after a while, and begin with it."""
         with self._change:
             while not self._stopping:
                 wanted = self._wanted
                 if wanted is None:
                     self._change.wait()
                 elif not self._change.wait(_SETTLED_S) and self._wanted == wanted:
+                    self._current, self._wanted = wanted, None
+                    self._current_asked_at = time.monotonic()
                     return wanted
-        raise _Stopped
+        raise _Ended
 
     def _found(self, setting: Setting) -> Tuned:
         scenario = setting.scenario(self._scenario)
@@ -248,23 +280,18 @@ class TunedSettings:
             shortfall_error=judgement.shortfall_error,
         )
 
-    def _keep(self, tuned: Tuned) -> None:
+    def _finish(
+        self, tuned: Tuned | None = None, failure: tuple[Setting, str] | None = None
+    ) -> None:
         with self._change:
-            self._kept[tuned.setting] = tuned
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-            self._done(tuned.setting)
-
-    def _fail(self, setting: Setting, sentence: str) -> None:
-        with self._change:
-            self._failures[setting] = sentence
-            while len(self._failures) > _MOST_KEPT:
-                self._failures.popitem(last=False)
-            self._done(setting)
-
-    def _done(self, setting: Setting) -> None:
-        if self._wanted == setting:
-            self._wanted = None
+            self._current = None
+            if tuned is not None:
+                self._kept[tuned.setting] = tuned
+            if failure is not None:
+                self._failures[failure[0]] = failure[1]
+            for kept in (self._kept, self._failures):
+                while len(kept) > _MOST_KEPT:
+                    kept.popitem(last=False)
 
 
 def _distance(one: Setting, other: Setting) -> float:
