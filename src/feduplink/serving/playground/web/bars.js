@@ -10,6 +10,8 @@ const RATE_SHOWN = 1.5;
 const EFFICIENCY_SHOWN = 120;
 /** With more workers there is no room for their numbers. */
 const MOST_NUMBERED = 20;
+/** More silent workers than these are counted, not listed. */
+const MOST_LISTED = 8;
 
 /**
  * The measures: values of a row, share of the scale (0 to 1, more is beyond it), the threshold's
@@ -41,6 +43,12 @@ function div(className, ...children) {
   made.className = className;
   made.append(...children);
   return made;
+}
+
+function silenceText({ silent }, { workers }) {
+  if (silent.length === 0) return "all on the air";
+  if (silent.length > MOST_LISTED) return `silent: ${silent.length} of ${workers.length}`;
+  return `silent: ${listed(silent.map((id) => id + 1))}`;
 }
 
 class Card {
@@ -85,7 +93,7 @@ class Card {
 
   show(scene, row) {
     const silent = new Set(row.silent);
-    this.silent.textContent = silent.size ? `silent: ${listed(row.silent.map((id) => id + 1))}` : "all on the air";
+    this.silent.textContent = silenceText(row, scene);
     measures(scene).forEach((measure, index) => {
       const { chart, bars, line, label, scale } = this.rows[index];
       scale.textContent = measure.scale;
