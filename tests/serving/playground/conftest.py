@@ -36,7 +36,7 @@ def playground() -> Iterator[str]:
     app = fastapi.FastAPI()
     app.include_router(playground_router(Scenario()))
     for address in served(app):
-        scene = httpx.get(f"{address}/v1/scene").json()["scene"]
+        scene = httpx.get(f"{address}/v1/cell").json()["scene"]
         wait_for_multipliers(address, scene)
         yield address
 

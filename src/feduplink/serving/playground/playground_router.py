@@ -13,13 +13,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from feduplink.errors import InputError
 from feduplink.policies import Policy, shipped_network
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import (
     FirstScene,
     Scene,
-    SceneLimits,
     Setting,
     check_playable,
 )
@@ -69,13 +67,14 @@ class _OneSentenceRoute(APIRoute):
 
 
 def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> APIRouter:
-    """``GET /`` with its files under ``/playground/``, and ``/v1/scene``.
+    """``GET /`` with its files under ``/playground/``, ``/v1/cell`` and ``/v1/scene``.
 
     While the application runs (its lifespan), a thread finds the multipliers of new settings.
 
     Args:
         scenario: the cell, its radio and the thresholds to begin with. One value for all workers
-            in each field, since they come and go; otherwise an :class:`InputError`.
+            in each field, since they come and go; otherwise an
+            :class:`~feduplink.errors.InputError`.
         trained: further policies that get a row, as a trained ``pdg``; without their own
             training for the setting of a scene.
 
@@ -84,7 +83,6 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
     channel = SceneChannel(scenario)
     network = shipped_network()
     start = FirstScene.of(scenario)
-    limits = SceneLimits.of(scenario)
     settings = TunedSettings(scenario, Setting.of(start.scene), network)
 
     @contextlib.asynccontextmanager
@@ -95,22 +93,24 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
 
     router = APIRouter(route_class=_OneSentenceRoute, lifespan=searching)
 
-    @router.get("/v1/scene", summary="A scene to begin with, and what a scene may be")
-    def first_scene() -> FirstScene:
+    @router.get("/v1/cell", summary="The cell of the playground, and a scene to begin with")
+    def cell() -> FirstScene:
         return start
 
-    @router.post(
-        "/v1/scene",
-        summary="What every policy makes of a scene",
-        responses={422: {"model": Refusal}},
-    )
     def scene(scene: Scene) -> SceneAnswer:
-        try:
-            limits.check(scene)
-        except InputError as error:
-            raise HTTPException(422, str(error)) from None
+        if (worker := scene.repeated) is not None:
+            raise HTTPException(409, f"workers: number {worker} twice; accepted: once each.")
         known = settings.known(Setting.of(scene))
         return SceneEvaluation(scene, scenario, channel, known).answer(network, trained)
+
+    # The limits are those of this cell, and stand in the description of the interface as well.
+    scene.__annotations__["scene"] = start.limits.scene_type()
+    refusals: dict[int | str, dict[str, Any]] = {
+        status: {"model": Refusal} for status in (400, 409, 422)
+    }
+    router.post("/v1/scene", summary="What every policy makes of a scene", responses=refusals)(
+        scene
+    )
 
     files = _files()
 

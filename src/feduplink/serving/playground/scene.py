@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from torch import Tensor
 
 from feduplink.channels.geometry import base_station_positions, worker_positions
@@ -27,6 +27,13 @@ _INTERFERENCE = (0.5, 10.0)
 _RATE_MIN = (0.0, 2.0)
 _EE_MIN = (0.0, 150.0)
 
+
+def _whole(value: object) -> object:
+    """In JSON 40.0 is an integer, too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Integer = Annotated[int, BeforeValidator(_whole)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -37,7 +44,9 @@ class _Strict(BaseModel):
 class SceneWorker(_Strict):
     """A worker at a place."""
 
-    id: int = Field(ge=0, lt=MOST_WORKERS, description="number; says which data and fading it has")
+    id: _Integer = Field(
+        ge=0, lt=MOST_WORKERS, description="number; says which data and fading it has"
+    )
     x_m: _Finite = Field(description="metres east of the centre of the cell")
     y_m: _Finite = Field(description="metres north of it")
 
@@ -50,12 +59,17 @@ class Scene(_Strict):
     interference: _Finite = Field(description="factor on the off-diagonal of H")
     rate_min: _Finite = Field(description="threshold on the mean rate, nats/s/Hz")
     ee_min: _Finite = Field(description="threshold on the mean energy efficiency, nats/s/Hz/W")
-    seed: int = Field(ge=0, le=_LARGEST_SEED, description="of the fading")
+    seed: _Integer = Field(ge=0, le=_LARGEST_SEED, description="of the fading")
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The workers' numbers, in the order in which they are given."""
         return tuple(worker.id for worker in self.workers)
+
+    @property
+    def repeated(self) -> int | None:
+        """A number that more than one worker has, if there is one."""
+        return next((worker for worker in self.ids if self.ids.count(worker) > 1), None)
 
     @property
     def positions_m(self) -> Tensor:
@@ -97,27 +111,32 @@ class SceneLimits(BaseModel):
             ee_min=span(_EE_MIN, scenario.ee_min),
         )
 
-    def check(self, scene: Scene) -> Scene:
-        """Return the scene if it keeps to the limits; an :class:`InputError` otherwise."""
-        for name in ("pmax_dbw", "interference", "rate_min", "ee_min"):
-            span: Span = getattr(self, name)
-            value: float = getattr(scene, name)
-            if not span.least <= value <= span.most:
-                raise InputError(
-                    f"{name}: {value:g}; accepted: from {span.least:g} to {span.most:g}."
-                )
+    def scene_type(self) -> type[Scene]:
+        """Scenes that keep to the limits; a schema of them says what is accepted."""
         half = self.half_side_m
-        seen: set[int] = set()
-        for worker in scene.workers:
-            if worker.id in seen:
-                raise InputError(f"workers: number {worker.id} twice; accepted: once each.")
-            seen.add(worker.id)
-            if max(abs(worker.x_m), abs(worker.y_m)) > half:
-                raise InputError(
-                    f"workers: number {worker.id} is at ({worker.x_m:g}, {worker.y_m:g}) m; "
-                    f"accepted: inside the cell, from {-half:g} to {half:g} m."
-                )
-        return scene
+        fields = SceneWorker.model_fields
+        worker = create_model(
+            "SceneWorker",
+            __base__=SceneWorker,
+            x_m=(float, Field(ge=-half, le=half, description=fields["x_m"].description)),
+            y_m=(float, Field(ge=-half, le=half, description=fields["y_m"].description)),
+        )
+        workers = Annotated[list[worker], *Scene.model_fields["workers"].metadata]  # type: ignore[valid-type]
+        return create_model(
+            "Scene",
+            __base__=Scene,
+            workers=(workers, ...),
+            pmax_dbw=self._field("pmax_dbw"),
+            interference=self._field("interference"),
+            rate_min=self._field("rate_min"),
+            ee_min=self._field("ee_min"),
+        )
+
+    def _field(self, name: str) -> Any:
+        """The definition of a number of the scene within its span."""
+        span: Span = getattr(self, name)
+        description = Scene.model_fields[name].description
+        return (float, Field(ge=span.least, le=span.most, description=description))
 
 
 class Station(BaseModel):
@@ -128,7 +147,7 @@ class Station(BaseModel):
 
 
 class FirstScene(BaseModel):
-    """What ``GET /v1/scene`` answers: the cell, what is accepted, and a scene to begin with."""
+    """What ``GET /v1/cell`` answers: the cell, what is accepted, and a scene to begin with."""
 
     limits: SceneLimits
     stations: list[Station]

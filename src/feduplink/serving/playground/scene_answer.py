@@ -159,7 +159,7 @@ class SceneEvaluation:
         if (setting := self.known.tuned.open_loop) is not None:
             policies.insert(1, OpenLoop(scenario, target=setting[0], fraction=setting[1]))
         else:
-            absent.append(_absent(OpenLoop, "openloop: it is being tuned."))
+            absent.append(_absent(OpenLoop, "It is being tuned for this cell."))
         rows = [(type(policy), policy.allocate(self.csi)) for policy in policies]
         for policy in trained:
             try:

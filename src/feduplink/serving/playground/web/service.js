@@ -17,12 +17,12 @@ export function useToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-async function ask(method, body) {
+async function ask(method, path, body) {
   const headers = {};
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
-  const response = await fetch("v1/scene", { method, headers, body: body && JSON.stringify(body) });
+  const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
     const said = typeof answer.detail === "string" ? answer.detail : `The service answered ${response.status}.`;
@@ -31,7 +31,7 @@ async function ask(method, body) {
   return answer;
 }
 
-export const firstScene = () => ask("GET");
+export const firstScene = () => ask("GET", "v1/cell");
 
 /**
  * Keeps at most one request in flight. Changes that come meanwhile wait, and only the newest scene
@@ -63,7 +63,7 @@ export class SceneRequests {
       this.changed = false;
       this.since = null;
       try {
-        const answer = await ask("POST", scene);
+        const answer = await ask("POST", "v1/scene", scene);
         this.answered(scene, answer, since);
         if (answer.multipliers.searching) this.later(AGAIN_MS);
       } catch (error) {
