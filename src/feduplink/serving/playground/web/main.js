@@ -207,7 +207,8 @@ function multipliersText(m) {
   }
   const found = `Multipliers of this setting, found on ${m.channels.toLocaleString("en")} channels.`;
   if (m.rate_min === 0 && m.ee_min === 0) return `${found} Without thresholds they are 0.`;
-  const missed = digits(100 * Math.abs(m.shortfall ?? 0), 1);
+  if (m.shortfall === null) return `${found} How well pdx keeps to the thresholds is being measured …`;
+  const missed = digits(100 * Math.abs(m.shortfall), 1);
   const error = digits(100 * (m.shortfall_error ?? 0), 1);
   const kept = m.shortfall > 0 ? `misses the hardest threshold by ${missed}` : `is above every threshold by ${missed}`;
   return `${found} On others pdx ${kept} ± ${error} % on average.`;
