@@ -26,6 +26,7 @@ Stream = Literal[
     "search",
     "cell",
     "minibatch-order",
+    "scene",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -45,6 +46,7 @@ STREAM_IDS: dict[Stream, int] = {
     "search": 11,
     "cell": 12,
     "minibatch-order": 13,
+    "scene": 14,
 }
 
 

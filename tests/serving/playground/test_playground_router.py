@@ -1,0 +1,137 @@
+"""The playground over HTTP: what is answered, and how the rest is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+
+from feduplink import Scenario
+from feduplink.errors import InputError
+from feduplink.serving.playground import playground_router
+
+from .conftest import answer, httpx
+
+
+@pytest.fixture(scope="module")
+def start(playground: str) -> dict:
+    return httpx.get(f"{playground}/v1/cell").json()
+
+
+def test_the_first_scene_is_the_scenarios(start: dict):
+    scenario, scene = Scenario(), start["scene"]
+    assert [worker["id"] for worker in scene["workers"]] == list(range(scenario.workers))
+    assert scene["rate_min"] == scenario.rate_min
+    assert start["stations"] == [{"x_m": 0.0, "y_m": 0.0}]
+
+
+def test_an_answer_has_a_row_per_policy(playground: str, start: dict):
+    found = answer(playground, start["scene"])
+    names = [row["name"] for row in found["policies"]]
+    assert names == ["max", "openloop", "orth", "pdx", "dual"]
+    assert [row["name"] for row in found["orthogonal"]] == ["tdma", "ofdma"]
+    assert found["absent"] == []
+    assert found["multipliers"]["own"]
+    assert found["multipliers"]["channels"] == 20_000
+
+
+def test_another_setting_is_answered_at_once_with_the_nearest_multipliers(playground, start):
+    found = answer(playground, {**start["scene"], "rate_min": 0.75})["multipliers"]
+    assert not found["own"]
+    assert found["searching"]
+    assert found["rate_min"] == 0.7
+    answer(playground, start["scene"])
+
+
+def test_the_most_workers_are_answered(playground: str, start: dict):
+    workers = [{"id": i, "x_m": 7.0 * i, "y_m": -5.0 * i} for i in range(64)]
+    found = answer(playground, {**start["scene"], "workers": workers})
+    assert all(len(row["power_w"]) == 64 for row in found["policies"])
+    # So that nobody searches for the multipliers of so many for the rest of the tests.
+    answer(playground, start["scene"])
+
+
+def _changed(scene: dict, path: tuple, value: object) -> dict:
+    scene = copy.deepcopy(scene)
+    *way, last = path
+    part = scene
+    for step in way:
+        part = part[step]
+    part[last] = value
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (("workers", 0, "x_m"), 500.5, "x_m: Input should be less than or equal to 500"),
+        (("workers", 0, "y_m"), -1e300, "y_m: Input should be greater than or equal to -500"),
+        (("workers", 0, "x_m"), math.nan, "finite number"),
+        (("workers", 0, "x_m"), math.inf, "finite number"),
+        (("workers", 0, "x_m"), "1", "valid number"),
+        (("workers", 0, "x_m"), True, "valid number"),
+        (("workers", 0, "id"), 64, "less than 64"),
+        (("workers", 0, "id"), -1, "greater than or equal to 0"),
+        (("workers", 0, "id"), 1, "number 1 twice"),
+        (("workers", 0, "id"), 10**400, "id"),
+        (("workers",), [], "at least 1 item"),
+        (("workers",), [{"id": 0, "x_m": 0, "y_m": 0}] * 10_000, "at most 64 items"),
+        (("workers",), None, "valid list"),
+        (("pmax_dbw",), 6.0, "pmax_dbw: Input should be less than or equal to 5"),
+        (("interference",), 0.0, "interference: Input should be greater than or equal to 0.5"),
+        (("rate_min",), -0.1, "rate_min: Input should be greater than or equal to 0"),
+        (("ee_min",), 1e9, "ee_min: Input should be less than or equal to 150"),
+        (("seed",), 2**32, "less than or equal to 4294967295"),
+        (("seed",), 1.5, "valid integer"),
+        (("colour",), "red", "Extra inputs are not permitted"),
+    ],
+)
+def test_what_is_not_accepted_is_told_in_one_sentence(playground, start, path, value, sentence):
+    body = json.dumps(_changed(start["scene"], path, value))
+    _refused(playground, body, sentence)
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "null", "7", '"a"', "[" * 100_000, "{}", "\xff"])
+def test_what_is_no_scene_is_told_in_one_sentence(playground: str, body: str):
+    _refused(playground, body, "")
+
+
+def _refused(address: str, body: str, sentence: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = httpx.post(f"{address}/v1/scene", content=body.encode("latin-1"), headers=headers)
+    assert 400 <= response.status_code < 500
+    detail = response.json()["detail"]
+    assert isinstance(detail, str)
+    assert sentence in detail
+    assert 0 < len(detail) < 200
+    assert "\n" not in detail
+
+
+def test_the_page_allows_nothing_from_elsewhere(playground: str):
+    response = httpx.get(f"{playground}/")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["content-security-policy"].startswith("default-src 'self';")
+    assert "http" not in response.text
+    assert "style=" not in response.text
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2fscene.py", "%2e%2e/scene.py", "index.html/"])
+def test_only_the_pages_files_are_sent(playground: str, name: str):
+    response = httpx.get(f"{playground}/playground/{name}", follow_redirects=False)
+    assert response.status_code in (307, 404)
+    assert "import" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"workers": 2, "pmax_dbw": (-20, -10)}, "pmax_dbw: one value per worker"),
+        ({"csi_noise": 1.0}, "csi_noise: 1; accepted in the playground: 0"),
+        ({"constraints": ["psr >= 0.5"]}, "constraints: "),
+    ],
+)
+def test_scenarios_one_cannot_play_with_are_refused(changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        playground_router(Scenario(**changes))
