@@ -20,7 +20,7 @@ from feduplink.cli.options import (
 from feduplink.comparison import find_policies
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy, export_onnx
-from feduplink.policies import Deployment
+from feduplink.policies import Deployment, NeuralPolicy, Policy
 from feduplink.scenario import Scenario
 from feduplink.serving.limits import Limits
 
@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         from feduplink.serving.app import create_app
         from feduplink.serving.listening import bound_socket, find_token, listen
+        from feduplink.serving.playground import playground_router
     except ModuleNotFoundError as error:
         raise InputError(
             f"serve: {error.name} is not installed; pip install 'feduplink[serve]'."
@@ -76,30 +77,39 @@ def run(args: argparse.Namespace) -> None:
     limits = Limits(**explicit_fields(args, Limits))
     token = find_token(args.token_file)
     with bound_socket(args.host, args.port, token=token) as bound:
-        policy = _policy(args)
+        policy, trained = _policy(args)
         name = policy.metadata["policy"]
         workers = policy.fixed_workers or "any number of"
+        routers, page = [], "the playground at /"
+        try:
+            routers.append(playground_router(policy.scenario, trained))
+        except InputError as refusal:
+            page = f"no playground: {refusal}"
         listen(
-            create_app(policy, limits=limits, token=token),
+            create_app(policy, limits=limits, token=token, routers=routers),
             bound,
             limits,
-            lambda address: console().print(f"{name} for {workers} workers on {address}"),
+            lambda address: console().print(f"{name} for {workers} workers on {address}; {page}"),
         )
 
 
-def _policy(args: argparse.Namespace) -> OnnxPolicy:
-    """The policy of ``--policy``; what is no ONNX file becomes one, for as long as it is read."""
+def _policy(args: argparse.Namespace) -> tuple[OnnxPolicy, list[Policy]]:
+    """The policy of ``--policy``, and itself where it has been trained and the page shows it.
+
+    What is no ONNX file becomes one, for as long as it is read.
+    """
     if args.policy.endswith(_ONNX):
         others = (args.scenario, args.time_max_s, args.energy_max_j, args.model_bits)
         if explicit_fields(args, Scenario) or any(given is not None for given in others):
             raise InputError(
                 f"scenario: {args.policy} holds its own; accepted: no other with an ONNX file."
             )
-        return OnnxPolicy(args.policy)
+        return OnnxPolicy(args.policy), []
     scenario = scenario_from(args)
     channels = ChannelSource.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
     deployment = Deployment(scenario, channels.training, seed=args.seed)
     [policy] = find_policies([args.policy], deployment).values()
     console().print(f"writing {policy.name} as ONNX, which takes some seconds")
     with tempfile.TemporaryDirectory() as directory:
-        return OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)
+        exported = OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)
+    return exported, [policy] if isinstance(policy, NeuralPolicy) else []

@@ -9,7 +9,9 @@ from feduplink.lagrangian.maximise import (
     Maximiser,
     MultiStart,
     climb,
+    improve,
     maximise,
+    starting_points,
     sweep,
 )
 from feduplink.lagrangian.prices import Multipliers, Prices
@@ -22,7 +24,9 @@ __all__ = [
     "Prices",
     "climb",
     "gradient_and_hessian",
+    "improve",
     "log_power_derivatives",
     "maximise",
+    "starting_points",
     "sweep",
 ]

@@ -55,8 +55,7 @@ class MultiStart:
     def __init__(self, batch: ChannelBatch, prices: Prices, *, rounds: int = 2) -> None:
         self._batch = batch
         self._maxima = [
-            _improve(batch, prices, start, rounds=rounds)
-            for start in _starting_points(batch, prices)
+            improve(batch, prices, start, rounds=rounds) for start in starting_points(batch, prices)
         ]
         self._turn = 0
 
@@ -66,17 +65,17 @@ class MultiStart:
         The best is also swept for better on/off decisions, and so is, in turn, one of the rest.
         """
         self._maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self._maxima]
-        self._maxima[0] = _improve(self._batch, prices, self.best(prices))
+        self._maxima[0] = improve(self._batch, prices, self.best(prices))
         self._turn = self._turn % (len(self._maxima) - 1) + 1
-        self._maxima[self._turn] = _improve(self._batch, prices, self._maxima[self._turn])
+        self._maxima[self._turn] = improve(self._batch, prices, self._maxima[self._turn])
         return self.best(prices)
 
     def restart(self, prices: Prices, *, rounds: int = 4) -> None:
         """Search again from all starting points; the best maxima so far are kept as well."""
         self._maxima[0] = self.best(prices)
         self._maxima[1:] = [
-            _improve(self._batch, prices, start, rounds=rounds)
-            for start in _starting_points(self._batch, prices)[1:]
+            improve(self._batch, prices, start, rounds=rounds)
+            for start in starting_points(self._batch, prices)[1:]
         ]
 
     def best(self, prices: Prices) -> Tensor:
@@ -91,7 +90,7 @@ class MultiStart:
         return best
 
 
-def _starting_points(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
+def starting_points(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
     """Where :func:`maximise` starts, (N, L) W each.
 
     Everyone received alike at three levels, everyone at full power, and only the worker on the
@@ -119,7 +118,7 @@ def _relative_grid(like: Tensor) -> Tensor:
     return torch.cat((like.new_zeros(1), 10**exponents))
 
 
-def _improve(batch: ChannelBatch, prices: Prices, power: Tensor, *, rounds: int = 1) -> Tensor:
+def improve(batch: ChannelBatch, prices: Prices, power: Tensor, *, rounds: int = 1) -> Tensor:
     """Alternate sweeps and Newton steps from ``power``; the Lagrangian never falls."""
     for _ in range(rounds):
         power = sweep(batch, prices, power)

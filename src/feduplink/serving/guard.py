@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import time
 from collections.abc import Sequence
 
@@ -16,8 +17,8 @@ from feduplink.serving.limits import Limits
 from feduplink.serving.request_log import log_answer
 from feduplink.serving.service_metrics import ServiceMetrics
 
-#: Whether the service lives is told to anybody.
-_WITHOUT_TOKEN = ("/healthz",)
+#: Told to anybody: whether the service lives; and the page, which asks its user for the token.
+_WITHOUT_TOKEN = re.compile(r"/healthz|/|/playground/.+")
 #: Who watches the service gets an answer also when it is too busy for others.
 _WITHOUT_LIMIT = ("/healthz", "/metrics")
 #: In log and metrics, for a client that left before its request was whole.
@@ -70,7 +71,7 @@ class Guard:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path not in _WITHOUT_TOKEN and not self._authorised(scope["headers"]):
+        if not _WITHOUT_TOKEN.fullmatch(path) and not self._authorised(scope["headers"]):
             await _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})(
                 scope, receive, send
             )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import Field
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from feduplink.errors import InputError
-from feduplink.scenario.part import first_problem
+from feduplink.validated_model import ValidatedModel
 
 
-class Limits(BaseModel):
+class Limits(ValidatedModel):
     """What one request may ask for, and how many may be under way; beyond it is refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     max_body_bytes: int = Field(
         8 * 2**20, ge=64, le=2**30, description="largest body of a request, bytes"
@@ -26,9 +21,3 @@ class Limits(BaseModel):
     max_in_flight: int = Field(
         64, ge=1, le=10_000, description="most requests under way; others are told to come again"
     )
-
-    def __init__(self, /, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise InputError(first_problem(error, type(self))) from None

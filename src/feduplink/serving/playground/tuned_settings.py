@@ -134,7 +134,7 @@ class _Step:
     def begin(self, work: Work) -> None:
         """Nothing is done yet."""
 
-    def advance(self, work: Work, step: Advance) -> None:  # noqa: ARG002
+    def advance(self, work: Work, step: Advance) -> None:
         """A step is done."""
         self._stepped()
 
