@@ -68,9 +68,11 @@ def test_nothing_is_found(schema: Any, route: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("token", [None, TOKEN])
-def test_nothing_is_found_in_many_requests(policy: OnnxPolicy, token: str | None, mode: Any):
+@pytest.mark.parametrize(
+    ("mode", "token"), [(MODES[0], None), (MODES[1], None), (MODES[0], TOKEN)], ids=str
+)
+def test_nothing_is_found_in_many_requests(policy: OnnxPolicy, mode: Any, token: str | None):
+    """With a token, it is also tried whether requests without it or with others are refused."""
     allocate = described(policy, token).find_operation_by_label(ROUTES[0])
     examine(allocate, mode, 1500, token)
 
