@@ -20,7 +20,7 @@ from pathlib import Path
 from feduplink import Scenario
 from feduplink.flower import TaskRun
 from feduplink.flower.loopback_federation import run_task
-from feduplink.flower.superlink_deployment import Deployment
+from feduplink.flower.deployment import Deployment
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.observing import Advance, Work
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from feduplink.flower.guarded_process import GuardedProcess
-from feduplink.flower.superlink_deployment import Deployment
+from feduplink.flower.deployment import Deployment
 
 
 def processes_of(directory: Path) -> list[str]:

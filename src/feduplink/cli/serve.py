@@ -80,16 +80,16 @@ def run(args: argparse.Namespace) -> None:
         policy, trained = _policy(args)
         name = policy.metadata["policy"]
         workers = policy.fixed_workers or "any number of"
-        routers, page = [], "the playground at /"
+        routers, page = [], "with the playground at /"
         try:
             routers.append(playground_router(policy.scenario, trained))
         except InputError as refusal:
-            page = f"no playground: {refusal}"
+            page = f"without the playground: {refusal}"
         listen(
             create_app(policy, limits=limits, token=token, routers=routers),
             bound,
             limits,
-            lambda address: console().print(f"{name} for {workers} workers on {address}; {page}"),
+            lambda address: console().print(f"{page}\n{name} for {workers} workers on {address}"),
         )
 
 

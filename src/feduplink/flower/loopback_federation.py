@@ -10,7 +10,7 @@ from pathlib import Path
 from feduplink.federated import FederatedHistory
 from feduplink.federated.federated_history import FinishedRound
 from feduplink.flower.superlink_client import App
-from feduplink.flower.superlink_deployment import Deployment
+from feduplink.flower.deployment import Deployment
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun

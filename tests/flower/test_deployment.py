@@ -23,7 +23,7 @@ from feduplink.flower.free_ports import free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.loopback_federation import run_task
 from feduplink.flower.superlink_client import App
-from feduplink.flower.superlink_deployment import Deployment, DeploymentError
+from feduplink.flower.deployment import Deployment, DeploymentError
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.policies import load_policy
 
@@ -258,7 +258,7 @@ def test_a_superlink_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path):
 
 INTERRUPTED = """
 import time
-from feduplink.flower.superlink_deployment import Deployment
+from feduplink.flower.deployment import Deployment
 with Deployment(2) as deployment:
     ports = [deployment.address.split(":")[1], *(node.port for node in deployment._nodes)]
     print(deployment.directory, *ports, flush=True)
