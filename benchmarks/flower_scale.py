@@ -19,8 +19,8 @@ from pathlib import Path
 
 from feduplink import Scenario
 from feduplink.flower import TaskRun
+from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.loopback_federation import run_task
-from feduplink.flower.deployment import Deployment
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.observing import Advance, Work
 
@@ -52,7 +52,7 @@ KINDS = ("process_guard", "clientapp_executor", "flower-supernode", "flower-supe
 class Watch:
     """Notes when rounds end, and the most memory seen at such a moment."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: FlowerDeployment) -> None:
         self.deployment, self.ends, self.memory = deployment, [], {}
 
     def begin(self, work: Work) -> None:
@@ -71,7 +71,9 @@ class Watch:
 def measure(nodes: int) -> None:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as exits:
-        deployment = exits.enter_context(Deployment(nodes, preload=["feduplink.flower.client_app"]))
+        deployment = exits.enter_context(
+            FlowerDeployment(nodes, preload=["feduplink.flower.client_app"])
+        )
         started = time.monotonic()
         watch = Watch(deployment)
         run = TaskRun(

@@ -7,8 +7,8 @@ import socket
 import time
 from pathlib import Path
 
+from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.guarded_process import GuardedProcess
-from feduplink.flower.deployment import Deployment
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -21,7 +21,7 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
-def ports_of(deployment: Deployment) -> list[int]:
+def ports_of(deployment: FlowerDeployment) -> list[int]:
     """On which its SuperLink and SuperNodes listen."""
     return [int(deployment.address.split(":")[1]), *(node.port for node in deployment._nodes)]
 

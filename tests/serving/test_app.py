@@ -223,13 +223,15 @@ def test_metrics(policy: OnnxPolicy):
     assert int(samples["feduplink_resident_memory_bytes"]) > 10**7
 
 
-def test_routers_are_behind_the_same_guard(policy: OnnxPolicy):
+def test_routers_are_behind_the_same_guard_but_for_the_page(policy: OnnxPolicy):
     router = APIRouter()
-
-    @router.get("/")
-    async def page() -> str:
-        return "page"
-
-    with TestClient(create_app(policy, token="t" * 16, routers=[router])) as client:
-        assert client.get("/").status_code == 401
-        assert client.get("/", headers={"Authorization": f"Bearer {'t' * 16}"}).json() == "page"
+    for path in ("/", "/playground/main.js", "/v1/scene"):
+        router.get(path)(lambda: "answer")
+    token = "t" * 16
+    with TestClient(create_app(policy, token=token, routers=[router])) as client:
+        assert client.get("/v1/scene").status_code == 401
+        assert client.get("/v1/scene", headers={"Authorization": f"Bearer {token}"}).is_success
+        assert client.get("/").is_success
+        assert client.get("/playground/main.js").is_success
+        assert client.get("/playground/").status_code == 401
+        assert client.get("//").status_code == 401

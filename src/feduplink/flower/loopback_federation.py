@@ -9,8 +9,8 @@ from pathlib import Path
 
 from feduplink.federated import FederatedHistory
 from feduplink.federated.federated_history import FinishedRound
+from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.superlink_client import App
-from feduplink.flower.deployment import Deployment
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun
@@ -33,7 +33,7 @@ def federate_on_loopback(
     with contextlib.ExitStack() as exits:
         results = exits.enter_context(tempfile.TemporaryDirectory(prefix="feduplink-results-"))
         with track("start of the SuperLink and its SuperNodes"):
-            deployment = exits.enter_context(Deployment(workers, preload=[_CLIENT]))
+            deployment = exits.enter_context(FlowerDeployment(workers, preload=[_CLIENT]))
         found = {
             name: run_task(
                 deployment,
@@ -49,7 +49,7 @@ def federate_on_loopback(
 
 
 def run_task(
-    deployment: Deployment, run: TaskRun, *, name: str, observers: Sequence[Observer] = ()
+    deployment: FlowerDeployment, run: TaskRun, *, name: str, observers: Sequence[Observer] = ()
 ) -> TaskResult:
     """One Flower run of a task on a deployment with one SuperNode per worker."""
     config = run.run_config()

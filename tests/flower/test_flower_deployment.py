@@ -19,11 +19,11 @@ from feduplink import Scenario
 from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.flower import TaskResult, TaskRun
 from feduplink.flower.certificates import write_node_key, write_server_certificate
+from feduplink.flower.flower_deployment import DeploymentError, FlowerDeployment
 from feduplink.flower.free_ports import free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.loopback_federation import run_task
 from feduplink.flower.superlink_client import App
-from feduplink.flower.deployment import Deployment, DeploymentError
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.policies import load_policy
 
@@ -34,8 +34,8 @@ SEED = 3
 
 
 @pytest.fixture(scope="module")
-def deployment(scenario: Scenario) -> Iterator[Deployment]:
-    with Deployment(scenario.workers, preload=[CLIENT]) as started:
+def deployment(scenario: Scenario) -> Iterator[FlowerDeployment]:
+    with FlowerDeployment(scenario.workers, preload=[CLIENT]) as started:
         yield started
 
 
@@ -64,7 +64,7 @@ def assert_same_as_local(result: TaskResult, scenario: Scenario, policy: Path, r
 
 def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(tmp_path: Path):
     scenario = Scenario(workers=2, waterfall=0.4)
-    with Deployment(2, preload=[CLIENT]) as deployment:
+    with FlowerDeployment(2, preload=[CLIENT]) as deployment:
         directory, ports = deployment.directory, ports_of(deployment)
         assert len(processes_of(directory)) >= 8  # four commands, each with its guard
         run = TaskRun(scenario=scenario, policy="max", rounds=1, seed=SEED, out=tmp_path)
@@ -84,13 +84,13 @@ def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(tmp_path: P
 
 @pytest.mark.slow
 def test_ten_rounds_with_pdx_are_those_of_the_local_engine(
-    deployment: Deployment, scenario: Scenario, saved_pdx: Path, tmp_path: Path
+    deployment: FlowerDeployment, scenario: Scenario, saved_pdx: Path, tmp_path: Path
 ):
     result = run_task(deployment, task_run(scenario, saved_pdx, 10, tmp_path), name="pdx")
     assert_same_as_local(result, scenario, saved_pdx, 10)
 
 
-def supernode(deployment: Deployment, directory: Path, authority: Path) -> GuardedProcess:
+def supernode(deployment: FlowerDeployment, directory: Path, authority: Path) -> GuardedProcess:
     """A SuperNode with a key that the SuperLink was not told; it asks once and gives up."""
     (port,) = free_ports(1)
     key = write_node_key(directory, "stranger")
@@ -108,7 +108,7 @@ def supernode(deployment: Deployment, directory: Path, authority: Path) -> Guard
 
 
 @pytest.mark.slow
-def test_a_supernode_with_an_unknown_key_is_refused(deployment: Deployment, tmp_path: Path):
+def test_a_supernode_with_an_unknown_key_is_refused(deployment: FlowerDeployment, tmp_path: Path):
     before = deployment.client.online()
     stranger = supernode(deployment, tmp_path, deployment.directory / "certificates" / "ca.crt")
     assert ended(stranger) == 1, stranger.log_tail()
@@ -119,7 +119,9 @@ def test_a_supernode_with_an_unknown_key_is_refused(deployment: Deployment, tmp_
 
 
 @pytest.mark.slow
-def test_a_supernode_with_a_wrong_certificate_is_refused(deployment: Deployment, tmp_path: Path):
+def test_a_supernode_with_a_wrong_certificate_is_refused(
+    deployment: FlowerDeployment, tmp_path: Path
+):
     before = deployment.client.online()
     stranger = supernode(deployment, tmp_path, write_server_certificate(tmp_path).authority)
     assert ended(stranger) == 1, stranger.log_tail()
@@ -128,7 +130,7 @@ def test_a_supernode_with_a_wrong_certificate_is_refused(deployment: Deployment,
     stranger.stop()
 
 
-def training_for_the(time_number: int, deployment: Deployment, worker: int) -> bool:
+def training_for_the(time_number: int, deployment: FlowerDeployment, worker: int) -> bool:
     """Whether a worker's SuperNode has its n-th message and has not sent the reply."""
     log = next(p for p in deployment.processes() if p.name == f"supernode-{worker}").log.read_text()
     received, sent = log.count("Received successfully"), log.count("Sending: train message")
@@ -146,7 +148,7 @@ def test_a_worker_killed_in_round_three_is_not_heard_and_comes_back(
             deployment.kill(1)
             killed.append(time.monotonic())
 
-    with Deployment(scenario.workers, preload=[CLIENT]) as deployment:
+    with FlowerDeployment(scenario.workers, preload=[CLIENT]) as deployment:
         run = task_run(scenario, saved_pdx, 10, tmp_path)
         result = run_watched(deployment, run, watch)
         assert deployment.starts(1) == 2
@@ -158,7 +160,9 @@ def test_a_worker_killed_in_round_three_is_not_heard_and_comes_back(
     assert any(1 in found.arrived for found in result.uplink[3:])
 
 
-def run_watched(deployment: Deployment, run: TaskRun, watch: Callable[[], None]) -> TaskResult:
+def run_watched(
+    deployment: FlowerDeployment, run: TaskRun, watch: Callable[[], None]
+) -> TaskResult:
     config = run.run_config()
     app = App("feduplink.flower.server_app:app", f"{CLIENT}:app", config, {})
     deployment.run(app, config, watch=watch)
@@ -169,7 +173,7 @@ def run_watched(deployment: Deployment, run: TaskRun, watch: Callable[[], None])
 class RandomKill:
     """Kills a worker's SuperNode ``delay_s`` after ``rounds`` rounds have finished."""
 
-    deployment: Deployment
+    deployment: FlowerDeployment
     worker: int
     out: Path
     rounds: int
@@ -192,7 +196,7 @@ class RandomKill:
 
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments_and_twenty_runs_finish(
-    deployment: Deployment, scenario: Scenario, saved_pdx: Path, tmp_path: Path
+    deployment: FlowerDeployment, scenario: Scenario, saved_pdx: Path, tmp_path: Path
 ):
     """In a random round of three, up to 3 s after the one before ended; a round takes 1 to 4 s."""
     draw = random.Random(13)
@@ -239,7 +243,10 @@ def test_a_run_that_fails_says_why_and_leaves_nothing(tmp_path: Path):
         {},
         {"failing_app.py": tmp_path / "failing_app.py"},
     )
-    with pytest.raises(DeploymentError, match="the bridge is out"), Deployment(1) as deployment:
+    with (
+        pytest.raises(DeploymentError, match="the bridge is out"),
+        FlowerDeployment(1) as deployment,
+    ):
         directory, ports = deployment.directory, ports_of(deployment)
         deployment.run(app)
     assert_nothing_is_left(directory, ports)
@@ -248,7 +255,7 @@ def test_a_run_that_fails_says_why_and_leaves_nothing(tmp_path: Path):
 @pytest.mark.slow
 def test_a_superlink_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path):
     run = TaskRun(scenario=Scenario(workers=1), policy="max", rounds=1, out=tmp_path)
-    with Deployment(1) as deployment:
+    with FlowerDeployment(1) as deployment:
         superlink = deployment.processes()[0]
         with pytest.raises(DeploymentError) as failure:
             run_watched(deployment, run, superlink.kill)
@@ -258,8 +265,8 @@ def test_a_superlink_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path):
 
 INTERRUPTED = """
 import time
-from feduplink.flower.deployment import Deployment
-with Deployment(2) as deployment:
+from feduplink.flower.flower_deployment import FlowerDeployment
+with FlowerDeployment(2) as deployment:
     ports = [deployment.address.split(":")[1], *(node.port for node in deployment._nodes)]
     print(deployment.directory, *ports, flush=True)
     time.sleep(100)

@@ -63,7 +63,7 @@ class _Node:
     dead_since: float | None = None
 
 
-class Deployment:
+class FlowerDeployment:
     """One SuperLink and ``nodes`` SuperNodes on loopback; a context manager.
 
     SuperNode i has ``partition-id`` i and ``num-partitions`` of ``nodes`` in its configuration.
