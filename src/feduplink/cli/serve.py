@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
             create_app(policy, limits=limits, token=token, routers=routers),
             bound,
             limits,
-            lambda address: console().print(f"{page}\n{name} for {workers} workers on {address}"),
+            lambda address: console().print(f"{name} for {workers} workers on {address}\n{page}"),
         )
 
 
