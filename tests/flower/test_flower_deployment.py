@@ -62,6 +62,7 @@ def assert_same_as_local(result: TaskResult, scenario: Scenario, policy: Path, r
         torch.testing.assert_close(result.model[name], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(tmp_path: Path):
     scenario = Scenario(workers=2, waterfall=0.4)
     with FlowerDeployment(2, preload=[CLIENT]) as deployment:
