@@ -29,6 +29,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Read:
         return Read(directory, [(block, run(block, names)) for block in blocks(PAGE)])
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_what_is_printed(tutorial: Read):
     wrong = [
         f"line {block.line}: {difference}"
@@ -39,11 +40,13 @@ def test_what_is_shown_is_what_is_printed(tutorial: Read):
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_that_is_not_shown(tutorial: Read):
     silent = [block.line for block, printed in tutorial.printed if printed and block.shown is None]
     assert silent == []
 
 
+@pytest.mark.slow
 def test_the_readme_runs_with_the_tutorials_policy(tutorial: Read):
     [block] = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
     with contextlib.chdir(tutorial.directory):

@@ -53,10 +53,15 @@ CLAIMS = {
     "time-energy": 3 + 3 * 3,
     "aggregation": 1,
 }
+#: Whose code is that of other figures, with other values.
+LIKE_ANOTHER = ("pmax", "noniid", "mnist")
 NEED_DATA = ("airquality", "imdb")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n in LIKE_ANOTHER else []) for n in EXPERIMENTS],
+)
 def test_it_runs_is_judged_kept_and_drawn(
     name: str,
     context: ExperimentContext,

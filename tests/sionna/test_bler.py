@@ -189,6 +189,7 @@ def test_the_dual_solution_is_the_best_of_a_fine_grid():
     assert 0.5 < solution.judgement.participation < 0.99  # who sends was a question
 
 
+@pytest.mark.slow
 def test_with_constraints_the_dual_solution_is_near_what_no_policy_exceeds():
     """The grid's largest Lagrangians bound every policy, whatever the multipliers."""
     scenario, csi = two_workers(rate_min=3.0, ee_min=120.0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,31 +80,3 @@ def test_what_knows_the_waterfall_only_refuses_it(command, sentence, tmp_path, c
     common = ["--objective", "tb-success", "--channels-per-split", "30", "--out", str(tmp_path)]
     assert main([*command, *common]) != 0
     assert re.search(sentence, " ".join(capsys.readouterr().err.split()))
-
-
-WITHOUT = """
-import sys
-
-sys.modules["sionna"] = None  # as if it were not installed
-from feduplink.cli import main
-from feduplink.registry import MEASURES
-
-[MEASURES.find(name) for name in MEASURES.names()]
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_without_sionna_one_sentence_says_what_to_install(tmp_path: Path):
-    """And nothing imports it before: every measure is found without."""
-    command = ["evaluate", "--objective", "tb-success", "--policies", "max"]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *command, "--out", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = " ".join(done.stderr.split())
-    assert said == (
-        "feduplink: tb-success: needs Sionna; accepted after: pip install 'feduplink[sionna]'."
-    )
-    assert done.returncode != 0

@@ -154,6 +154,7 @@ def test_workers_are_in_the_first_sector_of_the_middle_site():
     assert bool((layout.others_power_w <= 0.01 * (1 + 1e-6)).all())
 
 
+@pytest.mark.slow
 def test_users_of_other_cells_raise_the_noise():
     alone, grid, wider = (
         draw_csi(cell("umi", base_stations=stations), 60, seeded()).diagonal(dim1=1, dim2=2)
@@ -199,6 +200,7 @@ def test_what_it_cannot_do_is_refused(name: str, fields: dict[str, Any], refusal
         draw_csi(cell(name, **fields), 1, seeded())
 
 
+@pytest.mark.slow
 def test_it_is_imported_when_asked_for_and_a_sentence_names_the_extra():
     """In another interpreter, first as if Sionna were not installed."""
     program = """

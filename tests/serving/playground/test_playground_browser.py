@@ -196,6 +196,7 @@ def test_the_map_follows_the_pointer_at_once(browser, playground: str):
         assert moved == pytest.approx(40, abs=1)
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_does_the_same(browser, playground: str):
     with _opened(browser, playground) as page:
         before = _settled(page)
@@ -238,6 +239,7 @@ def test_the_keyboard_alone_does_the_same(browser, playground: str):
         assert re.match(r"pdx: objective 0\.\d+, .* s and .* J\.", page.inner_text("#live"))
 
 
+@pytest.mark.slow
 def test_a_link_restores_the_scene(browser, playground: str):
     link = f"{playground}/#pmax=-20&interference=1&rate=0.7&ee=55&seed=99&map=max&workers="
     workers = ",".join(f"{i}:{100 - 60 * i}:{40 * i - 100}" for i in range(8))
@@ -251,6 +253,7 @@ def test_a_link_restores_the_scene(browser, playground: str):
         assert [w["id"] for w in _settled(page)["workers"]] == [7, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["#nothing", "#pmax=-20&interference=1"])
 def test_a_broken_link_begins_anew_and_says_so(browser, playground: str, broken: str):
     with _opened(browser, playground + broken) as page:
@@ -275,6 +278,7 @@ def test_multipliers_that_are_being_found_are_told_and_come_by_themselves(browse
         _shows_what_the_service_answers(page, playground)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_nothing_sticks_out_and_colours_follow_the_scheme(browser, playground, width):
     with _opened(browser, playground, width) as page:
