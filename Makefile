@@ -1,37 +1,53 @@
 # make demo    the main job at small scale, in minutes
-# make test    the quick tests;  make test-all  the slow ones too
-# make coverage  the quick tests, and how much of every package they run
+# make test    the quick tests of the core;  make test-extras  those of Flower, Sionna, ONNX, service
+# make test-all  all tests, the slow ones too
+# make coverage  all quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/installed
+CORE := $(VENV)/installed
+ALL := $(VENV)/installed-with-extras
+INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+# What needs the extras: packages, and further tests.
+EXTRAS := $(wildcard $(foreach name,export flower serving sionna,tests/$(name) src/feduplink/$(name))) \
+    tests/cli/test_export.py tests/cli/test_serve.py tests/docs/test_flower_page.py
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install demo test test-all coverage lint clean
+.PHONY: install install-all demo test test-extras test-all coverage lint clean
 
-install: $(READY)
+install: $(CORE)
 
-$(READY): pyproject.toml constraints.txt
+install-all: $(ALL)
+
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) '.[test]'
 	touch $@
 
-demo: $(READY)
+$(ALL): $(CORE)
+	$(INSTALL) '.[dev]'
+	touch $@
+
+demo: $(CORE)
 	$(BIN)/feduplink demo --out runs/demo
 
-test: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+test: $(CORE)
+	$(PYTEST) $(addprefix --ignore=,$(EXTRAS))
 
-test-all: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m 'slow or not slow'
+test-extras: $(ALL)
+	$(PYTEST) $(EXTRAS)
 
-coverage: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=
+test-all: $(ALL)
+	$(PYTEST) -m 'slow or not slow'
+
+coverage: $(ALL)
+	$(PYTEST) --cov --cov-report=
 	$(BIN)/python .ci/coverage_by_package.py
 
-lint: $(READY)
+lint: $(ALL)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
