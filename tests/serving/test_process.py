@@ -51,6 +51,8 @@ def started(policy_file: Path, directory: Path, *words: object, **variables: str
             stderr=stderr,
             text=True,
             env={**os.environ, **variables},
+            # What runs the tests in the background may have them ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         )
     try:
         said = process.stdout.readline()
