@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,7 @@ def allocation_module(policy: Policy) -> nn.Module:
     )
 
 
-class _Allocation(nn.Module):
+class _Allocation(nn.Module, ABC):
     """Powers within [0, Pmax], silent below the policy's threshold."""
 
     pmax_w: Tensor
@@ -40,9 +42,9 @@ class _Allocation(nn.Module):
         power = torch.minimum(self.powers(csi).clamp_min(0.0), self.pmax_w)
         return silence(power, self.silence_w)
 
+    @abstractmethod
     def powers(self, csi: Tensor) -> Tensor:
         """What the policy says before limits are applied, (N, L, L) to (N, L), W."""
-        raise NotImplementedError
 
 
 class _NeuralAllocation(_Allocation):
