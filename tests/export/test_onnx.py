@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def pdx(tmp_path_factory: pytest.TempPathFactory) -> tuple[Policy, OnnxPolicy]:
-    policy = shipped_pdx()
+    policy = shipped_pdx(Scenario.from_yaml("interference-x8"))  # where silence pays
     exported = export_onnx(policy, tmp_path_factory.mktemp("pdx") / "policy.onnx")
     return policy, OnnxPolicy(exported.file)
 
@@ -44,8 +44,7 @@ def test_pdx_says_the_same_for_any_number_of_workers(pdx, workers: int):
 
 def test_pdx_silences_the_same_workers(pdx):
     policy, exported = pdx
-    crowded = Scenario(workers=8, interference=8)
-    csi = draw_csi(crowded, 500, torch.Generator().manual_seed(6))
+    csi = draw_csi(policy.scenario, 500, torch.Generator().manual_seed(6))
     silent = policy.allocate(csi) == 0
     assert 0 < silent.float().mean() < 0.5
     assert np.array_equal(exported.allocate(csi.numpy()) == 0, silent.numpy())

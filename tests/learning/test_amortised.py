@@ -4,48 +4,16 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining
+from feduplink.learning import NetworkSettings, NetworkTraining, OneScenario
 from feduplink.policies import UnrolledNetwork, shipped_network
 from feduplink.policies.unrolled_network import lagrangian_at_gates
 from observing.recorder import Recorder, Stop, StopAt
 
 
-def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
-    scenario = Scenario(workers=5, pmax_dbw=-30, interference=2, weights="uniform")
-    batch, prices = Curriculum.one_scenario(scenario).draw(50, torch.Generator().manual_seed(0))
-    assert batch.direct.shape == (50, 5)
-    assert batch.pmax_w.tolist() == pytest.approx([float(scenario.pmax_w)] * 5)
-    torch.testing.assert_close(prices.success, torch.full((50, 5), 0.2))
-    cost = prices.rate * 0.7 + prices.efficiency * 55.0
-    torch.testing.assert_close(prices.activation_cost, cost, rtol=1e-5, atol=1e-8)
-    assert len(prices.rate.unique()) > 50
-
-
-def test_batches_of_recorded_channels_are_drawn_with_replacement():
-    """The direct gains of a channel tell which one it is."""
-    scenario = Scenario(workers=2)
-    recorded = torch.ones(3, 2, 2) * torch.tensor([10.0, 20.0, 30.0])[:, None, None]
-    curriculum = Curriculum.one_scenario(scenario, recorded)
-    cell, _ = curriculum.draw(300, torch.Generator().manual_seed(0))
-    counts = [int((cell.direct[:, 0] == gain).sum()) for gain in (10, 20, 30)]
-    assert sum(counts) == 300
-    assert min(counts) > 75
-
-
-def test_everything_varies_size_power_and_weights():
-    curriculum, generator = Curriculum.all_settings(), torch.Generator().manual_seed(0)
-    batches = [curriculum.draw(4, generator) for _ in range(40)]
-    assert {batch.direct.shape[1] for batch, _ in batches} >= {4, 8, 16, 32}
-    pmax = torch.stack([batch.pmax_w[0] for batch, _ in batches])
-    assert pmax.max() > 100 * pmax.min()
-    for _, prices in batches:
-        torch.testing.assert_close(prices.success.sum(-1), torch.ones(4))
-
-
 def test_a_short_training_comes_near_the_maximum():
     scenario = Scenario(workers=4)
     network = UnrolledNetwork.initialised(0)
-    curriculum = Curriculum.one_scenario(scenario)
+    curriculum = OneScenario(scenario)
     recorder = Recorder()
     training = NetworkTraining(network, curriculum, NetworkSettings(steps=100, batch_size=64))
     training.run([recorder])
@@ -64,7 +32,7 @@ def test_a_short_training_comes_near_the_maximum():
 def small_training(seed: int = 3, steps: int = 200) -> NetworkTraining:
     return NetworkTraining(
         UnrolledNetwork.initialised(1),
-        Curriculum.one_scenario(Scenario(workers=2)),
+        OneScenario(Scenario(workers=2)),
         NetworkSettings(steps=steps, batch_size=4),
         seed=seed,
     )

@@ -23,7 +23,7 @@ from feduplink import (
 )
 from feduplink.comparison import compare
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
-from feduplink.learning import CsvLog, Curriculum, NetworkSettings, NetworkTraining
+from feduplink.learning import CsvLog, NetworkSettings, NetworkTraining, OneScenario
 from feduplink.observing import Advance, Observer, Work, observed_by
 from feduplink.optimum import Certificate, DualStep
 from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
@@ -98,7 +98,7 @@ def test_the_network_of_pdx_tells_of_every_hundredth_step(tmp_path: Path):
     recorder = Recorder()
     settings = NetworkSettings(steps=100, batch_size=2)
     network = UnrolledNetwork.initialised(0)
-    NetworkTraining(network, Curriculum.one_scenario(SCENARIO), settings).run([recorder])
+    NetworkTraining(network, OneScenario(SCENARIO), settings).run([recorder])
     assert recorder.of("training of pdx") == ["begin", 100, "end"]
     assert set(recorder.steps[0].figures) == {"Lagrangian"}
 
@@ -124,7 +124,7 @@ def test_tuning_tells_what_it_does(csi: Tensor):
     titles = [work.title for work in recorder.works]
     assert titles[:3] == ["tuning of openloop", "fine tuning of openloop", "tuning of dual"]
     assert "tuning of pdx" in titles
-    assert titles.count("dual problem") == titles.count("multipliers") == 2
+    assert titles.count("multipliers") == titles.count("balance") == 2
     assert recorder.of("tuning of openloop") == ["begin", *range(1, 26), "end"]
 
 

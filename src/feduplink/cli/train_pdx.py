@@ -15,7 +15,14 @@ from feduplink.cli.tables import terminal_table
 from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.learning import Curriculum, NetworkSettings, NetworkTraining, TrainingSettings
+from feduplink.learning import (
+    AnyScenario,
+    Curriculum,
+    NetworkSettings,
+    NetworkTraining,
+    OneScenario,
+    TrainingSettings,
+)
 from feduplink.optimum import check_reachable
 from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy
 from feduplink.policies.pdx import CHANNELS
@@ -39,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--everything",
         action="store_true",
-        help="train for cells of all sizes, powers, interference levels and weights, as the "
+        help="train for cells, radios, objectives, weights and thresholds of all kinds, as the "
         "shipped weights were; the scenario then only sets the multipliers",
     )
 
@@ -51,11 +58,7 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     scenario, channels = channels_from(args)
     warn_of(check_reachable(Problem.from_scenario(scenario), scenario, channels.training))
     recorded = channels.training if channels.recorded else None
-    curriculum = (
-        Curriculum.all_settings()
-        if args.everything
-        else Curriculum.one_scenario(scenario, recorded)
-    )
+    curriculum: Curriculum = AnyScenario() if args.everything else OneScenario(scenario, recorded)
     network = UnrolledNetwork.initialised(args.seed).to(device)
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:

@@ -12,6 +12,7 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy
 from feduplink.policies.base import silence
+from feduplink.policies.unrolled_network import relative_power
 
 
 def allocation_module(policy: Policy) -> nn.Module:
@@ -100,8 +101,7 @@ class _UnrolledAllocation(_Allocation):
             static_power_w=self.static_power_w,
             amplifier_inefficiency=self.amplifier_inefficiency,
         )
-        log_power, gate = self.network(batch, Prices(*for_all))[-1]
-        return torch.where(gate > 0, self.pmax_w * log_power.exp(), 0.0)
+        return self.pmax_w * relative_power(self.network(batch, Prices(*for_all))[-1])
 
 
 def _stacked(prices: Prices) -> Tensor:

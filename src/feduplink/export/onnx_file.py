@@ -20,7 +20,6 @@ from feduplink.channels import draw_csi
 from feduplink.errors import InputError
 from feduplink.export.allocation_module import allocation_module
 from feduplink.export.onnx_policy import CSI, METADATA, POWER, OnnxPolicy
-from feduplink.export.stacked_columns import stack_at_once
 from feduplink.files import replaced_atomically
 from feduplink.observing import track
 from feduplink.policies import LagrangianPolicy, Policy
@@ -105,7 +104,6 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
         )
     assert program is not None
     model = program.model_proto
-    stack_at_once(model)
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA, json.dumps(_metadata(policy))
     onnx.checker.check_model(model)

@@ -1,6 +1,7 @@
 """Primal–dual training: variables, step, loop, checkpoints, logs."""
 
-from feduplink.learning.amortised import Curriculum, NetworkSettings, NetworkTraining
+from feduplink.learning.amortised import NetworkSettings, NetworkTraining
+from feduplink.learning.curriculum import AnyScenario, Curriculum, OneScenario
 from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.logs import CsvLog, TensorBoardLog
 from feduplink.learning.presets import Preset, PresetName, preset_names, training_settings
@@ -8,11 +9,13 @@ from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.training import Training, TrainingData, primal_dual_step
 
 __all__ = [
+    "AnyScenario",
     "CsvLog",
     "Curriculum",
     "Epoch",
     "NetworkSettings",
     "NetworkTraining",
+    "OneScenario",
     "Preset",
     "PresetName",
     "TensorBoardLog",

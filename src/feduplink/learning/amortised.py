@@ -7,9 +7,7 @@ constraints of a scenario hold are found afterwards, with the network in the loo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,107 +16,19 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.channels import draw_csi
-from feduplink.channels.recorded import recording_identity
-from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.learning.adam_state import adam_tensors, restore_adam
+from feduplink.learning.curriculum import Curriculum
 from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
 from feduplink.randomness import torch_generator
-from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
 from feduplink.validated_model import ValidatedModel
 
 #: How much each iteration's output counts in the loss, the start first.
-_DEPTH_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 1.0)
+_DEPTH_WEIGHTS = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0)
 #: Steps between two reports and two checkpoints.
 _REPORT_EVERY = 100
 _CHECKPOINT = "pdx training checkpoint"
-
-
-@dataclass(frozen=True)
-class Curriculum:
-    """What the network is trained for.
-
-    Attributes:
-        scenario: the cell, and all that is not varied.
-        workers: numbers of workers, one drawn for each batch.
-        pmax_dbw: range of Pmax, dBW; None takes the scenario's.
-        interference: range of the interference factor.
-        varied_weights: draw the worker weights too, instead of taking the scenario's.
-        recorded: channels that batches are drawn from, with replacement, (N, L, L); None: those
-            that the scenario's model draws.
-    """
-
-    scenario: Scenario
-    workers: tuple[int, ...]
-    pmax_dbw: tuple[float, float] | None
-    interference: tuple[float, float]
-    varied_weights: bool
-    recorded: Tensor | None = None
-
-    @classmethod
-    def all_settings(cls) -> Curriculum:
-        """Cells of many sizes, powers, interference and weights, as for the shipped network."""
-        return cls(Scenario(), (4, 6, 8, 8, 8, 10, 12, 16, 24, 32), (-45, 5), (0.7, 10), True)
-
-    @classmethod
-    def one_scenario(cls, scenario: Scenario, recorded: Tensor | None = None) -> Curriculum:
-        """One scenario, at any multipliers; with channels of its model or ``recorded`` ones."""
-        level = scenario.interference
-        return cls(scenario, (scenario.workers,), None, (level, level), False, recorded)
-
-    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """A batch of channels of one cell with prices of their own, in float32."""
-        device = generator.device
-
-        def uniform(low: float, high: float, *shape: int) -> Tensor:
-            unit = torch.rand(shape, generator=generator, device=device)
-            return low + (high - low) * unit
-
-        def log_uniform(low: float, high: float, *shape: int) -> Tensor:
-            return uniform(math.log(low), math.log(high), *shape).exp()
-
-        choice = int(torch.randint(len(self.workers), (), generator=generator, device=device))
-        workers = self.workers[choice]
-        # Drawn in any case: what is varied does not change the other random numbers.
-        drawn_dbw = float(uniform(*(self.pmax_dbw or (0.0, 0.0))))
-        scenario = self.scenario.replace(
-            workers=workers,
-            pmax_dbw=drawn_dbw if self.pmax_dbw else self.scenario.pmax_dbw,
-            interference=float(log_uniform(*self.interference)),
-            **({"rate_min": 0.7, "ee_min": 55.0, "weights": "data"} if self.varied_weights else {}),
-        )
-        csi = self._draw_csi(scenario, count, generator)
-        batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
-        if self.varied_weights:
-            weights = uniform(0.1, 1.0, count, workers)
-            weights = weights / weights.sum(-1, keepdim=True)
-            rate_min, ee_min = log_uniform(0.1, 1.5, count, 1), log_uniform(5, 120, count, 1)
-        else:
-            weights = scenario.worker_weights.to(batch.direct).expand(count, -1)
-            rate_min = scenario.rate_thresholds.to(batch.direct).clamp_min(1e-3)
-            ee_min = scenario.ee_thresholds.to(batch.direct).clamp_min(1e-1)
-        # Multipliers in units of the mean weight: none, or up to some tens of per cent, alike for
-        # the workers of a channel up to a factor.
-        rate_price, ee_price = (
-            log_uniform(0.003, 0.4, count, 1)
-            * log_uniform(0.4, 2.0, count, workers)
-            * (uniform(0, 1, count, 1) < 0.6)
-            * (uniform(0, 1, count, workers) < 0.9)
-            * weights.mean(-1, keepdim=True)
-            for _ in range(2)
-        )
-        return batch, Prices(
-            weights, rate_price / rate_min, ee_price / ee_min, rate_price + ee_price
-        )
-
-    def _draw_csi(self, scenario: Scenario, count: int, generator: torch.Generator) -> Tensor:
-        if self.recorded is None:
-            return draw_csi(scenario, count, generator)
-        device = generator.device
-        chosen = torch.randint(len(self.recorded), (count,), generator=generator, device=device)
-        return self.recorded.to(device)[chosen]
 
 
 class NetworkSettings(ValidatedModel):
@@ -201,11 +111,8 @@ class NetworkTraining:
 
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
-        scenario = self.curriculum.scenario.model_dump(mode="json")
-        channels = recording_identity(self.curriculum.recorded)
-        curriculum = {**asdict(self.curriculum), "scenario": scenario, "recorded": channels}
         return {
-            "curriculum": curriculum,
+            "curriculum": self.curriculum.identity(),
             "settings": self.settings.model_dump(mode="json"),
             "seed": self._seed,
         }

@@ -67,6 +67,18 @@ def energy_efficiency(
     return rate / (amplifier_inefficiency * power + static_power_w)
 
 
+def packet_success_with_slope(sinr: Tensor, waterfall: float) -> tuple[Tensor, Tensor]:
+    """PSR and its derivative in s."""
+    loss = waterfall / _audible(sinr, waterfall)
+    value = torch.exp(-loss)
+    return value, value * loss
+
+
+def rate_with_slope(sinr: Tensor) -> tuple[Tensor, Tensor]:
+    """R and its derivative in s."""
+    return rate(sinr), sinr / (1 + sinr)
+
+
 def success_slopes(sinr: Tensor, waterfall: float, weight: Tensor) -> tuple[Tensor, Tensor]:
     """First and second derivative of ω PSR in s, at SINRs above 0."""
     loss = waterfall / sinr

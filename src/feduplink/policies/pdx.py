@@ -6,10 +6,11 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch
+from feduplink.policies.base import silence
 from feduplink.policies.deployment import Deployment
 from feduplink.policies.known_points import kept_point, shipped_point
 from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
@@ -26,8 +27,12 @@ _SEED = 0
 _PREFIX = "network."
 
 
-class UnrolledPolicy(LagrangianPolicy):
-    """The network with the multipliers of a scenario."""
+class UnrolledPolicy(LagrangianPolicy, nn.Module):
+    """The network with the multipliers of a scenario.
+
+    A module like the other learned policies: called with CSI it gives powers that can be
+    differentiated in the network's weights.
+    """
 
     name = "pdx"
     is_tuned = True
@@ -84,6 +89,10 @@ class UnrolledPolicy(LagrangianPolicy):
         seen = denoised_csi(csi, self.scenario.csi_noise)
         batch = ChannelBatch.from_scenario(self.scenario, seen)
         return self.network.powers(batch, self.prices(csi)).to(csi.dtype)
+
+    def forward(self, csi: Tensor) -> Tensor:
+        """As :meth:`powers`, with silent workers at exactly zero."""
+        return silence(self.powers(csi), self.silence_w)
 
     def tensors(self) -> dict[str, Tensor]:
         """The network's weights, the multipliers and the thresholds."""

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
+import torch
 from torch import Tensor
 
 from feduplink.channels import denoised_csi, noisy_csi
 from feduplink.channels.csi import check_csi
-from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.observing import track
-from feduplink.optimum import refined, solve_dual, thresholds_with_margin
+from feduplink.optimum import thresholds_with_margin
+from feduplink.policies.dual_balance import Balance
+from feduplink.policies.dual_descent import descended
 from feduplink.policies.lagrangian_policy import DualPoint
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: The first channels, to get near, and the evaluations that takes.
-_FEW_CHANNELS = 1000
-_EVALUATIONS = 40
+#: Channels on which the multipliers are balanced first, and the evaluations that takes.
+_SOME_CHANNELS = 4000
+_FIRST_EVALUATIONS = 6
+#: Evaluations on all channels, for the thresholds that are aimed at.
+_LAST_EVALUATIONS = 5
 #: Standard errors by which the policy aims above the thresholds.
-MARGIN = 3.0
+MARGIN = 1.0
 
 
-@dataclass(frozen=True)
-class _NetworkMaximiser:
-    """Stands in for the search; sees what the policy will see of the channels."""
-
-    network: UnrolledNetwork
-    seen: ChannelBatch
-
-    def maximise(self, prices: Prices) -> Tensor:
-        return self.network.powers(self.seen, prices)
-
-    def restart(self, prices: Prices) -> None:
-        """The network has no memory to refresh."""
-
-
+@torch.no_grad()
 @track("tuning of pdx")
 def calibrated(
     network: UnrolledNetwork,
@@ -50,28 +42,33 @@ def calibrated(
 ) -> DualPoint:
     """Multipliers found on channels (N, L, L), and the thresholds they are for.
 
-    Found on a part of the channels, then on all of them, there for slightly higher thresholds so
-    that unseen channels meet the given ones too. With noisy CSI the network sees the noise, and
-    the constraints speak of the true channels.
+    Stochastic descent brings them near, and what is left over is balanced, on some channels and
+    then on all. These have to meet slightly higher thresholds, so that unseen channels meet the
+    given ones too. With noisy CSI the network sees the noise, and the constraints speak of the true
+    channels.
     """
     check_csi(csi, scenario.workers)
+    if problem.utility.linear and not problem.constrained:
+        nothing = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
+        return DualPoint(nothing, problem.thresholds)
     noisy = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
-    seen = denoised_csi(noisy, scenario.csi_noise)
+    seen = ChannelBatch.from_scenario(scenario, denoised_csi(noisy, scenario.csi_noise))
 
-    few = ChannelBatch.from_scenario(scenario, seen[:_FEW_CHANNELS])
-    near = solve_dual(
-        scenario,
-        csi[:_FEW_CHANNELS],
-        problem,
-        maximiser=lambda _batch, _prices: _NetworkMaximiser(network, few),
-        repair=False,
-        most_evaluations=_EVALUATIONS,
-    ).primal_multipliers
-    point = DualPoint(near, problem.thresholds)
+    def maximise(rows: Tensor, prices: Prices) -> Tensor:
+        return network.powers(seen.take(rows), prices)
+
+    scaled, x = descended(problem, scenario, csi, maximise, seed=seed)
     if not problem.constrained:
-        return point
-    maximiser = _NetworkMaximiser(network, ChannelBatch.from_scenario(scenario, seen))
-    power = maximiser.maximise(point.prices(problem, scenario))
-    aim = thresholds_with_margin(problem, scenario, csi, power, margin)
-    multipliers = refined(problem.with_thresholds(aim), scenario, csi, near, maximiser)
-    return DualPoint(multipliers, aim)
+        return DualPoint(scaled.multipliers(x), problem.thresholds)
+    some = torch.arange(min(_SOME_CHANNELS, len(csi)))
+    balance = Balance(problem, scenario, csi, maximise, scaled)
+    responses = balance.responses(x)
+    x = balance.balanced(x, responses, len(some), _FIRST_EVALUATIONS)
+
+    power = maximise(some, Prices.from_problem(problem, scenario, scaled.multipliers(x)))
+    errors = margin * math.sqrt(len(some) / len(csi))
+    aim = thresholds_with_margin(problem, scenario, csi[some], power, errors)
+    aimed = problem.with_thresholds(aim)
+    last = Balance(aimed, scenario, csi, maximise, scaled)
+    x = last.balanced(x, responses, len(csi), _LAST_EVALUATIONS)
+    return DualPoint(scaled.multipliers(x), aim)

@@ -7,6 +7,7 @@ inputs. Packet success, rate and energy efficiency are what it knows.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,14 @@ from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.randomness import stream_seed
 
 WIDTH = 64
-ITERATIONS = 4
-_NODE_FEATURES = 17
-_TINY = 1e-6
+ITERATIONS = 6
+#: Sizes of what there is to see of a worker: of what stays, and of what changes with the powers.
+_CONSTANTS = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
+_FEATURES = (5.0, 3.0, 1.0, 3.0, 3.0, 1.0, 1.0, 1.0)
+#: Added before logarithms: to prices, and to slopes.
+_SMALL, _TINY = 1e-3, 1e-6
+#: Logit of the gates before the first iteration: nearly open.
+_OPEN = 3.0
 #: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
 _CHUNK = 1024
 
@@ -27,8 +33,8 @@ class UnrolledNetwork(nn.Module):
     """A few learned ascent steps on the Lagrangian of a channel, for any number of workers.
 
     Every iteration computes, from the current powers, what an optimiser would look at: each
-    worker's SINR, what more power would bring it and cost the others, what it is worth on the air.
-    A network shared by all workers turns that, its memory, and the memories of those that
+    worker's interference, what more power would bring it and cost the others, what it is worth on
+    the air. A network shared by all workers turns that, its memory, and the memories of those that
     disturb it and that it disturbs, into the next powers and into whether to be on the air.
     Permutation equivariant; all inputs are logarithms relative to the noise and to the prices, so
     that nothing depends on units.
@@ -36,7 +42,7 @@ class UnrolledNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Sequential(nn.Linear(_NODE_FEATURES, WIDTH), nn.SiLU())
+        self.embed = nn.Sequential(_looking(0, WIDTH), nn.SiLU())
         self.start = nn.Linear(WIDTH, 2)
         self.steps = nn.ModuleList(_Step() for _ in range(ITERATIONS))
 
@@ -47,7 +53,6 @@ class UnrolledNetwork(nn.Module):
             torch.manual_seed(stream_seed(seed, "model"))
             return cls()
 
-    @torch.no_grad()
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
         """Powers of the last iteration, (N, L) W; 0 for a worker whose gate is closed."""
         prices.check_usual("pdx")
@@ -55,121 +60,167 @@ class UnrolledNetwork(nn.Module):
         found = []
         for start in range(0, len(batch.direct), _CHUNK):
             part = batch.take(slice(start, start + _CHUNK))
-            log_power, gate = self(part.to(torch.float32), single)[-1]
-            found.append(torch.where(gate > 0, batch.pmax_w * log_power.exp(), 0.0))
+            logits = self(part.to(torch.float32), single)[-1]
+            found.append(batch.pmax_w * relative_power(logits))
         return torch.cat(found).to(batch.direct.dtype)
 
-    def forward(self, batch: ChannelBatch, prices: Prices) -> list[tuple[Tensor, Tensor]]:
-        """(log-power relative to Pmax, gate logit) after the start and after every iteration.
+    def forward(self, batch: ChannelBatch, prices: Prices) -> list[Tensor]:
+        """Logits of power over Pmax and of the gate after the start and after every iteration.
 
-        Each (N, L), for a batch of (N, L) and (N, L, L) gains in float32 and prices (N, L) or
+        Each (N, L, 2), for a batch of (N, L) and (N, L, L) gains in float32 and prices (N, L) or
         (L,).
         """
         situation = _Situation(batch, prices)
-        nothing = torch.zeros_like(batch.direct)
-        level = situation.log_direct.min(-1, keepdim=True).values - situation.log_direct
-        features = situation.features(level, nothing + 3.0)[0]
-        memory = self.embed(features)
-        raw, gate = self.start(memory).unbind(-1)
-        raw = raw + level
-        outputs = [(nn.functional.logsigmoid(raw), gate + 3.0)]
+        constants = situation.constants()
+        # As if all were received alike, as strongly as the weakest at Pmax.
+        level = situation.log_direct.amin(-2, keepdim=True) - situation.log_direct
+        logits = torch.cat((level, torch.full_like(level, _OPEN)), dim=-1)
+        memory = self.embed(torch.cat((constants, situation.features(logits)[0]), dim=-1))
+        outputs = [logits + self.start(memory)]
         for step in self.steps:
-            memory, change = step(memory, *situation.features(*outputs[-1]))
-            raw, gate = raw + change[..., 0], gate + change[..., 1]
-            outputs.append((nn.functional.logsigmoid(raw), gate + 3.0))
+            features, share = situation.features(outputs[-1])
+            memory, change = step(memory, constants, features, share)
+            outputs.append(outputs[-1] + change)
         return outputs
 
 
 class _Step(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.mix = nn.Sequential(
-            nn.Linear(4 * WIDTH + _NODE_FEATURES, 2 * WIDTH),
-            nn.SiLU(),
-            nn.Linear(2 * WIDTH, WIDTH),
-        )
+        # Neither needs a bias: that of the norm goes through both.
+        self.look = _looking(3 * WIDTH, 2 * WIDTH, bias=False)
+        self.look_at_all = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+        self.conclude = nn.Linear(2 * WIDTH, WIDTH)
         self.norm = nn.LayerNorm(WIDTH)
-        self.read = nn.Linear(WIDTH, 2)
+        self.read = nn.Linear(WIDTH, 2, bias=False)
 
-    def forward(self, memory: Tensor, features: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        disturbed_by = share @ memory
-        disturbs = share.mT @ memory
-        everyone = memory.mean(-2, keepdim=True).expand_as(memory)
-        seen = torch.cat((memory, disturbed_by, disturbs, everyone, features), dim=-1)
-        memory = self.norm(memory + self.mix(seen))
+    def forward(
+        self, memory: Tensor, constants: Tensor, features: Tensor, share: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        disturbed_by, disturbs = share @ memory, share.mT @ memory
+        seen = torch.cat((memory, disturbed_by, disturbs, constants, features), dim=-1)
+        seen = self.look(seen) + self.look_at_all(memory.mean(-2, keepdim=True))
+        memory = self.norm(memory + self.conclude(nn.functional.silu(seen)))
         return memory, self.read(memory)
 
 
+def _looking(remembered: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """From what is remembered, of size one, and what there is to see; begins as if all were."""
+    seen = torch.tensor(_CONSTANTS + _FEATURES)
+    linear = nn.Linear(remembered + len(seen), outputs, bias=bias)
+    with torch.no_grad():
+        linear.weight[:, remembered:] /= seen
+    return linear
+
+
 class _Situation:
-    """What there is to see of a channel at given powers; powers relative to Pmax."""
+    """What there is to see of a channel at given powers; powers relative to Pmax.
+
+    Whatever every worker has one of is a column, (N, L, 1), ready to be multiplied and joined.
+    """
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
-        self.gain = batch.direct * batch.pmax_w
+        static = batch.static_power_w
+        self.direct = (batch.direct * batch.pmax_w)[..., None]
+        self.log_direct = self.direct.log()
         self.cross = batch.cross * batch.pmax_w
-        self.log_direct = self.gain.log()
         self.waterfall = batch.waterfall
-        self.draw = batch.amplifier_inefficiency * batch.pmax_w / batch.static_power_w
-        unit = (prices.success + prices.rate + prices.efficiency / batch.static_power_w).mean(
-            -1, keepdim=True
-        )
-        shape = batch.direct.shape
-        self.success = (prices.success / unit).expand(shape)
-        self.rate = (prices.rate / unit).expand(shape)
-        self.efficiency = (prices.efficiency / batch.static_power_w / unit).expand(shape)
-        self.activation_cost = (prices.activation_cost / unit).expand(shape)
+        self.draw = (batch.amplifier_inefficiency * batch.pmax_w / static)[..., None]
+        unit = (prices.success + prices.rate + prices.efficiency / static).mean(-1, keepdim=True)
+        self.success = (prices.success / unit)[..., None]
+        self.rate = (prices.rate / unit)[..., None]
+        self.efficiency = (prices.efficiency / static / unit)[..., None]
+        self.activation_cost = (prices.activation_cost / unit)[..., None]
 
-    def values(self, log_power: Tensor, gate: Tensor) -> tuple[Tensor, ...]:
-        """Per-worker value on the air, its slopes, shares, ln SINR at soft gates."""
+    def _prices(self) -> tuple[Tensor, ...]:
+        return self.success, self.rate, self.efficiency, self.activation_cost
+
+    def constants(self) -> Tensor:
+        """What no iteration changes, (N, L, C)."""
+        columns = (
+            self.log_direct,
+            *((price + _SMALL).log() for price in self._prices()),
+            self.draw.log(),
+            torch.full_like(self.draw, math.log(self.waterfall)),
+        )
+        return torch.cat([column.expand_as(self.direct) for column in columns], dim=-1)
+
+    def at(self, logits: Tensor) -> _State:
+        """At logits (N, L, 2), with workers on the air to the degree of their gates."""
+        power_logit, gate_logit = torch.split(logits, 1, dim=-1)
+        log_power, gate = nn.functional.logsigmoid(power_logit), torch.sigmoid(gate_logit)
         power = log_power.exp()
         sent = power * gate
-        interference = 1 + (self.cross @ sent[..., None])[..., 0]
-        s = self.log_direct + log_power - interference.log()
-        success, success_s, _ = link.success_at(s.clamp(-30, 30), self.waterfall, self.success)
-        # In units of the static power, so that EE = R / (1 + μ p / P_c).
-        q, q_t, _ = link.inverse_draw(power, 1.0, self.draw)
-        rate, rate_s, _ = link.rate_at(s, self.rate + self.efficiency * q)
-        value = success + rate - self.activation_cost
-        value_s = success_s + rate_s
-        value_t = -self.efficiency * link.rate_from_log(s) * q_t
-        share = self.cross * sent[..., None, :] / interference[..., None]
-        return value, value_s, value_t, share, s, interference
-
-    def features(self, log_power: Tensor, gate_logit: Tensor) -> tuple[Tensor, Tensor]:
-        """Node features (N, L, F) and the interference shares (N, L, L)."""
-        gate = torch.sigmoid(gate_logit)
-        value, value_s, value_t, share, s, interference = self.values(log_power, gate)
-        harm = (share.mT @ (gate * value_s)[..., None])[..., 0] + value_t
-        columns = (
-            self.log_direct / 5,
-            log_power / 5,
-            s / 3,
-            interference.log() / 3,
-            gate,
-            (self.success + 1e-3).log(),
-            (self.rate + 1e-3).log() / 3,
-            (self.efficiency + 1e-3).log() / 3,
-            (self.activation_cost + 1e-3).log() / 3,
-            (value_s + _TINY).log() / 3,
-            (harm + _TINY).log() / 3,
-            ((value_s + _TINY) / (harm + _TINY)).log() / 3,
-            value,
-            (value - harm) * 3,
-            (self.draw.log() / 5).expand_as(s),
-            torch.full_like(s, math.log(self.waterfall / 0.023)),
-            gate * (value > 0),
+        interference = 1 + self.cross @ sent
+        sinr = self.direct * power / interference
+        success, success_s = link.packet_success_with_slope(sinr, self.waterfall)
+        rate, rate_s = link.rate_with_slope(sinr)
+        # In units of the static power, so that EE = R q with q = 1 / (1 + μ p / P_c), and the
+        # derivative of q in ln p is −q times the share of sending in the power that is drawn.
+        drawn = self.draw * power
+        q = 1 / (1 + drawn)
+        by_rate = self.efficiency * q
+        price = self.rate + by_rate
+        return _State(
+            log_power=log_power,
+            gate=gate,
+            interference=interference,
+            share=self.cross * sent.mT / interference,
+            value=self.success * success + price * rate - self.activation_cost,
+            by_sinr=self.success * success_s + price * rate_s,
+            draw_cost=by_rate * rate * (drawn * q),
         )
-        return torch.stack(columns, dim=-1), share
+
+    def features(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """What an iteration sees of each worker, (N, L, F), and the interference shares."""
+        at = self.at(logits)
+        harm = at.share.mT @ (at.gate * at.by_sinr) + at.draw_cost
+        columns = (
+            at.log_power,
+            at.interference.log(),
+            at.gate,
+            (at.by_sinr + _TINY).log(),
+            (harm + _TINY).log(),
+            at.value,
+            harm,
+            (at.value > 0).to(harm),
+        )
+        return torch.cat(columns, dim=-1), at.share
 
 
-def lagrangian_at_gates(
-    batch: ChannelBatch, prices: Prices, output: tuple[Tensor, Tensor]
-) -> Tensor:
+class _State(NamedTuple):
+    """Of every worker, (N, L, 1), and how strongly they disturb each other.
+
+    Attributes:
+        log_power: of the power relative to Pmax, if it is on the air.
+        gate: the degree to which it is.
+        interference: 1 + Σ β p.
+        share: of worker j in the noise and interference of worker i, (N, L, L).
+        value: what it contributes to the Lagrangian on the air, in units of the mean price.
+        by_sinr: derivative of the value in ln SINR.
+        draw_cost: what it loses per unit of ln p by the power it draws.
+    """
+
+    log_power: Tensor
+    gate: Tensor
+    interference: Tensor
+    share: Tensor
+    value: Tensor
+    by_sinr: Tensor
+    draw_cost: Tensor
+
+
+def relative_power(logits: Tensor) -> Tensor:
+    """Power over Pmax of logits (N, L, 2), 0 for a worker whose gate is closed; (N, L)."""
+    power, gate = logits.unbind(-1)
+    return torch.where(gate > 0, torch.sigmoid(power), 0.0)
+
+
+def lagrangian_at_gates(batch: ChannelBatch, prices: Prices, logits: Tensor) -> Tensor:
     """The Lagrangian when a worker is on the air to the degree of its gate, (N,).
 
     The mean over the workers, in units of the mean price, so that cells of all sizes count
     alike. Linear in each gate given the others, so its maximum has gates of 0 or 1.
     """
-    log_power, gate_logit = output
-    gate = torch.sigmoid(gate_logit)
-    value, *_ = _Situation(batch, prices).values(log_power, gate)
-    return (gate * value).mean(-1)
+    at = _Situation(batch, prices).at(logits)
+    return (at.gate * at.value).mean((-2, -1))

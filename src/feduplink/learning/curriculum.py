@@ -1,0 +1,234 @@
+"""What the network of ``pdx`` is trained for: random channels with random prices.
+
+The inner problem of the dual is a matter of the gains in units of noise over Pmax, of the power
+that sending draws, of the waterfall, and of the prices. A curriculum draws all of these.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.channels import draw_csi
+from feduplink.channels.recorded import recording_identity
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.scenario import Scenario
+
+_T = TypeVar("_T")
+
+#: Multipliers times thresholds, in units of a worker's weight, for one scenario; further up, a
+#: worker sends only in its few best channels.
+_USUAL_PRICE = (0.003, 0.4)
+_ANY_PRICE = (0.005, 6.0)
+#: How much more or less than that of a channel the multiplier of a worker is.
+_USUAL_SPREAD = (0.4, 2.0)
+_ANY_SPREAD = (0.2, 3.0)
+#: Channels that tell what workers reach alone.
+_FEW_CHANNELS = 64
+
+
+class Curriculum(Protocol):
+    """Batches to train on."""
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
+        """Channels of one cell, each with prices (count, L) of its own, in float32."""
+
+    def identity(self) -> dict[str, Any]:
+        """What tells it from others, as JSON can hold it."""
+
+
+@dataclass(frozen=True)
+class OneScenario:
+    """One scenario, at any multipliers.
+
+    Attributes:
+        scenario: the cell, the radio, and the weights and thresholds of the problem.
+        recorded: channels that batches are drawn from, with replacement, (N, L, L); None: those
+            that the scenario's model draws.
+    """
+
+    scenario: Scenario
+    recorded: Tensor | None = None
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
+        """Channels of the scenario and prices for its thresholds."""
+        scenario, random = self.scenario, _Random(generator)
+        batch = ChannelBatch.from_scenario(scenario, self._csi(count, generator)).to(torch.float32)
+        weights = scenario.worker_weights.to(batch.direct).expand(count, -1)
+        rate_min = scenario.rate_thresholds.to(batch.direct).clamp_min(1e-3)
+        ee_min = scenario.ee_thresholds.to(batch.direct).clamp_min(1e-1)
+        nothing = torch.zeros_like(weights)
+        objective = Prices(weights, nothing, nothing, nothing)
+        return batch, _with_constraints(objective, weights, (rate_min, ee_min), random)
+
+    def _csi(self, count: int, generator: torch.Generator) -> Tensor:
+        if self.recorded is None:
+            return draw_csi(self.scenario, count, generator)
+        device = generator.device
+        chosen = torch.randint(len(self.recorded), (count,), generator=generator, device=device)
+        return self.recorded.to(device)[chosen]
+
+    def identity(self) -> dict[str, Any]:
+        """The scenario and a checksum of recorded channels."""
+        scenario = self.scenario.model_dump(mode="json")
+        return {"scenario": scenario, "recorded": recording_identity(self.recorded)}
+
+
+@dataclass(frozen=True)
+class AnyScenario:
+    """Whatever a user may bring: cells, radios, objectives, weights and thresholds of all kinds.
+
+    Thresholds go up to somewhat above what workers reach in the mean when they are alone on the
+    air at their best power; beyond, they would send in a few channels only.
+
+    Attributes:
+        workers: numbers of workers, one drawn for each batch.
+        channel_models: of the cell; those with shadowing have the widest range of gains.
+        antennas, cell_side_m: ranges of the cell.
+        pmax_dbw: range of Pmax, dBW.
+        interference: range of the interference factor.
+        waterfall, static_power_w, amplifier_inefficiency: ranges of the radio, in half of the
+            batches; otherwise those of the paper.
+        thresholds: range relative to what workers reach alone.
+    """
+
+    workers: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 12, 16, 20, 24, 32)
+    channel_models: tuple[str, ...] = (
+        "wbs",
+        "wbs",
+        "hata-urban",
+        "hata-suburban",
+        "hata-urban-shadowed",
+        "hata-suburban-shadowed",
+    )
+    antennas: tuple[float, float] = (1.5, 80.0)
+    cell_side_m: tuple[float, float] = (300.0, 3000.0)
+    pmax_dbw: tuple[float, float] = (-48.0, 8.0)
+    interference: tuple[float, float] = (0.4, 12.0)
+    waterfall: tuple[float, float] = (0.002, 1.0)
+    static_power_w: tuple[float, float] = (0.002, 0.2)
+    amplifier_inefficiency: tuple[float, float] = (0.5, 5.0)
+    thresholds: tuple[float, float] = (0.05, 1.5)
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
+        """Channels of a random cell, prices for random weights, objectives and thresholds."""
+        random = _Random(generator)
+        scenario = self._scenario(random)
+        workers = scenario.workers
+        csi = draw_csi(scenario, count, generator)
+        batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
+        weights = random.uniform(0.1, 1.0, count, workers)
+        weights = weights / weights.sum(-1, keepdim=True)
+        rate, efficiency = _reached_alone(batch)
+        rate_min, ee_min = (
+            reached
+            * random.log_uniform(*self.thresholds, count, 1)
+            * torch.where(
+                random.chance(0.5, count, 1), random.uniform(0.5, 1.5, count, workers), 1.0
+            )
+            for reached in (rate, efficiency)
+        )
+        # Nine in ten maximise packet success, the others rate or energy efficiency.
+        kind = random.uniform(0, 1, count, 1)
+        nothing = torch.zeros_like(weights)
+        objective = Prices(
+            torch.where(kind < 0.9, weights, 0.0),
+            torch.where((kind >= 0.9) & (kind < 0.95), weights / rate, 0.0),
+            torch.where(kind >= 0.95, weights / efficiency, 0.0),
+            nothing,
+        )
+        return batch, _with_constraints(
+            objective, weights, (rate_min, ee_min), random, price=_ANY_PRICE, spread=_ANY_SPREAD
+        )
+
+    def _scenario(self, random: _Random) -> Scenario:
+        paper, usual = Scenario(), bool(random.chance(0.5))
+        waterfall = float(random.log_uniform(*self.waterfall))
+        static_power_w = float(random.log_uniform(*self.static_power_w))
+        inefficiency = float(random.log_uniform(*self.amplifier_inefficiency))
+        return Scenario(
+            workers=random.one_of(self.workers),
+            channel_model=random.one_of(self.channel_models),
+            antennas=round(float(random.log_uniform(*self.antennas))),
+            cell_side_m=float(random.log_uniform(*self.cell_side_m)),
+            pmax_dbw=float(random.uniform(*self.pmax_dbw)),
+            interference=float(random.log_uniform(*self.interference)),
+            waterfall=paper.waterfall if usual else waterfall,
+            static_power_w=paper.static_power_w if usual else static_power_w,
+            amplifier_inefficiency=paper.amplifier_inefficiency if usual else inefficiency,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """All ranges."""
+        return {name: list(value) for name, value in vars(self).items()}
+
+
+class _Random:
+    """Random numbers of several kinds from one generator, on its device."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+
+    def uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        unit = torch.rand(shape, generator=self._generator, device=self._generator.device)
+        return low + (high - low) * unit
+
+    def log_uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        return self.uniform(math.log(low), math.log(high), *shape).exp()
+
+    def chance(self, probability: float, *shape: int) -> Tensor:
+        return self.uniform(0, 1, *shape) < probability
+
+    def one_of(self, choices: tuple[_T, ...]) -> _T:
+        return choices[int(self.uniform(0, len(choices)))]
+
+
+def _reached_alone(batch: ChannelBatch) -> tuple[Tensor, Tensor]:
+    """Mean rate and mean efficiency of workers alone on the air at the best power for each.
+
+    A few channels are enough to tell the scale.
+    """
+    static, inefficiency = batch.static_power_w, batch.amplifier_inefficiency
+    gain = batch.direct[:_FEW_CHANNELS]
+    rate = link.rate(gain * batch.pmax_w)
+    power = link.most_efficient_power(gain, static, inefficiency).to(gain)
+    power = torch.minimum(power, batch.pmax_w)
+    efficient = link.rate(gain * power)
+    return rate.mean(), link.energy_efficiency(efficient, power, static, inefficiency).mean()
+
+
+def _with_constraints(
+    objective: Prices,
+    weights: Tensor,
+    thresholds: tuple[Tensor, Tensor],
+    random: _Random,
+    *,
+    price: tuple[float, float] = _USUAL_PRICE,
+    spread: tuple[float, float] = _USUAL_SPREAD,
+) -> Prices:
+    """With multipliers on both constraints.
+
+    In units of the mean weight: none, or within the range of ``price``, alike for the workers of a
+    channel up to a factor within that of ``spread``.
+    """
+    count, workers = weights.shape
+    rate_min, ee_min = thresholds
+    rate_price, ee_price = (
+        random.log_uniform(*price, count, 1)
+        * random.log_uniform(*spread, count, workers)
+        * random.chance(0.6, count, 1)
+        * random.chance(0.9, count, workers)
+        * weights.mean(-1, keepdim=True)
+        for _ in range(2)
+    )
+    return Prices(
+        objective.success,
+        objective.rate + rate_price / rate_min,
+        objective.efficiency + ee_price / ee_min,
+        objective.activation_cost + rate_price + ee_price,
+    )

@@ -1,0 +1,113 @@
+"""Multipliers at which a network's own powers meet the constraints, none with more than it needs.
+
+A network that stands in for the maximiser of the Lagrangian is not quite the maximiser, so that the
+minimum of the dual function misses the constraints by a few per cent. What is wanted is a root: a
+surplus of nothing where a multiplier is paid, none missed elsewhere. Anderson's method finds it,
+from steps that are as long as each constraint's own response to its multiplier asks for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.observing import track_each
+from feduplink.policies.dual_descent import Maximise, ScaledMultipliers
+from feduplink.problem import Problem
+from feduplink.scenario import Scenario
+
+#: Channels on which the responses are measured, and the change of a multiplier for that: this
+#: share of it, and at least so much of what a worker contributes to the objective.
+_FEW_CHANNELS = 512
+_SHARE, _LEAST = 0.1, 0.02
+#: Steps are this part of what would be right if every constraint minded its own multiplier only;
+#: a response is taken as at least this, and a multiplier changes by no more than that at once.
+_CAUTION = 0.7
+_LEAST_RESPONSE = 0.3
+_LONGEST = 0.3
+#: Steps that Anderson's method remembers, and how much it distrusts them.
+_MEMORY = 5
+_DISTRUST = 0.02
+#: A constraint that is missed by less than this share of its threshold is met.
+_MET = 2e-3
+
+
+class Balance:
+    """The search on one set of channels, (N, L, L), for the thresholds of a problem."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        scenario: Scenario,
+        csi: Tensor,
+        maximise: Maximise,
+        scaled: ScaledMultipliers,
+    ) -> None:
+        self.problem, self.scenario = problem, scenario
+        self.batch = ChannelBatch.from_scenario(scenario, csi)
+        self._maximise = maximise
+        self._scaled = scaled
+
+    def surplus(self, x: Tensor, channels: int) -> Tensor:
+        """Of every constraint while the worker is on the air, relative, on the first channels."""
+        rows = torch.arange(min(channels, len(self.batch.direct)))
+        multipliers = self._scaled.multipliers(x)
+        power = self._maximise(rows, Prices.from_problem(self.problem, self.scenario, multipliers))
+        sinr = self.batch.take(rows).sinr(power)
+        return self._scaled.surplus(self.problem, sinr, power, while_on_air=True)
+
+    def responses(self, x: Tensor) -> Tensor:
+        """Derivative of every surplus in its own multiplier, (K, L)."""
+        base = self.surplus(x, _FEW_CHANNELS)
+        found = torch.zeros_like(x)
+        for place in ((x > 0) | (base < 0)).nonzero().tolist():
+            moved = x.clone()
+            k, i = place
+            change = max(_SHARE * float(x[k, i]), _LEAST)
+            moved[k, i] += change
+            found[k, i] = (self.surplus(moved, _FEW_CHANNELS)[k, i] - base[k, i]) / change
+        return found
+
+    def balanced(self, x: Tensor, responses: Tensor, channels: int, evaluations: int) -> Tensor:
+        """Near ``x``, by so many evaluations; the best of what they show.
+
+        The last ones only raise the multipliers of constraints that are still missed.
+        """
+        gain = _CAUTION / responses.clamp_min(_LEAST_RESPONSE)
+        points: list[Tensor] = []
+        steps: list[Tensor] = []
+        best: tuple[float, Tensor] | None = None
+        pushes = evaluations // 3
+        for number in track_each("balance", range(evaluations), "evaluations"):
+            surplus = self.surplus(x, channels)
+            # A surplus is no fault where nothing is paid for it.
+            fault = torch.where((x > 0) | (surplus < 0), surplus, 0.0)
+            missed = (-surplus - _MET).clamp_min(0.0).amax()
+            rank = float(10 * missed + (x * surplus).clamp_min(0.0).sum() / x.shape[-1])
+            if best is None or rank < best[0]:
+                best = (rank, x)
+            if number >= evaluations - pushes:
+                x = x + (gain * (-surplus).clamp_min(0.0)).clamp_max(_LONGEST)
+                continue
+            points.append(x)
+            steps.append(-gain * fault)
+            change = _anderson(points, steps).clamp(-_LONGEST, _LONGEST)
+            x = (x + change).clamp_min(0.0)
+        assert best is not None
+        return best[1]
+
+
+def _anderson(points: list[Tensor], steps: list[Tensor]) -> Tensor:
+    """The next change, from all points so far and the simple steps there."""
+    memory = min(len(points) - 1, _MEMORY)
+    if not memory:
+        return steps[-1]
+    recent = range(-memory, 0)
+    moved = torch.stack([(points[j] - points[j - 1]).flatten() for j in recent], dim=1)
+    turned = torch.stack([(steps[j] - steps[j - 1]).flatten() for j in recent], dim=1)
+    distrust = _DISTRUST * turned.norm() * torch.eye(memory, dtype=turned.dtype)
+    wanted = torch.cat((steps[-1].flatten(), turned.new_zeros(memory)))
+    mixed = torch.linalg.lstsq(torch.cat((turned, distrust)), wanted[:, None]).solution
+    change: Tensor = steps[-1] - ((moved + turned) @ mixed).reshape(steps[-1].shape)
+    return change
