@@ -18,7 +18,7 @@ from feduplink.serving.playground.scene import FirstScene, Setting
 from feduplink.serving.playground.tuned_settings import Known, Tuned, TunedSettings
 
 SMALL = Scenario(workers=3, antennas=4, rate_min=0.9, ee_min=60.0)
-OWN = Setting.of(FirstScene.of(SMALL).scene)
+OWN = Setting.from_scene(FirstScene.from_scenario(SMALL).scene)
 
 
 @pytest.fixture
