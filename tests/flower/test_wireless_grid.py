@@ -148,8 +148,8 @@ def test_a_node_that_does_not_reply_in_time_is_absent():
 
     uplink = wireless(OneIsSlow(client_app.app, WORKERS), WORKERS, ROUNDS)
     began = time.monotonic()
-    uplink.send_and_receive(_messages(uplink, 1), timeout=0.3)
-    assert 0.3 <= time.monotonic() - began < 3
+    uplink.send_and_receive(_messages(uplink, 1), timeout=1.0)
+    assert 1.0 <= time.monotonic() - began < 10
     assert uplink.history[0].present == (0, 1, 3)
 
 
