@@ -25,7 +25,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor) -> float:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return float(loss)
+    return float(loss.detach())
 
 
 @torch.no_grad()
