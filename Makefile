@@ -54,5 +54,5 @@ lint: $(ALL)
 	$(BIN)/lint-imports --no-cache
 
 clean:
-	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis .coverage
 	find src tests -name __pycache__ -prune -exec rm -rf {} +

@@ -183,7 +183,7 @@ def measure(file: Path, seconds: float) -> None:
     # What it takes of a processor, without waiting for one: the tail on a machine of its own.
     row("the same, processor time", timed(lambda: policy.run(one), 5000, time.thread_time))
     row("reading CSI, binary", timed(lambda: csi_from_bytes(binary, WORKERS, limits), 5000))
-    row("reading CSI, JSON", timed(lambda: csi_from_json(text, limits), 5000))
+    row("reading CSI, JSON", timed(lambda: csi_from_json(text, WORKERS, limits), 5000))
     row("computation in the thread", in_a_thread(policy, one))
     row("the application, without a socket", through_asgi(policy, binary))
     with service(file) as running:

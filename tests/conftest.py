@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
 
+from chromium import launched_browser
 from feduplink import Scenario, draw_csi
 
 #: Read once: some tests hide it from the code.
@@ -67,6 +70,11 @@ def default_scenario() -> Scenario:
 def default_csi(default_scenario: Scenario) -> Tensor:
     """A hundred channels of the default scenario, (100, 8, 8)."""
     return draw_csi(default_scenario, 100, torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")  # no longer: Playwright's event loop gets in the way of others
+def browser() -> Iterator[Any]:
+    yield from launched_browser()
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[_HEADER])
             expected = header.pop(_CHECKSUM)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys()  # the file itself is not iterable
+            tensors = {name: file.get_tensor(name) for name in names}
     except FileNotFoundError:
         raise InputError(f"{kind}: {path} does not exist.") from None
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):

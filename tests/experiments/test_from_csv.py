@@ -178,9 +178,9 @@ def test_the_smallest_violation_is_one():
 
 
 def test_claims_of_a_run_rest_on_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(
-        experiment_files.DRAWINGS, "interference", lambda *_: StyledFigure(1, 1, "")
-    )
+    drawing = StyledFigure(1, 1)
+    drawing.subplots()
+    monkeypatch.setitem(experiment_files.DRAWINGS, "interference", lambda *_: drawing)
     result, context = RESULTS["interference"], ExperimentContext(tmp_path, FULL)
     experiment = EXPERIMENTS["interference"]
     claims = experiment_files.write_experiment(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import feduplink
+from feduplink.flower.free_ports import free_ports
 
 #: Seconds until a SuperLink has to answer.
 _START_WITHIN_S = 60
@@ -50,7 +51,7 @@ class FlowerProcesses:
 @contextlib.contextmanager
 def flower_processes(nodes: int, directory: Path) -> Iterator[FlowerProcesses]:
     """A SuperLink and its SuperNodes, whose ``partition-id`` are 0, 1, ..."""
-    link, *runtimes = _free_ports(1 + nodes)
+    link, *runtimes = free_ports(1 + nodes)
     environment = {
         **os.environ,
         "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
@@ -102,14 +103,6 @@ def _process(command: tuple[str, ...], environment: dict[str, str], log: Path) -
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _wait_for(port: int) -> None:

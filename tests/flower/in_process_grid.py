@@ -9,6 +9,7 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 
@@ -40,15 +41,22 @@ class InProcessGrid(Grid):
         self.pushed: dict[str, Message] = {}
         self._ids = itertools.count()
 
-    def set_run(self, run: Any) -> None:
-        raise NotImplementedError
+    def set_run(self, run: Run) -> None:
+        self._run = run
 
     @property
-    def run(self) -> Any:
-        raise NotImplementedError
+    def run(self) -> Run:
+        return self._run
 
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        raise NotImplementedError
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
         return sorted(self.workers)

@@ -23,7 +23,7 @@ from feduplink.flower.flower_deployment import DeploymentError, FlowerDeployment
 from feduplink.flower.free_ports import free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.loopback_federation import run_task
-from feduplink.flower.superlink_client import App
+from feduplink.flower.superlink_client import App, RunStatus
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.policies import load_policy
 
@@ -264,6 +264,26 @@ def test_a_superlink_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path):
     assert "POST /v1/control/list-runs" in str(failure.value)
 
 
+@pytest.mark.slow
+def test_a_superlink_that_lives_and_does_not_answer_is_asked_again(
+    deployment: FlowerDeployment,
+    scenario: Scenario,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    status, missed = deployment.client.status, iter([True, True])
+
+    def sometimes(run: int) -> RunStatus:
+        if next(missed, False):
+            raise ConnectionError("The SuperLink does not answer: timed out")
+        return status(run)
+
+    monkeypatch.setattr(deployment.client, "status", sometimes)
+    run = TaskRun(scenario=scenario, policy="max", rounds=1, out=tmp_path)
+    assert len(run_watched(deployment, run, lambda: None).uplink) == 1
+    assert not any(missed)
+
+
 INTERRUPTED = """
 import time
 from feduplink.flower.flower_deployment import FlowerDeployment
@@ -286,11 +306,14 @@ def test_a_program_that_is_ended_leaves_nothing(number: signal.Signals):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert program.stdout is not None
-    directory, *ports = program.stdout.readline().split()
-    assert len(processes_of(Path(directory))) >= 8
-    program.send_signal(number)
-    program.wait(30)
+    try:
+        assert program.stdout is not None
+        directory, *ports = program.stdout.readline().split()
+        assert len(processes_of(Path(directory))) >= 8
+        program.send_signal(number)
+        program.wait(60)
+    finally:
+        program.kill()
     # In order it is all gone when the program is; killed, the guards need a moment.
-    within_s = 10.0 if number == signal.SIGKILL else 0.0
+    within_s = 60.0 if number == signal.SIGKILL else 0.0
     assert_nothing_is_left(Path(directory), [int(port) for port in ports], within_s=within_s)

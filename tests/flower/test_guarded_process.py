@@ -23,7 +23,7 @@ def start(directory: Path, script: str, **options: Path) -> GuardedProcess:
 
 
 def wait_for(directory: Path, count: int) -> list[str]:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(found := processes_of(directory)) != count and time.monotonic() < deadline:
         time.sleep(0.02)
     return found

@@ -50,9 +50,9 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Handle()
 
     ipython = types.ModuleType("IPython")
-    ipython.get_ipython = ZMQInteractiveShell  # type: ignore[attr-defined]
+    ipython.get_ipython = ZMQInteractiveShell
     ipython_display = types.ModuleType("IPython.display")
-    ipython_display.display = display  # type: ignore[attr-defined]
+    ipython_display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython_display)
     monkeypatch.delenv(progress.VARIABLE, raising=False)

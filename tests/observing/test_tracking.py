@@ -92,9 +92,9 @@ def test_a_loop_that_is_left_ends():
 @pytest.mark.parametrize("at", ["begin", "advance", "end"])
 def test_what_an_observer_raises_comes_out_after_the_others_were_told(at: str):
     before, after = Recorder(), Recorder()
-    with pytest.raises(RuntimeError, match=at):  # noqa: SIM117
-        with track("work", observers=[before, Failing(at), after]) as tracker:
-            tracker.advance(1)
+    observers = [before, Failing(at), after]
+    with pytest.raises(RuntimeError, match=at), track("work", observers=observers) as tracker:
+        tracker.advance(1)
     begun = at != "begin"
     assert before.of("work") == (["begin", 1, "end"] if begun else ["begin", "end"])
     assert after.of("work") == (["begin", 1, "end"] if begun else [])

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from chromium import DESKTOP, PHONE, opened_page
 from experiments.tiny import TINY
 from feduplink.cli import main, reproduce
 from feduplink.metrics import write_metrics
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH"
-)
-
-PHONE, DESKTOP = 375, 1280
 #: Of ``reproduce``: title, and how many claims.
 REPRODUCED = {
     "The paper's figures": 0,
@@ -68,33 +62,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs / "report/report.html"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as engine:
-        # Chromium's sandbox does not work for root, and in a container everybody is root.
-        browser = engine.chromium.launch(
-            executable_path=CHROMIUM, chromium_sandbox=os.geteuid() != 0
-        )
-        yield browser
-        browser.close()
-
-
 @contextlib.contextmanager
-def _opened(
-    browser: playwright.Browser, report: Path, width: int, scheme: str = "light"
-) -> Iterator[playwright.Page]:
-    """The page at this width; whatever it complains of or asks for fails the test."""
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(report.as_uri())
-    yield page
-    page.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
+def _opened(browser: Browser, report: Path, width: int, scheme: str = "light") -> Iterator[Page]:
+    """The page at this width; it asks for nothing but itself."""
+    address = report.as_uri()
+    with opened_page(browser, address, width, color_scheme=scheme) as (page, asked):
+        yield page
+    assert [url for url in asked if not url.startswith("data:")] == [address]
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
@@ -123,7 +97,7 @@ def test_links_lead_to_sections(browser, report: Path):
         assert targets == ["Figure 1", *claims, *TITLES]
 
 
-def _lightness(page: playwright.Page, selector: str, style: str) -> float:
+def _lightness(page: Page, selector: str, style: str) -> float:
     """Of a colour, from 0 to 255."""
     colour = page.locator(selector).first.evaluate(f"e => getComputedStyle(e).{style}")
     red, green, blue = map(int, colour.removeprefix("rgb(").removesuffix(")").split(","))

@@ -58,6 +58,12 @@ def test_no_power_is_above_pmax(client: TestClient, policy: OnnxPolicy):
     assert 0.9999999 * pmax_w < power <= pmax_w
 
 
+def test_the_largest_float32_is_accepted(client: TestClient):
+    largest = float(np.finfo(np.float32).max)
+    response = client.post("/v1/allocate", json={"csi": [[largest]]})
+    assert response.json()["power_w"] == pytest.approx([1 / largest], rel=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pdg", "pdx"])
 def test_any_gains_have_powers_in_range(name: str, tmp_path: Path):
@@ -93,6 +99,8 @@ def test_a_power_that_is_no_number_is_not_sent(policy: OnnxPolicy, monkeypatch):
         ("[[Infinity]]", "beyond float32"),
         ("[[1e39]]", "beyond float32"),
         ("[[1e400]]", "beyond float32"),
+        ("[[3.402823466385289e38]]", "beyond float32"),  # the next after the largest float32
+        ("[[-Infinity]]", "negative or zero"),
         ("[[-1]]", "negative or zero"),
         ("[[0]]", "negative or zero"),
         ("[[1e-60]]", "negative or zero"),
@@ -158,6 +166,25 @@ def test_bodies_that_are_no_csi(client: TestClient, body: bytes, said: str):
 def test_bytes_that_are_no_csi(client: TestClient, query: str, body: bytes, said: str):
     response = client.post(f"/v1/allocate{query}", content=body, headers=BINARY)
     assert said in refused(response, 422)
+
+
+@pytest.mark.parametrize(
+    "query", ["?worker=2", "?workers=2&token=x", "?workers=2&workers=2", "?=2", "?workers=2&="]
+)
+@pytest.mark.parametrize(
+    ("headers", "body"), [(BINARY, channels(1, 2).tobytes()), (JSON, b'{"csi": [[1, 2], [3, 4]]}')]
+)
+def test_nothing_in_the_query_is_ignored(
+    client: TestClient, query: str, headers: dict[str, str], body: bytes
+):
+    assert client.post("/v1/allocate?workers=2", content=body, headers=headers).status_code == 200
+    response = client.post(f"/v1/allocate{query}", content=body, headers=headers)
+    assert refused(response, 422) == "query: not accepted; accepted: none, or workers=L once."
+
+
+def test_workers_in_the_query_are_those_of_the_json(client: TestClient):
+    response = client.post("/v1/allocate?workers=3", json={"csi": [[1, 2], [3, 4]]})
+    assert refused(response, 422).startswith("workers: 3, but csi has 2; accepted with JSON:")
 
 
 def test_other_requests(client: TestClient):

@@ -138,7 +138,7 @@ def test_overload_is_told_at_once_and_passes(service: Service):
     begun = time.perf_counter()
     assert response.read() == b'{"detail":"Too many requests under way; accepted: 2 at once."}'
     again = ask(connection)
-    assert time.perf_counter() - begun < 1  # they would be waited for 15 s
+    assert time.perf_counter() - begun < 5  # they would be waited for 15 s
     assert (again.status, again.headers["Retry-After"]) == (503, "1")
     again.read()
     expected = powers_of(CSI).astype(np.float32)[0]

@@ -23,9 +23,9 @@ def train(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     for batch in torch.split(twice, 32):
         loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
-    return float(loss)
+    return float(loss.detach())
 
 
 @torch.no_grad()

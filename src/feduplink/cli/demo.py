@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
         f"antennas at up to {largest_w:g} W and disturb each other.\n"
         f"Drew {len(channels.test)} channels each for training, validation and test."
     )
-    deployment = Deployment(scenario, channels.training, seed=args.seed)
+    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     policies = find_policies(default_policies(), deployment)
     for kind in _LEARNED:
         out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     """Compare, write the figures and print the table."""
     directory = output_directory(args)
     scenario, channels = channels_from(args)
-    deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
+    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     policies = find_policies(args.policies, deployment)
     outcomes = compare(
         policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     """Find the policy, write ``policy.onnx`` and ``metrics.json``, and say how well they agree."""
     directory = output_directory(args)
     scenario, channels = channels_from(args)
-    deployment = Deployment(scenario, channels.training, recorded=channels.recorded, seed=args.seed)
+    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     [policy] = find_policies([args.policy], deployment).values()
     exported = export_onnx(policy, directory / _FILE)
     write_metrics(

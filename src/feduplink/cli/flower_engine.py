@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ def check_flower_options(args: argparse.Namespace) -> None:
             raise InputError(
                 f"{option}: not what --engine flower does; accepted: {accepted}, or --engine local."
             )
-    import feduplink.flower  # noqa: F401  # says which extra to install if Flower is missing
+    importlib.import_module("feduplink.flower")  # says which extra to install if Flower is missing
 
 
 def federate_with_flower(

@@ -107,7 +107,7 @@ def _policy(args: argparse.Namespace) -> tuple[OnnxPolicy, list[Policy]]:
         return OnnxPolicy(args.policy), []
     scenario = scenario_from(args)
     channels = ChannelSource.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
-    deployment = Deployment(scenario, channels.training, seed=args.seed)
+    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     [policy] = find_policies([args.policy], deployment).values()
     console().print(f"writing {policy.name} as ONNX, which takes some seconds")
     with tempfile.TemporaryDirectory() as directory:

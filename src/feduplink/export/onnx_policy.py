@@ -71,7 +71,7 @@ class OnnxPolicy:
 
 def _onnxruntime() -> ModuleType:
     try:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
     except ImportError:
         raise InputError(
             "onnx: needs ONNX Runtime, which is not installed; pip install 'feduplink[export]'."

@@ -29,7 +29,7 @@ def find_senders(
     if policies:
         anywhere = any_cell(scenario)
         source = recording or ChannelSource.from_scenario(anywhere, seed=seed)
-        deployment = Deployment(anywhere, source.training, recorded=source.recorded, seed=seed)
+        deployment = Deployment.from_channels(anywhere, source, seed=seed)
         senders.update(find_policies(policies, deployment))
     return senders
 

@@ -183,7 +183,7 @@ def _check_count(name: str, value: object) -> None:
 
 def _check_size(name: str, value: object, *, zero: bool) -> None:
     """A finite number above 0, or from 0 where ``zero`` is accepted."""
-    known = isinstance(value, Real) and math.isfinite(value)
-    if not known or value < 0 or (value == 0 and not zero):  # type: ignore[operator]
+    refused = not isinstance(value, Real) or not math.isfinite(value) or value < 0
+    if refused or (value == 0 and not zero):
         accepted = "finite, 0 or more" if zero else "finite, above 0"
         raise InputError(f"{name}: {value!r} is not accepted; accepted: {accepted}.")

@@ -65,10 +65,12 @@ class _NodeWork:
             # Without a type there is no task to hand out: then it only shows that it lives.
             types = [TaskType.CLIENT_APP] if accept else []
             answer = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=types))
-        except httpx.TransportError:
+        except httpx.ConnectError:
             if self._running is not None:
                 os.kill(self._running, signal.SIGKILL)
             return
+        except httpx.TransportError:
+            return  # a SuperNode that is busy, or that the next look finds dead
         if answer.token:
             self._running = os.fork()
             if self._running == 0:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from feduplink.flower.certificates import (
     NodeKey,
@@ -32,6 +32,8 @@ from feduplink.flower.free_ports import HOST, free_ports
 from feduplink.flower.guarded_process import GuardedProcess
 from feduplink.flower.superlink_client import App, ConfigValue, SuperLinkClient, without_proxy
 
+_Answer = TypeVar("_Answer")
+
 #: A SuperNode that died is started again after this, s.
 RESTART_AFTER_S = 1.0
 
@@ -40,6 +42,8 @@ _START_WITHIN_S = 120.0
 _START_WITHIN_S_PER_NODE = 5.0
 _LOOK_EVERY_S = 0.2
 _SUPERLINK_ATTEMPTS = 3
+# For a SuperLink that lives: one request takes up to 30 s before Flower gives it up.
+_ANSWER_WITHIN_S = 120.0
 
 
 class DeploymentError(ChildProcessError):
@@ -104,7 +108,10 @@ class FlowerDeployment:
             supervisor.start()
             exits.callback(supervisor.join)
             exits.callback(self._stopping.set)
-            self._wait(lambda: len(self.online()) == self._count, "the SuperNodes did not connect")
+            self._wait(
+                lambda: len(self._answer(self.online)) == self._count,
+                "the SuperNodes did not connect",
+            )
             self._exits = exits.pop_all()
         return self
 
@@ -124,20 +131,16 @@ class FlowerDeployment:
         """
         run = self.client.start_run(app, config or {})
         try:
-            while (status := self.client.status(run)).status != "finished":
+            while (status := self._answer(lambda: self.client.status(run))).status != "finished":
                 watch()
                 self._check()
                 time.sleep(_LOOK_EVERY_S)
-        except ConnectionError:
-            time.sleep(_LOOK_EVERY_S)  # its guard tells how it ended
-            self._check()
-            raise
         except BaseException:
             with contextlib.suppress(OSError):
                 self.client.stop_run(run)
             raise
         watch()
-        log = self.client.log(run)
+        log = self._answer(lambda: self.client.log(run))
         if status.outcome != "completed":
             raise DeploymentError(
                 f"The Flower run {status.outcome}: {status.details}\n{_tail(log)}"
@@ -254,6 +257,8 @@ class FlowerDeployment:
             try:
                 for index in range(self._count):
                     self._revive(index)
+            except ConnectionError:
+                continue  # if the SuperLink has ended, whoever waits for it is told; else try again
             except Exception as failure:
                 self._failure = f"The SuperNodes are no longer supervised: {failure}"
                 return
@@ -274,6 +279,20 @@ class FlowerDeployment:
             node.process.release()
         for node in self._nodes:
             node.process.stop()
+
+    def _answer(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What the SuperLink answers; asked again while it lives, as on a busy machine it may
+        not answer in time.
+        """
+        deadline = time.monotonic() + _ANSWER_WITHIN_S
+        while True:
+            try:
+                return ask()
+            except ConnectionError:
+                self._check()
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK_EVERY_S)
 
     def _check(self) -> None:
         for process in self.processes()[: 1 + bool(self._executor)]:

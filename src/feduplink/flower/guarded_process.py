@@ -13,7 +13,8 @@ from pathlib import Path
 
 from feduplink.flower import process_guard
 
-#: A guard kills and reaps within a fraction of this, s.
+#: A guard begins, and kills and reaps, within a fraction of this, s.
+_START_WITHIN_S = 60.0
 _STOP_WITHIN_S = 20.0
 
 
@@ -67,9 +68,13 @@ class GuardedProcess:
     @property
     def pid(self) -> int:
         """Of the command itself."""
-        for _ in range(200):
+        deadline = time.monotonic() + _START_WITHIN_S
+        while time.monotonic() < deadline:
+            running = self.running
             with contextlib.suppress(FileNotFoundError):
                 return int(self._pid_file.read_text())
+            if not running:
+                break
             time.sleep(0.01)
         raise RuntimeError(f"{self.name} did not begin: {self.log_tail()}")
 

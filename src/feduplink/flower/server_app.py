@@ -59,12 +59,8 @@ def main(grid: Grid, context: Context) -> None:
     uplink.add_metrics(result)
     # Empty if nothing ever arrived.
     arrays = result.arrays or measurement.first
-    errors = [
-        float(result.evaluate_metrics_serverapp[number]["error"])  # type: ignore[arg-type]
-        for number in range(1, rounds + 1)
-    ]
     TaskResult.from_run(
-        run.loaded_task, name, errors, uplink.history, arrays.to_torch_state_dict()
+        run.loaded_task, name, measurement.errors, uplink.history, arrays.to_torch_state_dict()
     ).write(run.out)
 
 
@@ -80,7 +76,13 @@ def _wait_for_nodes(grid: Grid, workers: int, timeout_s: float) -> None:
 
 
 class _Measurement:
-    """The first global model of a run, and the error of any on the held-out data."""
+    """The first global model of a run, and the errors of those that follow on the held-out data.
+
+    Attributes:
+        first: the model before the first round.
+        errors: of the model after each round so far.
+
+    """
 
     def __init__(self, run: TaskRun) -> None:
         self._task, self._out = run.loaded_task, run.out
@@ -89,6 +91,7 @@ class _Measurement:
         self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
         self._stack.module.eval()
         self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
+        self.errors: list[float] = []
 
     def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
         """For ``Strategy.start``."""
@@ -96,5 +99,6 @@ class _Measurement:
         (outputs,) = evaluate(self._stack, model, [self._test], self._task.evaluation_batch)
         error = float(self._task.metric(outputs, self._test.targets))
         if number:  # 0 is before the first round
+            self.errors.append(error)
             append_round(self._out, error)
         return MetricRecord({"error": error})

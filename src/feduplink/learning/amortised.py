@@ -123,7 +123,7 @@ class NetworkTraining:
         reached = [lagrangian_at_gates(batch, prices, out) for out in self.network(batch, prices)]
         weighted = [w * r.mean() for w, r in zip(_DEPTH_WEIGHTS, reached, strict=True)]
         self._optimizer.zero_grad(set_to_none=True)
-        (-torch.stack(weighted).sum()).backward()  # type: ignore[no-untyped-call]
+        (-torch.stack(weighted).sum()).backward()
         clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         self._schedule.step()

@@ -89,7 +89,7 @@ def primal_dual_step(
     expected = Expectations.estimate(problem, csi, power)
     state = state or PrimalDualState.start(problem, expected, settings.required_start, subset)
     optimizer.zero_grad(set_to_none=True)
-    (-state.lagrangian(expected)).backward()  # type: ignore[no-untyped-call]
+    (-state.lagrangian(expected)).backward()
     clip_grad_norm_(policy.parameters(), settings.clip_norm)
     optimizer.step()
     step = settings.primal_dual_step

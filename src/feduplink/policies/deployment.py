@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from feduplink.channels import ChannelSource
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
@@ -28,3 +29,10 @@ class Deployment:
     problem: Problem | None = None
     recorded: bool = False
     seed: int = 0
+
+    @classmethod
+    def from_channels(
+        cls, scenario: Scenario, channels: ChannelSource, *, seed: int = 0
+    ) -> Deployment:
+        """The problem of the scenario, with the training part of its channels to tune on."""
+        return cls(scenario, channels.training, recorded=channels.recorded, seed=seed)

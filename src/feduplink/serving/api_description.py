@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from feduplink.serving.csi_payload import BINARY, JSON
+from feduplink.serving.csi_payload import BINARY, JSON, LARGEST_GAIN
 from feduplink.serving.limits import Limits
 
 #: H of two channels of two workers.
@@ -103,7 +103,7 @@ def csi_body(limits: Limits) -> dict[str, Any]:
         "type": "array",
         "minItems": 1,
         "maxItems": limits.max_workers,
-        "items": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e30},
+        "items": {"type": "number", "exclusiveMinimum": 0, "maximum": LARGEST_GAIN},
     }
     matrix = {"type": "array", "minItems": 1, "maxItems": limits.max_workers, "items": row}
     matrices = {"type": "array", "minItems": 1, "maxItems": limits.max_channels, "items": matrix}

@@ -106,7 +106,10 @@ def _routes(
     router = APIRouter()
     largest_w = _rounded_down(policy.scenario.pmax_w.numpy())
     of_workers = Query(
-        None, ge=1, le=limits.max_workers, description="L of a binary body; JSON says it itself"
+        None,
+        ge=1,
+        le=limits.max_workers,
+        description="L of a binary body; JSON says it itself and is refused if this differs",
     )
 
     @router.post(
@@ -123,11 +126,12 @@ def _routes(
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (JSON, BINARY):
             raise HTTPException(415, f"Content-Type: not accepted; accepted: {JSON}, {BINARY}.")
+        _check_query(request)
         body = await request.body()
 
         def read() -> Array:
             csi = (
-                csi_from_json(body, limits)
+                csi_from_json(body, workers, limits)
                 if kind == JSON
                 else csi_from_bytes(body, workers, limits)
             )
@@ -166,6 +170,13 @@ def _routes(
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     return router
+
+
+def _check_query(request: Request) -> None:
+    """Refuse what FastAPI ignores: a name that it does not know, and all but the last of a name."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if names not in ([], ["workers"]):
+        raise InputError("query: not accepted; accepted: none, or workers=L once.")
 
 
 def _check_fixed_workers(policy: OnnxPolicy, csi: Array) -> None:

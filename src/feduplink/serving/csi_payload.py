@@ -22,18 +22,26 @@ JSON, BINARY = "application/json", "application/octet-stream"
 Array = NDArray[np.float32]
 
 _FLOAT = np.dtype("<f4")
+#: The largest gain that is accepted, 1/W.
+LARGEST_GAIN = float(np.finfo(_FLOAT).max)
 _ACCEPTED_JSON = '{"csi": H} with H (L, L) or (N, L, L), finite gains above 0'
 
 
-def csi_from_json(body: bytes, limits: Limits) -> Array:
-    """H (L, L) or (N, L, L) of a JSON body, checked."""
+def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
+    """H (L, L) or (N, L, L) of a JSON body, checked, also against L ``workers`` if given."""
     try:
         content = from_json(body)
     except ValueError:  # also for lists that are nested deeper than the parser goes
         raise InputError(f"body: no JSON; accepted: {_ACCEPTED_JSON}.") from None
     if not isinstance(content, dict) or content.keys() != {"csi"}:
         raise InputError(f"body: no object with the one field csi; accepted: {_ACCEPTED_JSON}.")
-    return _checked(_numbers(content["csi"]), limits)
+    csi = _checked(_numbers(content["csi"]), limits)
+    if workers not in (None, csi.shape[-1]):
+        raise InputError(
+            f"workers: {workers}, but csi has {csi.shape[-1]}; accepted with JSON: none, or the "
+            "same number."
+        )
+    return csi
 
 
 def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
@@ -95,10 +103,10 @@ def _checked(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     channels = len(csi) if csi.ndim == 3 else 1
     if channels > limits.max_channels:
         raise InputError(f"csi: {channels} channels; accepted: at most {limits.max_channels}.")
-    with np.errstate(over="ignore", under="ignore"):
-        gains = csi.astype(np.float32)  # a copy: a body's own bytes need not be aligned
-    if not np.isfinite(gains).all():
+    if not (csi <= LARGEST_GAIN).all():  # before rounding, which would let a little more pass
         raise InputError("csi: holds NaN or a gain beyond float32; accepted: finite gains above 0.")
+    with np.errstate(under="ignore", over="ignore"):
+        gains = csi.astype(np.float32)  # a copy: a body's own bytes need not be aligned
     if not (gains > 0).all():
         raise InputError("csi: holds a negative or zero gain; accepted: finite gains above 0.")
     return gains

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
+from chromium import DESKTOP, PHONE, opened_page
+
 from .conftest import answer, fastapi, httpx, served
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH"
-)
-
-PHONE, DESKTOP = 375, 1280
 MEASURES = ("power_w", "success", "rate", "efficiency")
 #: From a change to the bars that follow it, ms, on a machine that does nothing else.
 FOLLOW_MS = 100
@@ -38,41 +32,18 @@ LISTEN = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as engine:
-        # Chromium's sandbox does not work for root, and in a container everybody is root.
-        browser = engine.chromium.launch(
-            executable_path=CHROMIUM, chromium_sandbox=os.geteuid() != 0
-        )
-        yield browser
-        browser.close()
-
-
 @contextlib.contextmanager
 def _opened(
-    browser: playwright.Browser,
-    address: str,
-    width: int = DESKTOP,
-    expected: tuple[str, ...] = (),
-) -> Iterator[playwright.Page]:
-    """The page with its first figures; what it complains of or asks for elsewhere fails."""
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.set_default_timeout(PATIENCE_MS)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    hosts: set[str] = set()
-    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-    page.goto(address)
-    yield page
-    page.close()
-    unexpected = [text for text in complaints if not any(part in text for part in expected)]
-    assert unexpected == []
-    assert hosts == {urlsplit(address).netloc}
+    browser: Browser, address: str, width: int = DESKTOP, expected: tuple[str, ...] = ()
+) -> Iterator[Page]:
+    """The page at this width; it asks for nothing from elsewhere."""
+    with opened_page(browser, address, width, expected=expected) as (page, asked):
+        page.set_default_timeout(PATIENCE_MS)
+        yield page
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(address).netloc}
 
 
-def _settled(page: playwright.Page) -> dict:
+def _settled(page: Page) -> dict:
     """The scene once its figures and its link are shown, as the link tells it."""
     page.wait_for_selector('#outcome[aria-busy="false"] .card')
     page.wait_for_function(
@@ -99,7 +70,7 @@ def _scene(url: str) -> dict:
     }
 
 
-def _bars(page: playwright.Page) -> dict[str, dict[str, list[float]]]:
+def _bars(page: Page) -> dict[str, dict[str, list[float]]]:
     """The values behind the bars, by policy and measure."""
     return page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll('.card')].map((card) => [
@@ -112,7 +83,7 @@ def _bars(page: playwright.Page) -> dict[str, dict[str, list[float]]]:
     )
 
 
-def _shows_what_the_service_answers(page: playwright.Page, address: str) -> dict:
+def _shows_what_the_service_answers(page: Page, address: str) -> dict:
     scene = _settled(page)
     found = answer(address, scene)
     expected = {row["name"]: {name: row[name] for name in MEASURES} for row in found["policies"]}
@@ -138,7 +109,7 @@ def _slowness() -> float:
     return (time.perf_counter() - wall) / (time.thread_time() - own)
 
 
-def _drag(page: playwright.Page, number: int, by: tuple[int, int], steps: int) -> list[float]:
+def _drag(page: Page, number: int, by: tuple[int, int], steps: int) -> list[float]:
     """Drag a worker; how long the bars took to follow, ms."""
     box = page.locator(f'.worker[data-worker="{number}"]').bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -299,7 +270,7 @@ def test_nothing_sticks_out_and_colours_follow_the_scheme(browser, playground, w
             assert _is_dark(page, "color") == (scheme == "light")
 
 
-def _is_dark(page: playwright.Page, style: str) -> bool:
+def _is_dark(page: Page, style: str) -> bool:
     colour = page.evaluate(f"getComputedStyle(document.body).{style}")
     return sum(map(int, re.findall(r"\d+", colour))) < 3 * 60
 

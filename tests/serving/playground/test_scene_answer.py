@@ -20,7 +20,7 @@ from feduplink.serving.playground.scene_channel import SceneChannel
 from feduplink.serving.playground.tuned_settings import Known, Tuned
 
 SCENARIO = Scenario()
-START = FirstScene.of(SCENARIO).scene
+START = FirstScene.from_scenario(SCENARIO).scene
 NETWORK = shipped_network()
 CHANNEL = SceneChannel(SCENARIO)
 BITS = 39_760 * 32 + 32
@@ -28,7 +28,7 @@ LN2 = math.log(2)
 
 
 def evaluated(scene: Scene = START, trained=()) -> tuple[SceneEvaluation, SceneAnswer]:
-    usual = Tuned(Setting.of(START), shipped_pdx().point, CHANNELS, open_loop=(2.0, 0.9))
+    usual = Tuned(Setting.from_scene(START), shipped_pdx().point, CHANNELS, open_loop=(2.0, 0.9))
     evaluation = SceneEvaluation(scene, SCENARIO, CHANNEL, Known(usual, searching=False))
     return evaluation, evaluation.answer(NETWORK, trained)
 

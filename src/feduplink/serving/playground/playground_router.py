@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from importlib import resources
 from typing import Any
 
@@ -54,7 +54,7 @@ class Refusal(BaseModel):
 class _OneSentenceRoute(APIRoute):
     """Says in one sentence what is wrong with a body, where FastAPI would list everything."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
         async def handle_or_refuse(request: Request) -> Response:
@@ -82,8 +82,8 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
     check_playable(scenario)
     channel = SceneChannel(scenario)
     network = shipped_network()
-    start = FirstScene.of(scenario)
-    settings = TunedSettings(scenario, Setting.of(start.scene), network)
+    start = FirstScene.from_scenario(scenario)
+    settings = TunedSettings(scenario, Setting.from_scene(start.scene), network)
 
     @contextlib.asynccontextmanager
     async def searching(_: object) -> AsyncIterator[None]:
@@ -100,7 +100,7 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
     def scene(scene: Scene) -> SceneAnswer:
         if (worker := scene.repeated) is not None:
             raise HTTPException(409, f"workers: number {worker} twice; accepted: once each.")
-        known = settings.known(Setting.of(scene))
+        known = settings.known(Setting.from_scene(scene))
         return SceneEvaluation(scene, scenario, channel, known).answer(network, trained)
 
     # The limits are those of this cell, and stand in the description of the interface as well.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Annotated, Any
 
 import torch
@@ -96,11 +97,11 @@ class SceneLimits(BaseModel):
     ee_min: Span
 
     @classmethod
-    def of(cls, scenario: Scenario) -> SceneLimits:
+    def from_scenario(cls, scenario: Scenario) -> SceneLimits:
         """Those of a scenario's cell, in which its own values are accepted."""
 
-        def span(reach: tuple[float, float], own: object) -> Span:
-            value = float(own)  # type: ignore[arg-type]
+        def span(reach: tuple[float, float], own: float | tuple[float, ...]) -> Span:
+            value = _number(own)
             return Span(least=min(reach[0], value), most=max(reach[1], value))
 
         return cls(
@@ -121,11 +122,11 @@ class SceneLimits(BaseModel):
             x_m=(float, Field(ge=-half, le=half, description=fields["x_m"].description)),
             y_m=(float, Field(ge=-half, le=half, description=fields["y_m"].description)),
         )
-        workers = Annotated[list[worker], *Scene.model_fields["workers"].metadata]  # type: ignore[valid-type]
+        workers: Any = GenericAlias(list, (worker,))
         return create_model(
             "Scene",
             __base__=Scene,
-            workers=(workers, ...),
+            workers=(workers, Scene.model_fields["workers"]),
             pmax_dbw=self._field("pmax_dbw"),
             interference=self._field("interference"),
             rate_min=self._field("rate_min"),
@@ -155,14 +156,14 @@ class FirstScene(BaseModel):
     model_weights: int = Field(description="of the model that is uploaded")
 
     @classmethod
-    def of(cls, scenario: Scenario) -> FirstScene:
+    def from_scenario(cls, scenario: Scenario) -> FirstScene:
         """The scenario's workers, at most :data:`MOST_WORKERS`, at random places in its cell."""
         workers = min(scenario.workers, MOST_WORKERS)
         side = scenario.cell_side_m
         places = worker_positions(1, workers, side, torch_generator(0, "cell"))[0].round()
         stations = base_station_positions(scenario.base_stations, side)
         return cls(
-            limits=SceneLimits.of(scenario),
+            limits=SceneLimits.from_scenario(scenario),
             stations=[Station(x_m=x, y_m=y) for x, y in stations.tolist()],
             scene=Scene(
                 workers=[
@@ -196,7 +197,7 @@ class Setting:
     ee_min: float
 
     @classmethod
-    def of(cls, scene: Scene) -> Setting:
+    def from_scene(cls, scene: Scene) -> Setting:
         """The setting of a scene."""
         return cls(scene.ids, scene.pmax_dbw, scene.interference, scene.rate_min, scene.ee_min)
 

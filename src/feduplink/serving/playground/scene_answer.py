@@ -99,7 +99,7 @@ class MultipliersAnswer(BaseModel):
     shortfall_error: float | None = Field(description="half the width of its interval")
 
     @classmethod
-    def of(cls, known: Known, setting: Setting) -> Self:
+    def from_known(cls, known: Known, setting: Setting) -> Self:
         """Of the setting that they were found for."""
         found = known.tuned.setting
         return cls(
@@ -140,7 +140,7 @@ class SceneEvaluation:
     """
 
     def __init__(self, scene: Scene, base: Scenario, channel: SceneChannel, known: Known) -> None:
-        setting = Setting.of(scene)
+        setting = Setting.from_scene(scene)
         self.scene, self.known, self.setting = scene, known, setting
         self.scenario = setting.scenario(base)
         self.problem = Problem.from_scenario(self.scenario)
@@ -179,7 +179,7 @@ class SceneEvaluation:
             absent=absent,
             orthogonal=[self._orthogonal(scheme) for scheme in (TDMA, OFDMA)],
             optimum=float(values.max()),
-            multipliers=MultipliersAnswer.of(self.known, self.setting),
+            multipliers=MultipliersAnswer.from_known(self.known, self.setting),
         )
 
     def _lagrangian(self, power: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ class TunedSettings:
 
     def __init__(self, scenario: Scenario, first: Setting, network: UnrolledNetwork) -> None:
         self._scenario, self._network = scenario, network
-        shipped = Setting.of(FirstScene.of(Scenario()).scene)
+        shipped = Setting.from_scene(FirstScene.from_scenario(Scenario()).scene)
         self._shipped = Tuned(shipped, shipped_pdx().point, CHANNELS)
         self._kept: OrderedDict[Setting, Tuned] = OrderedDict()
         self._failures: OrderedDict[Setting, str] = OrderedDict()
