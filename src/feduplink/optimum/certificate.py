@@ -19,6 +19,13 @@ from torch import Tensor
 from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb
 from feduplink.observing import Observer, Tracker, track
 from feduplink.optimum.boxes import Bounds, Boxes, split
+from feduplink.optimum.branching_tree import (
+    EMPTY,
+    MONOTONE,
+    TANGENT,
+    BranchingTree,
+    TreeRecorder,
+)
 from feduplink.optimum.relaxation import Relaxation
 
 #: Boxes bounded at a time.
@@ -35,6 +42,7 @@ class Certificate:
         power: the allocation that reaches ``lower``, (N, L) W.
         boxes: how many boxes were bounded.
         seconds: how long it took.
+        tree: the search itself, if it was recorded; only in the last one.
     """
 
     lower: Tensor
@@ -42,6 +50,7 @@ class Certificate:
     power: Tensor
     boxes: int
     seconds: float
+    tree: BranchingTree | None = None
 
     def __repr__(self) -> str:
         """How tight it is, and what it took."""
@@ -63,19 +72,24 @@ def certify(
     *,
     budget_s: float,
     target_gap: float = 1e-3,
+    record: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
     Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds. The
-    ``observers`` are told of every :class:`Certificate` on the way.
+    ``observers`` are told of every :class:`Certificate` on the way. To ``record`` the search keeps
+    its tree, for others to check; a bound is then proved at the leaves alone, and may be a little
+    looser for it.
     """
     with track("certificate", budget_s, "s", observers) as tracker:
-        return _Search(batch, prices, target_gap).run(budget_s, tracker)
+        return _Search(batch, prices, target_gap, record=record).run(budget_s, tracker)
 
 
 class _Search:
-    def __init__(self, batch: ChannelBatch, prices: Prices, target_gap: float) -> None:
+    def __init__(
+        self, batch: ChannelBatch, prices: Prices, target_gap: float, *, record: bool
+    ) -> None:
         self.started = time.monotonic()
         self.batch = batch
         self.prices = prices
@@ -85,6 +99,7 @@ class _Search:
         #: Largest bound among the boxes that were dropped, by channel.
         self.dropped = self.lower.clone()
         self.relaxation = Relaxation(batch, prices)
+        self.recorder = TreeRecorder(*batch.direct.shape) if record else None
         roots = self.relaxation.roots()
         self.count = 0
         self.boxes, self.bounds = self._bound(roots, self.power)
@@ -99,7 +114,7 @@ class _Search:
                 or certificate.seconds >= budget_s
                 or len(self.boxes.channel) == 0
             ):
-                return certificate
+                return self._closed(certificate)
             self._branch()
 
     def _certificate(self) -> Certificate:
@@ -118,7 +133,13 @@ class _Search:
         scores = gaps / still_open[self.boxes.channel]
         chosen = scores.topk(min(_BATCH // 2, len(scores))).indices
         parents = self.bounds.take(chosen)
-        children = split(self.boxes.take(chosen), parents)
+        halved = self.boxes.take(chosen)
+        nodes = halved.node.repeat(2)
+        if self.recorder is not None:
+            nodes = self.recorder.split(
+                halved.node, halved.channel, parents.how, parents.worker, parents.split_at
+            )
+        children = split(halved, parents, nodes)
         boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
         rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
         rest[chosen] = False
@@ -138,7 +159,8 @@ class _Search:
             bounds_done.append(bounds)
         self.count += len(boxes.channel)
         tight, result = Boxes.concat(boxes_done), Bounds.concat(bounds_done)
-        if parent is not None:
+        # A recorded bound must be proved at the leaf itself.
+        if parent is not None and self.recorder is None:
             result = replace(result, upper=torch.minimum(result.upper, parent))
         self._try(tight.channel, result.power)
         return tight, result
@@ -164,5 +186,25 @@ class _Search:
         self.dropped = self.dropped.scatter_reduce(
             0, self.boxes.channel[close], self.bounds.upper[close], "amax"
         )
+        self._close(self.boxes.take(close), self.bounds.take(close))
         self.boxes = self.boxes.take(~close)
         self.bounds = self.bounds.take(~close)
+
+    def _close(self, boxes: Boxes, bounds: Bounds) -> None:
+        """Record boxes as leaves of the tree."""
+        if self.recorder is None:
+            return
+        for proof in (MONOTONE, EMPTY):
+            proved = bounds.proof == proof
+            self.recorder.close(boxes.node[proved], bounds.upper[proved], proof)
+        proved = bounds.proof == TANGENT
+        self.recorder.close_by_tangents(
+            boxes.node[proved], bounds.upper[proved], bounds.tangents.take(proved)
+        )
+
+    def _closed(self, certificate: Certificate) -> Certificate:
+        """With the tree, if it was recorded, whose open boxes become leaves."""
+        if self.recorder is None:
+            return certificate
+        self._close(self.boxes, self.bounds)
+        return replace(certificate, tree=self.recorder.tree())

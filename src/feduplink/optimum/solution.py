@@ -164,6 +164,7 @@ def find_optimum(
     *,
     budget_s: float = 60.0,
     target_gap: float = 1e-3,
+    record: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
@@ -174,6 +175,7 @@ def find_optimum(
         problem: what to solve; None is what the scenario describes.
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
+        record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
         observers: told of every evaluation of the dual function (``DualStep``), then of every
             improvement of the bound (``Certificate``).
     """
@@ -188,6 +190,7 @@ def find_optimum(
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
         target_gap=target_gap,
+        record=record,
         observers=observers,
     )
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
