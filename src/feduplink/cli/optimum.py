@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from feduplink.channels import ChannelSource
+from feduplink.channels.splits import split_recording
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.options import (
@@ -30,7 +33,10 @@ from feduplink.optimum import (
     find_optimum,
     solve_dual,
 )
+from feduplink.optimum.proof_of_optimum import check_stateable, proof_of
 from feduplink.policies import DualPoint, DualPolicy
+from feduplink.problem import Problem
+from feduplink.proofs import write_proof
 from feduplink.report.optimum_files import write_optimum
 from feduplink.scenario import Scenario
 
@@ -60,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also bound every policy on all channels of the distribution, with this probability, "
         "for instance 0.95; takes another --budget (default: no such statement)",
     )
+    parser.add_argument(
+        "--certificate",
+        type=Path,
+        metavar="FILE",
+        help="also write the proof to this file (HDF5), with its channels, for 'feduplink check' "
+        "(default: none)",
+    )
     add_channels_option(parser, "the optimum is that of the third")
     parser.add_argument(
         "--whole-file",
@@ -83,7 +96,9 @@ def run(args: argparse.Namespace) -> None:
             f"confidence: {len(channels.test)} test channels say nothing about a distribution; "
             f"accepted: {_FEWEST_CHANNELS} or more."
         )
-    optimum = search_optimum(scenario, csi, args.budget)
+    if args.certificate is not None:
+        check_stateable(Problem.from_scenario(scenario), scenario)
+    optimum = search_optimum(scenario, csi, args.budget, record=args.certificate is not None)
     distribution = None
     if args.confidence is not None:
         distribution = _bound_distribution(scenario, channels, args.confidence, args.budget)
@@ -106,6 +121,9 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         channels={**channels.as_metrics(), "count": len(csi)},
     )
+    if args.certificate is not None:
+        rows = _recorded_rows(channels, whole_file=args.whole_file)
+        write_proof(args.certificate, proof_of(optimum, rows=rows))
 
     out = console()
     out.print(channels.headline(csi))
@@ -113,11 +131,15 @@ def run(args: argparse.Namespace) -> None:
     if distribution is not None:
         out.print(distribution.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
+    if args.certificate is not None:
+        out.print(f"the proof in {args.certificate}: feduplink check {args.certificate}")
 
 
-def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float) -> Optimum:
+def search_optimum(
+    scenario: Scenario, csi: Tensor, budget_s: float, *, record: bool = False
+) -> Optimum:
     """The optimum on channels (N, L, L); warns of every worker that its thresholds shut out."""
-    optimum = find_optimum(scenario, csi, budget_s=budget_s)
+    optimum = find_optimum(scenario, csi, budget_s=budget_s, record=record)
     warn_of(optimum.unreachable)
     return optimum
 
@@ -136,3 +158,11 @@ def _bound_distribution(
     return distribution_bound(
         scenario, multipliers, channels.test, confidence=confidence, budget_s=budget_s
     )
+
+
+def _recorded_rows(channels: ChannelSource, *, whole_file: bool) -> Tensor | None:
+    """Where the channels of the optimum are in their recording; None if they were drawn."""
+    if not channels.recorded:
+        return None
+    rows = torch.arange(len(channels.all_parts))
+    return rows if whole_file else split_recording(rows).test
