@@ -143,7 +143,7 @@ def _wrong_box(part: _Part) -> str | None:
                 return f"{where}: said to be empty, but is not"
             claimed = float(proof.upper[channel])
             if not found <= arb(claimed):
-                return f"{where}: bound {claimed:.9g} claimed, {float(found):.9g} found"
+                return f"{where}: bound {claimed:.9g} claimed, {float(found.upper()):.9g} found"
         split = tree.split[level]
         rows = nodes[split]
         regions = regions.take(split).halves(

@@ -79,14 +79,15 @@ def peak_power(
 ) -> Floats:
     """The first power from ``low`` on with a largest slope ln p + factor / (μ p + P_c).
 
-    u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c; without a
-    root the sum rises all the way and P_c is taken.
+    u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c. Without a
+    root the sum rises all the way and P_c is taken, without a slope it falls and ``low`` is.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         half = factor - 2 * slope * static_power_w
         root = np.sqrt(half**2 - (2 * slope * static_power_w) ** 2)
         drawn = 2 * slope * static_power_w**2 / (half + root)
-        drawn = np.where(np.isfinite(drawn) & (drawn > 0), drawn, static_power_w)
+        falls = (half > 0) & (root >= 0)
+        drawn = np.where(slope > 0, np.where(falls, drawn, static_power_w), 0.0)
         # A little less than P_c is certainly where the sum is concave.
         drawn = np.minimum(drawn, static_power_w * (1 - 1e-12))
     return np.maximum(drawn / inefficiency, low)
