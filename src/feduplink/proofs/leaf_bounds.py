@@ -108,9 +108,9 @@ class LeafBounds:
         # What the others pull down: Σ_i slope_i β_ij p_j / (1 + Σ β p).
         pulled_low, pulled_high = np.zeros_like(slope), np.zeros_like(slope)
         for i in range(slope.shape[-1]):
-            share = gains.cross[:, i] * at_power * slope[:, i, None]
-            pulled_low = down(pulled_low + down(down(down(share)) / highest[:, i, None]))
-            pulled_high = up(pulled_high + up(up(up(share)) / lowest[:, i, None]))
+            sent, steep = gains.cross[:, i] * at_power, slope[:, i, None]
+            pulled_low = down(pulled_low + down(down(down(sent) * steep) / highest[:, i, None]))
+            pulled_high = up(pulled_high + up(up(up(sent) * steep) / lowest[:, i, None]))
         gradient_low, gradient_high = down(slope - pulled_high), up(slope - pulled_low)
         # A worker that may rest is represented by its lowest power, and the others are given back
         # what that takes from them.
@@ -169,7 +169,7 @@ def _at_best_ends(worth: WorkerWorth, sinr: arb, low: arb, top: arb, gain: arb, 
     Up to ``top`` R is at most ln(1 + gain p), and never more than that of ``sinr``.
     """
     value = worth.of_sinr(sinr, worth.rate) - worth.cost
-    if worth.efficiency == 0:
+    if worth.efficiency.is_zero():
         return value
     at_peak = 1 + gain * peak
     rate, tilt = at_peak.log(), gain / at_peak
@@ -224,7 +224,7 @@ def _under_tangent(worth: WorkerWorth, part: _Tangent) -> arb:
     slope = arb(part.slope)
     low = arb(part.power_low)
     per_rate, constant, factor = worth.rate, -worth.cost, ZERO
-    if worth.efficiency != 0:
+    if not worth.efficiency.is_zero():
         per_watt = worth.per_watt(arb(part.draw_end))
         factor = worth.efficiency * balls.rate(arb(part.rate_end))
         per_rate = per_rate + worth.efficiency * per_watt

@@ -38,7 +38,7 @@ def highest_over_line(
             worth.of_sinr(high, per_rate) - slope * log_high,
         )
 
-    if worth.success == 0:
+    if worth.success.is_zero():
         return ends(per_rate)
     if not math.isnan(peak):
         x = arb(peak)
@@ -79,7 +79,7 @@ def highest_draw(
     As a function of ln p, q is concave up to μ p = P_c and convex beyond; ``turn`` is a guess of
     the largest value where the sum is concave.
     """
-    if factor == 0:
+    if factor.is_zero():
         if gradient > 0:
             return gradient * (high / at).log()
         if gradient < 0:

@@ -42,9 +42,9 @@ class WorkerWorth:
     def of_sinr(self, sinr: arb, per_rate: arb) -> arb:
         """a PSR + ``per_rate`` R, which does not fall with the SINR."""
         value = ZERO
-        if self.success != 0:
+        if not self.success.is_zero():
             value += self.success * balls.success(sinr, self.waterfall)
-        if per_rate != 0:
+        if not per_rate.is_zero():
             value += per_rate * balls.rate(sinr)
         return value
 
