@@ -24,6 +24,7 @@ import numpy as np
 
 from feduplink.errors import InputError
 from feduplink.proofs import read_proof
+from feduplink.proofs.proof import Node
 
 from .reference import is_wrong
 
@@ -78,8 +79,11 @@ DAMAGES: dict[str, tuple[_Change, ...]] = {
 }
 
 
-def damage(path: Path, whole: Path, name: str, rng: np.random.Generator) -> None:
-    """Copy the proof ``whole`` to ``path`` and change one number of ``name`` in it."""
+def damage(path: Path, whole: Path, name: str, rng: np.random.Generator) -> int | None:
+    """Copy the proof ``whole`` to ``path`` and change one number of ``name`` in it.
+
+    Returns the channel whose boxes it concerns, None if all.
+    """
     shutil.copyfile(whole, path)
     change = DAMAGES[name][rng.integers(len(DAMAGES[name]))]
     with h5py.File(path, "r+") as file:
@@ -87,10 +91,17 @@ def damage(path: Path, whole: Path, name: str, rng: np.random.Generator) -> None
             group, attribute = name.split(".")
             attrs = file[group].attrs
             attrs[attribute] = float(change(rng, float(attrs[attribute])))
-            return
+            return None
         dataset = file[name]
         place = tuple(int(rng.integers(size)) for size in dataset.shape)
         dataset[place] = change(rng, dataset[place].item())
+    if name.startswith(("tree/", "tangents/")):
+        tree = read_proof(whole).tree
+        rows = np.arange(len(tree.node))
+        if name.startswith("tangents/"):
+            rows = rows[tree.node == Node.TANGENT]
+        return int(tree.channel()[rows[place[0]]])
+    return place[0] if name == "bounds/upper" else None
 
 
 def has(whole: Path, name: str) -> bool:
@@ -99,13 +110,15 @@ def has(whole: Path, name: str) -> bool:
         return "." in name or file[name].size > 0
 
 
-def matters(path: Path) -> bool:
-    """Whether the file no longer proves what it states, see above."""
+def matters(path: Path, channel: int | None) -> bool:
+    """Whether the file no longer proves what it states, see above; ``channel`` is that of
+    :func:`damage`.
+    """
     try:
         proof = read_proof(path)
     except InputError:
         return True
-    return is_wrong(proof)
+    return is_wrong(proof, only_channel=channel)
 
 
 def is_refused(path: Path) -> bool:

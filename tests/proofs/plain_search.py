@@ -13,9 +13,11 @@ import numpy as np
 from feduplink.proofs import Proof, ProofTree, ProvedProblem, Statement
 from feduplink.proofs.proof import Floats, Node, ProvedMeasure, ProvedUtility
 
-from .reference import lagrangian, measure_means, prices
+from .reference import channel_bounds, lagrangian, measure_means, prices, worth
 
 _SLACK = 1e-9
+#: By how much, relative to all that a proof is about, maxima over grids may be too small.
+_GRID_ERROR = 1e-4
 _FLOOR = 1e-13
 
 
@@ -89,8 +91,10 @@ def plain_proof(seed: int, *, workers: int = 3, channels: int = 4, depth: int = 
         ),
     )
     tree, upper = _branched(proof, rng, depth)
-    slack = _SLACK * (1 + sum(prices(proof)[:3]).sum() / problem.static_power_w.min())
-    upper = upper + slack
+    # Limits that follow from each other make the boxes' bounds better than the search knows.
+    better = channel_bounds(replace(proof, tree=tree)) + _GRID_ERROR * worth(proof)
+    slack = _SLACK * worth(proof)
+    upper = np.minimum(upper, better) + slack
     statement = Statement(objective - slack, 0.0, float(upper.mean()) + constant + slack)
     return replace(proof, tree=tree, upper=upper, statement=statement)
 

@@ -76,7 +76,7 @@ def worth(proof: Proof) -> float:
 
 
 def is_wrong(proof: Proof, *, only_channel: int | None = None) -> bool:
-    """Whether the proof fails by a clear margin; boxes of ``only_channel`` alone, if given."""
+    """Whether the proof fails by a clear margin; of boxes those of ``only_channel``, if given."""
     problem, margin = proof.problem, MARGIN * worth(proof)
     fair = problem.utility is ProvedUtility.FAIRNESS
     if (proof.multipliers < 0).any() or proof.multipliers[~problem.active].any():
@@ -103,7 +103,7 @@ def is_wrong(proof: Proof, *, only_channel: int | None = None) -> bool:
     bound = proof.upper.mean() + constant
     if min(bound, _alone(proof)) > proof.statement.upper_bound + margin:
         return True
-    return _box_is_wrong(proof, margin, only_channel)
+    return bool((channel_bounds(proof, only_channel) > proof.upper + margin).any())
 
 
 def _alone(proof: Proof) -> float:
@@ -172,65 +172,57 @@ class _Box:
         return 1 + cross @ np.where(self.silent, 0.0, np.exp(self.t_high))
 
 
-def _box_is_wrong(proof: Proof, margin: float, only_channel: int | None) -> bool:
+def channel_bounds(proof: Proof, only_channel: int | None = None) -> Floats:
+    """The largest bound of a leaf of every channel, (N,); infinite if the boxes prove nothing."""
     tree, problem = proof.tree, proof.problem
-    count = len(proof.csi)
-    roots = list(range(count))
+    count, workers = proof.power.shape
+    found = np.full(count, -np.inf)
     parents = [row for row, node in enumerate(tree.node) if node <= Node.BY_SILENCE]
     if len(tree.node) != count + 2 * len(parents):
-        return True
-    floor = np.log(proof.floor)
+        return np.full(count, np.inf)
+    rank = {row: number for number, row in enumerate(parents)}
+    floor, top = np.log(proof.floor), np.log(problem.pmax_w)
+    everyone, nobody = np.ones(workers, bool), np.zeros(workers, bool)
+    direct = np.log(np.diagonal(proof.csi, axis1=1, axis2=2).astype(float))
+    boxes = {
+        channel: (channel, _Box(floor - gain, top, floor, gain + top, everyone, nobody))
+        for channel, gain in enumerate(direct)
+    }
+    tangent = -1
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        boxes: dict[int, tuple[int, _Box]] = {}
-        for channel in roots:
-            log_direct = np.log(np.diag(proof.csi[channel]).astype(float))
-            top = np.log(problem.pmax_w)
-            workers = len(floor)
-            boxes[channel] = (
-                channel,
-                _Box(
-                    floor - log_direct,
-                    top,
-                    floor,
-                    log_direct + top,
-                    np.ones(workers, bool),
-                    np.zeros(workers, bool),
-                ),
-            )
-        rank = {row: number for number, row in enumerate(parents)}
-        tangent = 0
         for row, node in enumerate(tree.node.tolist()):
             if row not in boxes:
-                return True
+                return np.full(count, np.inf)
             channel, box = boxes.pop(row)
-            is_tangent = node == Node.TANGENT
-            tangent += is_tangent
-            if only_channel is not None and channel != only_channel:
-                if row in rank:
-                    for half in range(2):
-                        boxes[count + 2 * rank[row] + half] = channel, box
-                continue
-            gains = proof.csi[channel].astype(float)
-            log_direct = np.log(np.diag(gains))
-            cross = gains - np.diag(np.diag(gains))
-            box.tighten(log_direct, cross, floor)
+            tangent += node == Node.TANGENT
+            looked_at = only_channel in (None, channel)
+            cross = proof.csi[channel].astype(float)
+            np.fill_diagonal(cross, 0.0)
+            if looked_at:
+                box.tighten(direct[channel], cross, floor)
             if row in rank:
                 worker, at = int(tree.worker[row]), float(tree.split_at[row])
                 for half in range(2):
-                    child = box.half(node, worker, at, upper=half == 1)
+                    child = box.half(node, worker, at, upper=half == 1) if looked_at else box
                     boxes[count + 2 * rank[row] + half] = channel, child
-                continue
-            if box.empty:
-                continue
-            if node == Node.EMPTY:
-                return True
-            if is_tangent:
-                bound = _tangent_bound(proof, box, log_direct, cross, tangent - 1)
-            else:
-                bound = _monotone_bound(proof, box, log_direct, cross)
-            if bound > proof.upper[channel] + margin:
-                return True
-    return False
+            elif looked_at and not box.empty:
+                if node == Node.EMPTY:
+                    bound = math.inf
+                elif node == Node.TANGENT:
+                    bound = _tangent_bound(proof, box, direct[channel], cross, tangent)
+                else:
+                    bound = _monotone_bound(proof, box, direct[channel], cross)
+                found[channel] = max(found[channel], bound)
+    return found + _under_the_floor(proof)
+
+
+def _under_the_floor(proof: Proof) -> float:
+    """What workers on the air under their floors may add."""
+    problem = proof.problem
+    success, rate, efficiency, cost = prices(proof)
+    value = success * np.exp(-problem.waterfall / proof.floor) - cost
+    value += (rate + efficiency / problem.static_power_w) * np.log1p(proof.floor)
+    return math.fsum(np.maximum(value, 0.0))
 
 
 def _monotone_bound(proof: Proof, box: _Box, log_direct: Floats, cross: Floats) -> float:
@@ -239,8 +231,9 @@ def _monotone_bound(proof: Proof, box: _Box, log_direct: Floats, cross: Floats) 
     x = np.exp(box.s_high)
     gain = np.exp(log_direct) / box.least(cross)
     # Efficiency at the best of many powers, with the rate that each allows.
-    low, high = np.exp(box.t_low), np.exp(box.t_high)
-    p = low + (high - low) * np.linspace(0, 1, _GRID)[:, None] ** 2
+    low, high = np.exp(np.maximum(box.t_low, box.t_high - 14)), np.exp(box.t_high)
+    p = low * (high / low) ** np.linspace(0, 1, 5 * _GRID)[:, None]
+    p = np.vstack([p, np.clip(x / gain, low, high)])  # from here on the rate is at its limit
     drawn = problem.amplifier_inefficiency * p + problem.static_power_w
     most = (np.log1p(np.minimum(gain * p, x)) / drawn).max(0)
     value = success * np.exp(-problem.waterfall / x) + rate * np.log1p(x)

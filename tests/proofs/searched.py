@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from feduplink import Scenario, draw_csi, find_optimum
-from feduplink.optimum.proof_of_optimum import proof_of
+from feduplink import Optimum, Scenario, draw_csi, find_optimum
+from feduplink.optimum import proof_of
 from feduplink.proofs import Proof
 
 _OBJECTIVES = ("psr", "rate", "energy_efficiency")
@@ -39,9 +39,13 @@ def random_scenario(seed: int) -> Scenario:
     )
 
 
-def searched_proof(seed: int, *, channels: int = 3, budget_s: float = 0.03) -> Proof:
-    """Of the optimum on a few channels of a random scenario."""
+def searched_optimum(seed: int, *, channels: int = 3, budget_s: float = 0.03) -> Optimum:
+    """The optimum on a few channels of a random scenario, its search recorded."""
     scenario = random_scenario(seed)
     csi = draw_csi(scenario, channels, torch.Generator().manual_seed(seed))
-    optimum = find_optimum(scenario, csi, budget_s=budget_s, target_gap=1e-4, record=True)
-    return proof_of(optimum)
+    return find_optimum(scenario, csi, budget_s=budget_s, target_gap=1e-4, record=True)
+
+
+def searched_proof(seed: int, *, channels: int = 3, budget_s: float = 0.03) -> Proof:
+    """The proof of that optimum."""
+    return proof_of(searched_optimum(seed, channels=channels, budget_s=budget_s))

@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> None:
             f"accepted: {_FEWEST_CHANNELS} or more."
         )
     if args.certificate is not None:
+        if args.certificate.is_dir():
+            raise InputError(f"certificate: {args.certificate} is a directory; accepted: a file.")
         check_stateable(Problem.from_scenario(scenario), scenario)
     optimum = search_optimum(scenario, csi, args.budget, record=args.certificate is not None)
     distribution = None

@@ -126,8 +126,10 @@ class Regions:
         empty.
         """
         region = self
-        for _ in range(_ROUNDS):
-            region = region._tightened_once(gains, floor)
+        # The limits of a region that is empty already may run away; nothing is done with them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(_ROUNDS):
+                region = region._tightened_once(gains, floor)
         return region
 
     def _tightened_once(self, gains: Gains, floor: Floats) -> Regions:
