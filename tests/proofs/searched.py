@@ -2,50 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
 import torch
 
-from feduplink import Optimum, Scenario, draw_csi, find_optimum
-from feduplink.optimum import proof_of
+from feduplink import Optimum, Problem, Scenario, draw_csi
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.optimum import certify, proof_of, solve_dual
 from feduplink.proofs import Proof
 
-_OBJECTIVES = ("psr", "rate", "energy_efficiency")
-_UTILITIES = ("weighted-sum", "proportional-fairness")
+_T = TypeVar("_T")
 
 
 def random_scenario(seed: int) -> Scenario:
     """Strong interference, so that there is something to branch over; constants per worker."""
-    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    workers = int(rng.integers(2, 5))
 
-    def uniform(low: float, high: float, workers: int) -> tuple[float, ...]:
-        return tuple((low + (high - low) * torch.rand(workers, generator=generator)).tolist())
+    def one_of(options: Sequence[_T]) -> _T:
+        return options[rng.integers(len(options))]
 
-    workers = 2 + seed % 3
-    constrained = seed % 4 != 3
+    def per_worker(low: float, high: float) -> tuple[float, ...]:
+        return tuple(rng.uniform(low, high, workers).tolist())
+
+    constrained = rng.random() < 0.75
     return Scenario(
         workers=workers,
-        objective=_OBJECTIVES[seed % 3],
-        utility=_UTILITIES[seed // 3 % 2],
-        weights=("data", "uniform", uniform(0.5, 2, workers))[seed // 6 % 3],
-        rate_min=uniform(0, 0.3, workers) if constrained else 0.0,
-        ee_min=uniform(0, 25, workers) if constrained and seed % 2 else 0.0,
-        constraints=("psr >= 0.5",) if seed % 5 == 0 else (),
-        pmax_dbw=uniform(-25, -15, workers),
-        static_power_w=uniform(0.005, 0.02, workers),
-        amplifier_inefficiency=1 + seed % 2 / 2,
-        waterfall=(0.023, 0.2, 1.5)[seed // 2 % 3],
-        base_stations=1 + seed % 2,
+        objective=one_of(("psr", "rate", "energy_efficiency")),
+        utility=one_of(("weighted-sum", "proportional-fairness")),
+        weights=one_of(("data", "uniform", per_worker(0.5, 2))),
+        rate_min=per_worker(0, 0.3) if constrained else 0.0,
+        ee_min=per_worker(0, 25) if constrained and rng.random() < 0.5 else 0.0,
+        constraints=("psr >= 0.5",) if rng.random() < 0.2 else (),
+        pmax_dbw=per_worker(-25, -15),
+        static_power_w=per_worker(0.005, 0.02),
+        amplifier_inefficiency=one_of((1.0, 1.5)),
+        waterfall=one_of((0.023, 0.2, 1.5)),
+        base_stations=one_of((1, 2)),
         antennas=4,
-        interference=(2.0, 8.0, 30.0)[seed // 3 % 3],
+        interference=one_of((2.0, 8.0, 30.0)),
     )
 
 
-def searched_optimum(seed: int, *, channels: int = 3, budget_s: float = 0.03) -> Optimum:
-    """The optimum on a few channels of a random scenario, its search recorded."""
+def searched_optimum(
+    seed: int, *, channels: int = 3, gap: float = 1e-4, budget_s: float = 3.0
+) -> Optimum:
+    """The best powers on a few channels of a random scenario, and a recorded search.
+
+    It goes on until the ``gap``, relative to all that there is to gain, is reached. The multipliers
+    are no better than a few evaluations make them: proofs hold for any.
+    """
     scenario = random_scenario(seed)
     csi = draw_csi(scenario, channels, torch.Generator().manual_seed(seed))
-    return find_optimum(scenario, csi, budget_s=budget_s, target_gap=1e-4, record=True)
+    problem = Problem.from_scenario(scenario)
+    solution = solve_dual(scenario, csi, problem, most_evaluations=4)
+    prices = Prices.from_problem(problem, scenario, solution.multipliers)
+    worth = float((prices.success + prices.rate + prices.efficiency / scenario.static_power).sum())
+    batch = ChannelBatch.from_scenario(scenario, csi)
+    certificate = certify(batch, prices, budget_s=budget_s, target_gap=gap * worth, record=True)
+    return Optimum(scenario, problem, csi, solution, certificate, [])
 
 
-def searched_proof(seed: int, *, channels: int = 3, budget_s: float = 0.03) -> Proof:
+def searched_proof(
+    seed: int, *, channels: int = 3, gap: float = 1e-4, budget_s: float = 3.0
+) -> Proof:
     """The proof of that optimum."""
-    return proof_of(searched_optimum(seed, channels=channels, budget_s=budget_s))
+    return proof_of(searched_optimum(seed, channels=channels, gap=gap, budget_s=budget_s))
