@@ -207,8 +207,24 @@ class BoundedBoxes:
         raised = torch.where(useful & (exponent > 0), raised, boxes.low)
         return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
 
-    def monotone_limits(self) -> tuple[Tensor, Tensor]:
-        """The boxes' limits (M, L) W without powers that cannot be best, for rates alone.
+    def best_limits(self) -> tuple[Tensor, Tensor]:
+        """The boxes' limits (M, L) W without powers that cannot be best.
+
+        For rates and energy efficiencies alone. Beyond the most efficient power against the most
+        interference of the box, a worker that is worth its efficiency alone does less for itself,
+        and more harm to others, the more it sends.
+        """
+        if not self.bound.efficient:
+            return self._best_limits_of_rates()
+        low, high = self.boxes.low, self.boxes.high
+        most = 1 + self.cross.at_worker(high)
+        mu = self.bound.batch.amplifier_inefficiency
+        peak = link.most_efficient_power(self.direct / most, self.bound.draws, mu)
+        least = torch.minimum(high, torch.maximum(low, peak * (1 + 1e-9)))
+        return low, torch.where(self.bound.rate > 0, high, least)
+
+    def _best_limits_of_rates(self) -> tuple[Tensor, Tensor]:
+        """The same for rates alone.
 
         Where the sum rate rises with p_j all over the box, its best is at the upper limit; where
         it falls, at the lower one, or in silence. At most ∂/∂p_j = b_j α_j / Z_j −
@@ -277,13 +293,30 @@ class BoundedBoxes:
         constant = constant + factor * (q_high - base - falling * low)
         return bound.rate + bound.efficiency * base, constant, slope + factor * falling
 
-    def loosest(self) -> tuple[Tensor, Tensor]:
+    def _lost_by_tangents(self) -> Tensor:
+        """About what the width of a worker's powers costs the tangent bound, (M, L).
+
+        The chords of ln I lose w (ΔI / I)² / 8 each, McCormick's lines up to c ΔR Δq / 2.
+        """
+        bound, low, high = self.bound, self.boxes.low, self.boxes.high
+        most = 1 + self.cross.at_worker(high)
+        span = (most - self.least) / self.least
+        mu = bound.batch.amplifier_inefficiency
+        q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
+        drop = bound.efficiency * (q_high - q_low)
+        weight = bound.rate + bound.efficiency * q_high
+        pulled = (weight * span / 4 + drop / 2) / self.least
+        own = torch.log1p(self.gain * high) - torch.log1p(self.direct * low / most)
+        return self.cross.from_worker(pulled) * (high - low) + drop * own
+
+    def loosest(self, by_tangents: Tensor) -> tuple[Tensor, Tensor]:
         """Which worker to split (M,), and at which power (M,) W: where the bounds fall most.
 
         A lower half takes from the worker's own term, an upper half from those of the others,
         Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; of other measures, which have no slopes here, what
         they vary by in the box is taken. Powers are split at the geometric mean of their
-        limits, each raised by that of SINR 1.
+        limits, each raised by that of SINR 1. Efficiencies ``by_tangents`` (M,) bool bounds better
+        than monotony are split in the middle, where that bound loses most.
         """
         bound, low, high = self.bound, self.boxes.low, self.boxes.high
         unit = 1 / self.gain
@@ -305,6 +338,10 @@ class BoundedBoxes:
             best, worst = self._others(low, high)
             pulled = pulled + (best - worst) / self.most
         lost = lost + self.cross.from_worker(pulled) * (middle - low)
+        if bound.efficient:
+            tight = by_tangents[:, None]
+            lost = torch.where(tight, self._lost_by_tangents(), lost)
+            middle = torch.where(tight, (low + high) / 2, middle)
         lost = torch.where(high > low, lost, -torch.inf)
         worker = lost.argmax(-1)
         return worker, middle.gather(-1, worker[:, None])[:, 0]

@@ -45,7 +45,6 @@ class PowerSearch(BranchAndBound):
         self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
         #: Tangents and excluded powers are not among the proofs that can be recorded.
         self.tangents = self.bound.concave and not record
-        self.excludes = self.tangents and not self.bound.efficient
         self.steps = 0
         self.boxes = PowerBoxes.roots(batch)
         self.upper = torch.full_like(self.incumbents.value, torch.inf)
@@ -134,7 +133,7 @@ class PowerSearch(BranchAndBound):
         else:
             self._offer(bounded, bounded.boxes.high)
             self._offer(bounded, bounded.boxes.low)
-        worker, point = bounded.loosest()
+        worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
         return _OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
 
     def _open(self, bounded: BoundedBoxes, parent: Tensor) -> tuple[BoundedBoxes, Tensor]:
@@ -165,8 +164,8 @@ class PowerSearch(BranchAndBound):
         if self.recorder is not None:
             node = self._recorded_cuts(boxes, raised, low, settled)
         reduced = PowerBoxes(boxes.channel, low, high, node)
-        if self.excludes:
-            limits = self.bound.on(reduced).monotone_limits()
+        if self.tangents:
+            limits = self.bound.on(reduced).best_limits()
             reduced = PowerBoxes(boxes.channel, *limits, node)
         return reduced
 
