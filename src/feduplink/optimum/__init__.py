@@ -1,6 +1,7 @@
 """The optimum of a set of channels: dual solver, and a certificate of how good it is."""
 
-from feduplink.optimum.certificate import Certificate, certify
+from feduplink.optimum.branch_and_bound import Certificate
+from feduplink.optimum.certificate import certify
 from feduplink.optimum.distribution import DistributionBound, distribution_bound
 from feduplink.optimum.dual_solver import DualSolution, DualStep, solve_dual
 from feduplink.optimum.proof_of_optimum import proof_of

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.ascent import newton_ascent
 from feduplink.link import Slopes
@@ -32,31 +31,23 @@ _NARROW = 1e-3
 _ROUNDING = 1e-9
 
 
-def check_provable(prices: Prices) -> None:
-    """Refuse prices for which the relaxation is no bound.
+def has_relaxation(prices: Prices) -> bool:
+    """Whether the relaxation is a bound at these prices.
 
-    It is one for lower limits on rate and energy efficiency, and upper ones on measures that are
-    convex functions of ln p alone.
+    It is one for lower limits on packet success, rate and energy efficiency, and upper ones on
+    measures that are convex functions of ln p alone.
     """
     usual = (prices.success, prices.rate, prices.efficiency)
-    if any(bool((price < 0).any()) for price in usual):
-        raise InputError(
-            "certificate: has no bound with an upper limit on rate, energy efficiency or packet "
-            "success; accepted: lower ones."
-        )
-    for measure, price in prices.others:
-        if not measure.convex_in_log_power or bool((price > 0).any()):
-            raise InputError(
-                f"certificate: has no bound with {measure.name}; accepted: packet success, rate, "
-                "energy efficiency, and upper limits on measures that are convex_in_log_power."
-            )
+    return not any(bool((price < 0).any()) for price in usual) and all(
+        measure.convex_in_log_power and not bool((price > 0).any())
+        for measure, price in prices.others
+    )
 
 
 class Relaxation:
     """Upper bounds for the channels of a batch at given prices."""
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
-        check_provable(prices)
         self.batch = batch
         self.prices = prices
         self.log_direct = batch.direct.log()

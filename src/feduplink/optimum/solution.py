@@ -14,11 +14,11 @@ from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.metrics import finite_or_none
 from feduplink.observing import Observer
-from feduplink.optimum.certificate import Certificate, certify
+from feduplink.optimum.branch_and_bound import Certificate
+from feduplink.optimum.certificate import certify, check_provable
 from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
-from feduplink.optimum.relaxation import check_provable
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -164,6 +164,7 @@ def find_optimum(
     *,
     budget_s: float = 60.0,
     target_gap: float = 1e-3,
+    channel_gap: float | None = None,
     record: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Optimum:
@@ -175,6 +176,7 @@ def find_optimum(
         problem: what to solve; None is what the scenario describes.
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
+        channel_gap: and, if given, no channel's gap is above this.
         record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
         observers: told of every evaluation of the dual function (``DualStep``), then of every
             improvement of the bound (``Certificate``).
@@ -190,6 +192,7 @@ def find_optimum(
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
         target_gap=target_gap,
+        channel_gap=channel_gap,
         record=record,
         observers=observers,
     )
