@@ -23,7 +23,8 @@ from feduplink.proofs.regions import Gains, Regions
 from feduplink.proofs.statement import wrong_bound, wrong_multipliers, wrong_powers
 from feduplink.proofs.worker_worth import under_the_floor, worker_worths
 
-#: Boxes that are checked at a time: what a process is given, and the progress told of.
+#: Boxes in what a process is given at a time, if a channel has no more; progress is told by it.
+#: And how many regions are computed with at once, which bounds the memory.
 _BOXES_AT_A_TIME = 20_000
 
 
@@ -134,21 +135,25 @@ def _wrong_box(part: _Part) -> str | None:
     every = Gains.from_csi(proof.csi.astype(np.float64))
     regions = Regions.roots(every, proof.problem.pmax_w, proof.floor)
     for level in tree.levels():
-        gains = every.take(regions.channel)
-        regions = regions.tightened(gains, proof.floor)
-        nodes = np.arange(level.start, level.stop)
-        for box, channel, found in _leaves(tree, nodes, regions, gains, bounds):
-            where = f"channel {part.first + channel}, box {part.rows[box]}"
-            if found is None:
-                return f"{where}: said to be empty, but is not"
-            claimed = float(proof.upper[channel])
-            if not found <= arb(claimed):
-                return f"{where}: bound {claimed:.9g} claimed, {float(found.upper()):.9g} found"
-        split = tree.split[level]
-        rows = nodes[split]
-        regions = regions.take(split).halves(
-            tree.node[rows], tree.worker[rows], tree.split_at[rows]
-        )
+        halves = []
+        for start in range(0, level.stop - level.start, _BOXES_AT_A_TIME):
+            some = regions.take(slice(start, start + _BOXES_AT_A_TIME))
+            gains = every.take(some.channel)
+            some = some.tightened(gains, proof.floor)
+            nodes = level.start + start + np.arange(len(some.channel))
+            for box, channel, found in _leaves(tree, nodes, some, gains, bounds):
+                where = f"channel {part.first + channel}, box {part.rows[box]}"
+                if found is None:
+                    return f"{where}: said to be empty, but is not"
+                claimed = float(proof.upper[channel])
+                if not found <= arb(claimed):
+                    return f"{where}: bound {claimed:.9g} claimed, {float(found.upper()):.9g} found"
+            split = tree.split[nodes]
+            rows = nodes[split]
+            halves.append(
+                some.take(split).halves(tree.node[rows], tree.worker[rows], tree.split_at[rows])
+            )
+        regions = Regions.concat(halves)
     return None
 
 

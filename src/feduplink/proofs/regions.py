@@ -71,12 +71,22 @@ class Regions:
             np.zeros(shape[0], bool),
         )
 
+    @staticmethod
+    def concat(parts: list[Regions]) -> Regions:
+        """All of several."""
+        return Regions(
+            *(
+                np.concatenate(values)
+                for values in zip(*(vars(p).values() for p in parts), strict=True)
+            )
+        )
+
     @property
     def heard(self) -> Booleans:
         """Who sends or may send, (n, L)."""
         return ~self.silent
 
-    def take(self, rows: Integers | Booleans) -> Regions:
+    def take(self, rows: Integers | Booleans | slice) -> Regions:
         """Some of the regions."""
         return Regions(*(values[rows] for values in vars(self).values()))
 
