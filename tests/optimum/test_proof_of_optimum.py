@@ -59,5 +59,6 @@ def test_constants_that_are_not_those_of_the_scenario_are_refused():
     limit = Constraint.at_least(PacketSuccess(0.5), torch.full((2,), 0.1, dtype=torch.float64))
     problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
-    with pytest.raises(InputError, match="no bound with psr"):
-        find_optimum(scenario, csi, problem, budget_s=0, record=True)
+    optimum = find_optimum(scenario, csi, problem, budget_s=0, record=True)
+    with pytest.raises(InputError, match="no proof can be written with psr"):
+        proof_of(optimum)

@@ -70,9 +70,11 @@ class LeafBounds:
         # From here on the rate is at its limit, and efficiency falls with more power.
         top = np.minimum(regions.power_high, up(regions.sinr_high / gain))
         top = np.maximum(top, regions.power_low)
-        peak = most_efficient_power(
-            gain, prices.static_power_w, prices.inefficiency, regions.power_low, top
-        )
+        peak = top
+        if prices.efficiency.any():
+            peak = most_efficient_power(
+                gain, prices.static_power_w, prices.inefficiency, regions.power_low, top
+            )
         columns = (
             regions.heard,
             regions.may_rest,
@@ -104,14 +106,7 @@ class LeafBounds:
         at_power = np.where(heard, at_power, 0.0)
         slope = np.where(heard, sinr_slope, 0.0)
         lowest = noise_and_interference_down(gains.cross, at_power)
-        highest = noise_and_interference_up(gains.cross, at_power)
-        # What the others pull down: Σ_i slope_i β_ij p_j / (1 + Σ β p).
-        pulled_low, pulled_high = np.zeros_like(slope), np.zeros_like(slope)
-        for i in range(slope.shape[-1]):
-            sent, steep = gains.cross[:, i] * at_power, slope[:, i, None]
-            pulled_low = down(pulled_low + down(down(down(sent) * steep) / highest[:, i, None]))
-            pulled_high = up(pulled_high + up(up(up(sent) * steep) / lowest[:, i, None]))
-        gradient_low, gradient_high = down(slope - pulled_high), up(slope - pulled_low)
+        gradient_low, gradient_high = _gradient(gains.cross, at_power, slope, lowest)
         # A worker that may rest is represented by its lowest power, and the others are given back
         # what that takes from them.
         resting = np.where(regions.may_rest, regions.power_low, 0.0)
@@ -131,7 +126,7 @@ class LeafBounds:
             regions.sinr_high,
         )
         turn = peak_power(
-            slope - (pulled_low + pulled_high) / 2,
+            (gradient_low + gradient_high) / 2,
             prices.efficiency * np.log1p(rate_ends),
             prices.static_power_w,
             prices.inefficiency,
@@ -161,6 +156,20 @@ class LeafBounds:
                 if is_heard:
                     total += _under_tangent(worth, _Tangent(*limits))
             yield total
+
+
+def _gradient(cross: Floats, power: Floats, slope: Floats, lowest: Floats) -> tuple[Floats, Floats]:
+    """Limits of σ_j − Σ_i σ_i β_ij p_j / (1 + Σ_k β_ik p_k), (n, L) each.
+
+    That is ∂/∂t_j of Σ_i σ_i ln SINR_i at t = ln p; ``lowest`` is no more than the denominator.
+    """
+    highest = noise_and_interference_up(cross, power)
+    pulled_low, pulled_high = np.zeros_like(slope), np.zeros_like(slope)
+    for i in range(slope.shape[-1]):
+        sent, steep = cross[:, i] * power, slope[:, i, None]
+        pulled_low = down(pulled_low + down(down(down(sent) * steep) / highest[:, i, None]))
+        pulled_high = up(pulled_high + up(up(up(sent) * steep) / lowest[:, i, None]))
+    return down(slope - pulled_high), up(slope - pulled_low)
 
 
 def _at_best_ends(worth: WorkerWorth, sinr: arb, low: arb, top: arb, gain: arb, peak: arb) -> arb:
