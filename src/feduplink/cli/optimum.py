@@ -16,6 +16,7 @@ from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
+    add_device_option,
     add_scenario_options,
     add_split_option,
     output_directory,
@@ -24,6 +25,7 @@ from feduplink.cli.options import (
 )
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
+from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.optimum import (
     DistributionBound,
@@ -79,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="find the optimum of all channels of --channels, not of those for the test alone",
     )
+    add_device_option(parser)
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -89,6 +92,7 @@ def run(args: argparse.Namespace) -> None:
     directory = output_directory(args)
     if args.whole_file and not args.channels:
         raise InputError("whole-file: accepted only with --channels FILE.")
+    usable_device(args.device)  # before anything takes long
     scenario, channels = channels_from(args)
     csi = channels.all_parts if args.whole_file else channels.test
     if args.confidence is not None and len(channels.test) < _FEWEST_CHANNELS:
@@ -100,7 +104,8 @@ def run(args: argparse.Namespace) -> None:
         if args.certificate.is_dir():
             raise InputError(f"certificate: {args.certificate} is a directory; accepted: a file.")
         check_stateable(Problem.from_scenario(scenario), scenario)
-    optimum = search_optimum(scenario, csi, args.budget, record=args.certificate is not None)
+    record = args.certificate is not None
+    optimum = search_optimum(scenario, csi, args.budget, args.device, record=record)
     distribution = None
     if args.confidence is not None:
         distribution = _bound_distribution(scenario, channels, args.confidence, args.budget)
@@ -138,10 +143,15 @@ def run(args: argparse.Namespace) -> None:
 
 
 def search_optimum(
-    scenario: Scenario, csi: Tensor, budget_s: float, *, record: bool = False
+    scenario: Scenario,
+    csi: Tensor,
+    budget_s: float,
+    device: str = "cpu",
+    *,
+    record: bool = False,
 ) -> Optimum:
     """The optimum on channels (N, L, L); warns of every worker that its thresholds shut out."""
-    optimum = find_optimum(scenario, csi, budget_s=budget_s, record=record)
+    optimum = find_optimum(scenario, csi, budget_s=budget_s, device=device, record=record)
     warn_of(optimum.unreachable)
     return optimum
 

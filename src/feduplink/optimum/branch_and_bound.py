@@ -47,6 +47,15 @@ class Certificate:
             f"{self.boxes} boxes, {self.seconds:.1f} s)"
         )
 
+    def to(self, device: torch.device) -> Certificate:
+        """The same on another device."""
+        return replace(
+            self,
+            lower=self.lower.to(device),
+            upper=self.upper.to(device),
+            power=self.power.to(device),
+        )
+
     @property
     def gap(self) -> float:
         """Mean over the channels of upper − lower."""

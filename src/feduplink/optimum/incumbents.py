@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb, improve
+from feduplink.lagrangian import (
+    ChannelBatch,
+    MultiStart,
+    Prices,
+    climb,
+    improve,
+    switched_from_each,
+)
 
 
 class Incumbents:
@@ -19,6 +27,13 @@ class Incumbents:
         self._batch, self._prices = batch, prices
         self.power = MultiStart(batch, prices, rounds=4).best(prices)
         self.value = batch.value(self.power, prices)
+        every = torch.arange(len(self.value), device=self.value.device)
+        best, value = self.power, torch.full_like(self.value, -torch.inf)
+        for power in switched_from_each(batch, prices):
+            reached = batch.value(power, prices)
+            best = torch.where((reached > value)[:, None], power, best)
+            value = torch.maximum(value, reached)
+        self.search_from(every, best)
 
     def offer(self, channel: Tensor, power: Tensor, value: Tensor) -> Tensor:
         """Keep those of the allocations (M, L) W, with their values, that are better.

@@ -88,12 +88,10 @@ class MonotoneBound:
         check_monotone(prices)
         self.batch = batch
         self.prices = prices
-        shape = prices.rate.shape
-        draws = torch.zeros(shape, dtype=torch.float64, device=prices.rate.device)
         #: b and c as far as they are positive; what is priced below 0 is bounded at its least.
         self.rate = prices.rate.clamp_min(0.0)
         self.efficiency = prices.efficiency.clamp_min(0.0)
-        self.draws = draws + batch.static_power_w
+        self.draws = batch.static_power_w
         self.efficient = bool((self.efficiency > 0).any())
         #: Measures beside rate and efficiency with their prices.
         self.others: list[tuple[Measure, Tensor]] = [*prices.others]

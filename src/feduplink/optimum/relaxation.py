@@ -24,7 +24,7 @@ from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
 _NEGLIGIBLE = 1e-8
-_NEWTON_STEPS = 8
+_NEWTON_STEPS = 3
 #: Intervals of s or t this narrow are not split any further.
 _NARROW = 1e-3
 #: Limits that cross by less are equal.

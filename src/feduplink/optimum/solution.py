@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi
+from feduplink.device import usable_device
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.metrics import finite_or_none
@@ -166,6 +167,7 @@ def find_optimum(
     target_gap: float = 1e-3,
     channel_gap: float | None = None,
     record: bool = False,
+    device: str | torch.device = "cpu",
     observers: Sequence[Observer] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
@@ -177,6 +179,7 @@ def find_optimum(
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
         channel_gap: and, if given, no channel's gap is above this.
+        device: where the search runs; what it finds is where the channels are.
         record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
         observers: told of every evaluation of the dual function (``DualStep``), then of every
             improvement of the bound (``Certificate``).
@@ -186,9 +189,10 @@ def find_optimum(
     out_of_reach = check_reachable(problem, scenario, csi)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
-    solution = solve_dual(scenario, csi, problem, observers=observers)
+    moved = csi.to(usable_device(device))
+    solution = solve_dual(scenario, moved, problem, observers=observers)
     certificate = certify(
-        ChannelBatch.from_scenario(scenario, csi),
+        ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
         target_gap=target_gap,
@@ -196,6 +200,15 @@ def find_optimum(
         record=record,
         observers=observers,
     )
+    power = solution.power.to(csi.device)
+    solution = replace(
+        solution,
+        multipliers=solution.multipliers.to(csi.device),
+        power=power,
+        judgement=judge(power, csi, scenario, problem),
+        primal_multipliers=solution.primal_multipliers.to(csi.device),
+    )
+    certificate = certificate.to(csi.device)
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
     # The certificate searches on at the last prices and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})
