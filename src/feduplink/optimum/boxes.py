@@ -35,8 +35,8 @@ class Boxes:
     silent: Tensor
     node: Tensor
 
-    def take(self, index: Tensor) -> Boxes:
-        """Some of the boxes, by index or mask."""
+    def take(self, index: Tensor | slice) -> Boxes:
+        """Some of the boxes, by index, mask or slice."""
         return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @staticmethod

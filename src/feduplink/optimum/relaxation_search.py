@@ -13,8 +13,8 @@ from feduplink.optimum.branch_and_bound import BranchAndBound, Target
 from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT
 from feduplink.optimum.relaxation import Relaxation
 
-#: Boxes bounded at a time.
-_BATCH = 2048
+#: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
+_BATCH = {"cpu": 2048, "cuda": 2**16}
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.25
 #: Maximisers of a relaxation this close to the best known value are climbed from.
@@ -30,6 +30,7 @@ class RelaxationSearch(BranchAndBound):
         super().__init__(batch, prices, target, record=record)
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
         self.relaxation = Relaxation(batch, prices)
+        self.batch_size = _BATCH[batch.direct.device.type]
         self.boxes, self.bounds = self._bound(self.relaxation.roots(), self.incumbents.power)
 
     @property
@@ -49,7 +50,7 @@ class RelaxationSearch(BranchAndBound):
         gaps = self.bounds.upper - self.incumbents.value[self.boxes.channel]
         still_open = torch.bincount(self.boxes.channel, minlength=len(self.dropped))
         scores = gaps / still_open[self.boxes.channel]
-        chosen = scores.topk(min(_BATCH // 2, len(scores))).indices
+        chosen = scores.topk(min(self.batch_size // 2, len(scores))).indices
         parents = self.bounds.take(chosen)
         halved = self.boxes.take(chosen)
         nodes = halved.node.repeat(2)
@@ -70,8 +71,8 @@ class RelaxationSearch(BranchAndBound):
     ) -> tuple[Boxes, Bounds]:
         """Bound boxes in batches; a child is never bounded worse than its parent."""
         boxes_done, bounds_done = [], []
-        for start in range(0, len(boxes.channel), _BATCH):
-            rows = torch.arange(start, min(start + _BATCH, len(boxes.channel)), device=guess.device)
+        for start in range(0, len(boxes.channel), self.batch_size):
+            rows = slice(start, start + self.batch_size)
             tight, bounds = self.relaxation.bound(boxes.take(rows), guess[rows])
             boxes_done.append(tight)
             bounds_done.append(bounds)
