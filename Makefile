@@ -1,5 +1,5 @@
 # make demo    the main job at small scale, in minutes
-# make test    the quick tests of the core;  make test-extras  those of Flower, Sionna, ONNX, service
+# make test    the quick tests of the core;  make test-extras  those of Flower, Sionna, ONNX, service, proofs
 # make test-all  all tests, the slow ones too
 # make coverage  all quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
@@ -11,8 +11,8 @@ ALL := $(VENV)/installed-with-extras
 INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What needs the extras: packages, and further tests.
-EXTRAS := $(wildcard $(foreach name,export flower serving sionna,tests/$(name) src/feduplink/$(name))) \
-    tests/cli/test_export.py tests/cli/test_serve.py tests/docs/test_flower_page.py
+EXTRAS := $(wildcard $(foreach name,export flower proofs serving sionna,tests/$(name) src/feduplink/$(name))) \
+    tests/cli/test_check.py tests/cli/test_export.py tests/cli/test_serve.py tests/docs/test_flower_page.py
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 

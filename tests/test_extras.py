@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXTRAS = ("fastapi", "flwr", "onnx", "onnxruntime", "onnxscript", "sionna", "uvicorn")
+EXTRAS = ("fastapi", "flint", "flwr", "onnx", "onnxruntime", "onnxscript", "sionna", "uvicorn")
 #: By the extra that is missed.
 COMMANDS = {
     "flower": ["federate", "--engine", "flower", "--rounds", "1"],
@@ -15,6 +15,7 @@ COMMANDS = {
     "sionna, for channels": ["channels", "--channel-model", "sionna-umi", "--count", "1"],
     "serve": ["serve", "--port", "0"],
     "export": ["export", "--policy", "pdx"],
+    "check": ["check", "proof.h5"],
 }
 PROGRAM = """
 import contextlib, io, json, sys

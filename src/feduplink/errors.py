@@ -1,4 +1,4 @@
-"""The one exception a caller has to expect."""
+"""The exceptions a caller has to expect."""
 
 from __future__ import annotations
 
@@ -8,4 +8,11 @@ class InputError(ValueError):
 
     The message is one sentence that names the field and what is accepted; the command line
     prints it and exits with status 2.
+    """
+
+
+class ProofError(ValueError):
+    """A proof that does not hold.
+
+    The message says where it fails; the command line prints it and exits with status 1.
     """

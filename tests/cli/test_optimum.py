@@ -139,6 +139,7 @@ def test_thresholds_that_shut_everyone_out_are_refused(run: Run, tmp_path: Path)
         (("--whole-file",), ("whole-file", "--channels FILE")),
         (("--confidence", "0.9", "--channels-per-split", 1), ("confidence", "2 or more")),
         (("--weights", "1,2"), ("weights", "2 entries")),
+        (("--certificate", "."), ("certificate", "is a directory")),
     ],
 )
 def test_bad_options(run: Run, tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]):

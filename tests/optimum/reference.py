@@ -60,6 +60,39 @@ def random_instance(seed: int, workers: int, channels: int) -> Instance:
     return Instance(batch, prices)
 
 
+def wide_instance(seed: int, workers: int) -> Instance:
+    """One channel with gains over twelve decades, any waterfall, by turns every objective."""
+    rng = np.random.default_rng([seed, workers])
+
+    def decades(low: float, high: float, *shape: int) -> Tensor:
+        return torch.from_numpy(10.0 ** rng.uniform(low, high, shape))
+
+    zero = torch.zeros(workers, dtype=torch.float64)
+    wanted = rng.random((3, workers)) < 0.3
+    wanted[seed % 3] = True
+    success, rate, efficiency = (
+        decades(-2, 0, workers) * torch.from_numpy(wanted[k]) for k in range(3)
+    )
+    cross = decades(-6, 6, 1, workers, workers)
+    cross.diagonal(dim1=-2, dim2=-1).zero_()
+    return Instance(
+        ChannelBatch(
+            direct=decades(-6, 6, 1, workers),
+            cross=cross,
+            pmax_w=decades(-3, 1, workers),
+            waterfall=float(10 ** rng.uniform(-4, 1)),
+            static_power_w=decades(-3, 0, workers),
+            amplifier_inefficiency=float(rng.uniform(0.5, 4)),
+        ),
+        Prices(
+            success=success if seed % 3 == 0 or seed % 2 else zero,
+            rate=rate,
+            efficiency=efficiency / 10,
+            activation_cost=decades(-3, 0, workers) if seed % 4 < 2 else zero,
+        ),
+    )
+
+
 def lagrangian(instance: Instance, channel: int, power: np.ndarray) -> np.ndarray:
     """Σ a PSR + b R + c EE − d over the workers on the air; powers (..., L) in W."""
     batch, prices = instance.batch, instance.prices

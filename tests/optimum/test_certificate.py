@@ -7,11 +7,19 @@ import torch
 
 from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
-from feduplink.link import Rate
+from feduplink.link import Measure, Rate
 from feduplink.optimum import Certificate, certify
+from link.own_measures import Sinr
 from observing.recorder import Recorder
 
 from .reference import best_on_grid, random_instance
+
+
+class MonotoneSinr(Sinr):
+    """The SINR, which says in what it is monotone."""
+
+    monotone_in_sinr = 1
+    monotone_in_power = 0
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -61,15 +69,31 @@ def test_what_it_cannot_bound_is_refused_in_one_sentence(default_csi: torch.Tens
         scenario = Scenario(workers=2, constraints=text)
         with pytest.raises(InputError, match=r"^certificate: has no bound with .*power\.$"):
             find_optimum(scenario, csi, budget_s=0)
-    usual = Scenario(workers=2)
+
+
+@pytest.mark.parametrize("measure", [Rate(), MonotoneSinr()])
+def test_upper_limits_on_what_rises_with_the_sinr_are_bounded_as_a_search_finds_it(
+    default_csi: torch.Tensor, measure: Measure
+):
+    """Against all pairs of powers of a grid: success is wanted, and much of a measure is not."""
+    scenario = Scenario(workers=2, rate_min=0, ee_min=0, interference=4)
+    usual = Problem.from_scenario(scenario)
     limit = torch.full((2,), 1.0, dtype=torch.float64)
-    own = Problem(
-        Problem.from_scenario(usual).objective,
-        Problem.from_scenario(usual).utility,
-        (Constraint.below(Rate(), limit),),
+    problem = Problem(usual.objective, usual.utility, (Constraint.below(measure, limit),))
+    batch = ChannelBatch.from_scenario(scenario, default_csi[:10, :2, :2])
+    multipliers = Multipliers(
+        torch.full((1, 2), 0.1, dtype=torch.float64), scenario.worker_weights[:2]
     )
-    with pytest.raises(InputError, match=r"^certificate: has no bound with an upper limit on rate"):
-        find_optimum(usual, csi, own, budget_s=0)
+    prices = Prices.from_problem(problem, scenario, multipliers)
+    certificate = certify(batch, prices, budget_s=20, target_gap=1e-3)
+    levels = torch.cat((torch.zeros(1), torch.logspace(-8, -2, 200))).double()
+    pairs = torch.cartesian_prod(levels, levels)
+    searched = torch.stack(
+        [batch.take(torch.tensor([n])).value(pairs, prices).max() for n in range(len(batch.direct))]
+    )
+    assert (certificate.upper >= searched).all()
+    assert (certificate.lower >= searched - 1e-3).all()
+    assert certificate.gap <= 1e-3
 
 
 @pytest.mark.parametrize("objective", ["psr", "rate", "energy_efficiency"])

@@ -10,6 +10,7 @@ import torch
 
 from feduplink import (
     FullPower,
+    InputError,
     OpenLoop,
     Orthogonal,
     Scenario,
@@ -203,3 +204,13 @@ def test_the_bound_is_never_above_what_is_possible_at_all():
     csi = draw_csi(scenario, 20, torch.Generator().manual_seed(1))
     loose = _with(find_optimum(scenario, csi, budget_s=0), 0.9, 1.2975)
     assert 0.9 < loose.upper_bound <= 1.0
+
+
+def test_what_is_found_is_where_the_channels_are():
+    scenario = Scenario(workers=2)
+    csi = draw_csi(scenario, 5, torch.Generator().manual_seed(0))
+    optimum = find_optimum(scenario, csi, budget_s=0, device="cpu")
+    for tensor in (optimum.power, optimum.certificate.upper, optimum.certificate.power):
+        assert tensor.device == csi.device
+    with pytest.raises(InputError, match=r"^device: 'nowhere' is unknown"):
+        find_optimum(scenario, csi, budget_s=0, device="nowhere")

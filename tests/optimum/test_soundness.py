@@ -7,7 +7,14 @@ import torch
 
 from feduplink.optimum import certify
 
-from .reference import Instance, best_local_search, best_on_grid, lagrangian, random_instance
+from .reference import (
+    Instance,
+    best_local_search,
+    best_on_grid,
+    lagrangian,
+    random_instance,
+    wide_instance,
+)
 
 #: Rounding of the brute-force value.
 _ROUNDING = 1e-12
@@ -59,3 +66,31 @@ def test_four_workers_against_a_thousand_local_searches(seed: int):
     best = torch.tensor(values, dtype=torch.float64)
     for budget_s in (0.0, 0.5):
         _assert_sound(instance, best, budget_s)
+
+
+def _assert_never_under_a_grid(seed: int, workers: int, budget_s: float) -> None:
+    """Gains over twelve decades, waterfalls from 1e-4 to 10, every objective."""
+    instance = wide_instance(seed, workers)
+    best = _best(instance, per_worker=120 if workers == 2 else 24)
+    scale = 1 + float(best.abs().max())
+    for record in (False, True):
+        certificate = certify(
+            instance.batch,
+            instance.prices,
+            budget_s=budget_s,
+            target_gap=1e-3 * scale,
+            record=record,
+        )
+        assert (certificate.upper >= best - _ROUNDING * scale).all(), (seed, record)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gains_over_twelve_decades(seed: int):
+    _assert_never_under_a_grid(seed, workers=2 + seed % 2, budget_s=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_a_thousand_instances_over_twelve_decades(block: int):
+    for seed in range(100 * block, 100 * (block + 1)):
+        _assert_never_under_a_grid(seed, workers=2 + seed % 2, budget_s=0.1)

@@ -14,7 +14,8 @@ A command is a module of this package that is listed in :data:`COMMANDS` and has
 
 ``run`` checks all its input before it writes anything, and raises
 :class:`~feduplink.errors.InputError` with one sentence for what it cannot accept. :func:`main`
-prints that sentence and returns 2.
+prints that sentence and returns 2. A proof that does not hold is another matter: a
+:class:`~feduplink.errors.ProofError`, and 1.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import torch
 from feduplink import provenance
 from feduplink.cli import (
     channels,
+    check,
     data,
     demo,
     evaluate,
@@ -44,10 +46,10 @@ from feduplink.cli import (
     serve,
     train,
 )
-from feduplink.errors import InputError
+from feduplink.errors import InputError, ProofError
 from feduplink.version import __version__
 
-ACCEPTED, REFUSED, INTERRUPTED = 0, 2, 130
+ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 class Command(Protocol):
@@ -71,6 +73,7 @@ COMMANDS: tuple[Command, ...] = (
     train,
     evaluate,
     optimum,
+    check,
     export,
     serve,
     federate,
@@ -136,6 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)
             return REFUSED
+        except ProofError as error:
+            print(f"feduplink: {error}.", file=sys.stderr)
+            return DOES_NOT_HOLD
         except OSError as error:
             print(f"feduplink: {error}.", file=sys.stderr)
             return REFUSED

@@ -9,6 +9,7 @@ from feduplink.cli.console import console
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import (
     add_common_options,
+    add_device_option,
     add_scenario_options,
     add_split_option,
     names_listed,
@@ -17,6 +18,7 @@ from feduplink.cli.options import (
 )
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare, default_policies, find_policies
+from feduplink.device import usable_device
 from feduplink.policies import Deployment
 from feduplink.registry import POLICIES
 from feduplink.report.comparison_files import write_comparison
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_channels_option(
         parser, "policies are tuned on the first and judged on the third; the second is not used"
     )
+    add_device_option(parser)
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -59,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compare, write the figures and print the table."""
     directory = output_directory(args)
+    usable_device(args.device)  # before anything takes long
     scenario, channels = channels_from(args)
     deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     policies = find_policies(args.policies, deployment)
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     )
     optimum = None
     if args.optimum is not None:
-        found = search_optimum(scenario, channels.test, args.optimum)
+        found = search_optimum(scenario, channels.test, args.optimum, args.device)
         optimum = found.improved_by(outcomes.powers)
     notes = [*channels.notes, *outcomes.notes]
     write_comparison(

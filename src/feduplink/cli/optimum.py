@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from feduplink.channels import ChannelSource
+from feduplink.channels.splits import split_recording
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.options import (
     add_common_options,
+    add_device_option,
     add_scenario_options,
     add_split_option,
     output_directory,
@@ -21,6 +25,7 @@ from feduplink.cli.options import (
 )
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
+from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.optimum import (
     DistributionBound,
@@ -30,7 +35,10 @@ from feduplink.optimum import (
     find_optimum,
     solve_dual,
 )
+from feduplink.optimum.proof_of_optimum import check_stateable, proof_of
 from feduplink.policies import DualPoint, DualPolicy
+from feduplink.problem import Problem
+from feduplink.proofs import write_proof
 from feduplink.report.optimum_files import write_optimum
 from feduplink.scenario import Scenario
 
@@ -60,12 +68,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also bound every policy on all channels of the distribution, with this probability, "
         "for instance 0.95; takes another --budget (default: no such statement)",
     )
+    parser.add_argument(
+        "--certificate",
+        type=Path,
+        metavar="FILE",
+        help="also write the proof to this file (HDF5), with its channels, for 'feduplink check' "
+        "(default: none)",
+    )
     add_channels_option(parser, "the optimum is that of the third")
     parser.add_argument(
         "--whole-file",
         action="store_true",
         help="find the optimum of all channels of --channels, not of those for the test alone",
     )
+    add_device_option(parser)
     add_common_options(parser, NAME)
     add_split_option(parser)
     add_scenario_options(parser)
@@ -76,6 +92,7 @@ def run(args: argparse.Namespace) -> None:
     directory = output_directory(args)
     if args.whole_file and not args.channels:
         raise InputError("whole-file: accepted only with --channels FILE.")
+    usable_device(args.device)  # before anything takes long
     scenario, channels = channels_from(args)
     csi = channels.all_parts if args.whole_file else channels.test
     if args.confidence is not None and len(channels.test) < _FEWEST_CHANNELS:
@@ -83,7 +100,12 @@ def run(args: argparse.Namespace) -> None:
             f"confidence: {len(channels.test)} test channels say nothing about a distribution; "
             f"accepted: {_FEWEST_CHANNELS} or more."
         )
-    optimum = search_optimum(scenario, csi, args.budget)
+    if args.certificate is not None:
+        if args.certificate.is_dir():
+            raise InputError(f"certificate: {args.certificate} is a directory; accepted: a file.")
+        check_stateable(Problem.from_scenario(scenario), scenario)
+    record = args.certificate is not None
+    optimum = search_optimum(scenario, csi, args.budget, args.device, record=record)
     distribution = None
     if args.confidence is not None:
         distribution = _bound_distribution(scenario, channels, args.confidence, args.budget)
@@ -106,6 +128,9 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         channels={**channels.as_metrics(), "count": len(csi)},
     )
+    if args.certificate is not None:
+        rows = _recorded_rows(channels, whole_file=args.whole_file)
+        write_proof(args.certificate, proof_of(optimum, rows=rows))
 
     out = console()
     out.print(channels.headline(csi))
@@ -113,11 +138,20 @@ def run(args: argparse.Namespace) -> None:
     if distribution is not None:
         out.print(distribution.sentence(recorded=channels.recorded))
     out.print(f"allocations.h5, duality.png, the dual policy and metrics.json in {directory}")
+    if args.certificate is not None:
+        out.print(f"the proof in {args.certificate}: feduplink check {args.certificate}")
 
 
-def search_optimum(scenario: Scenario, csi: Tensor, budget_s: float) -> Optimum:
+def search_optimum(
+    scenario: Scenario,
+    csi: Tensor,
+    budget_s: float,
+    device: str = "cpu",
+    *,
+    record: bool = False,
+) -> Optimum:
     """The optimum on channels (N, L, L); warns of every worker that its thresholds shut out."""
-    optimum = find_optimum(scenario, csi, budget_s=budget_s)
+    optimum = find_optimum(scenario, csi, budget_s=budget_s, device=device, record=record)
     warn_of(optimum.unreachable)
     return optimum
 
@@ -136,3 +170,11 @@ def _bound_distribution(
     return distribution_bound(
         scenario, multipliers, channels.test, confidence=confidence, budget_s=budget_s
     )
+
+
+def _recorded_rows(channels: ChannelSource, *, whole_file: bool) -> Tensor | None:
+    """Where the channels of the optimum are in their recording; None if they were drawn."""
+    if not channels.recorded:
+        return None
+    rows = torch.arange(len(channels.all_parts))
+    return rows if whole_file else split_recording(rows).test

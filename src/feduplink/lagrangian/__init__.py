@@ -13,6 +13,7 @@ from feduplink.lagrangian.maximise import (
     maximise,
     starting_points,
     sweep,
+    switched_from_each,
 )
 from feduplink.lagrangian.prices import Multipliers, Prices
 
@@ -29,4 +30,5 @@ __all__ = [
     "maximise",
     "starting_points",
     "sweep",
+    "switched_from_each",
 ]

@@ -93,13 +93,48 @@ class MultiStart:
 def starting_points(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
     """Where :func:`maximise` starts, (N, L) W each.
 
-    Everyone received alike at three levels, everyone at full power, and only the worker on the
-    air that is worth most alone.
+    Everyone received alike at three levels, everyone at full power, only the worker on the air that
+    is worth most alone, and the best senders at full power that switching finds.
     """
     weakest = (batch.pmax_w * batch.direct).min(-1, keepdim=True).values
     alike = weakest / batch.direct
     levels = [torch.minimum(alike * level, batch.pmax_w) for level in (1.0, 10.0, 0.1)]
-    return [*levels, batch.pmax_w.expand_as(batch.direct), _best_alone(batch, prices)]
+    alone = _best_alone(batch, prices)
+    full = batch.pmax_w.expand_as(batch.direct)
+    return [*levels, full, alone, _switched(batch, prices, torch.where(alone > 0, full, 0.0))]
+
+
+def switched_from_each(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
+    """Senders at full power that switching finds from each worker alone, (N, L) W each."""
+    alone = torch.diag(batch.pmax_w)
+    return [_switched(batch, prices, power.expand_as(batch.direct)) for power in alone]
+
+
+def _switched(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
+    """Workers at full power or silent, switched while it pays: one of them, or two at once.
+
+    Where workers exclude each other, the best senders are not found by one worker's moves: who is
+    on the air keeps a better one off it.
+    """
+    workers = power.shape[-1]
+    first, second = torch.triu_indices(workers, workers, device=power.device)
+    switches = torch.zeros(len(first), workers, dtype=torch.bool, device=power.device)
+    rows = torch.arange(len(first), device=power.device)
+    switches[rows, first] = True
+    switches[rows, second] = True
+    on_air = power > 0
+    value = batch.value(power, prices)
+    for _ in range(workers):
+        trials = torch.where(on_air[:, None] ^ switches, batch.pmax_w, 0.0)
+        interference = 1 + trials @ batch.cross.mT
+        sinr = batch.direct[:, None] * trials / interference
+        best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(-1)
+        better = best > value
+        if not bool(better.any()):
+            break
+        on_air = torch.where(better[:, None], on_air ^ switches[chosen], on_air)
+        value = torch.where(better, best, value)
+    return torch.where(on_air, batch.pmax_w, 0.0)
 
 
 def _best_alone(batch: ChannelBatch, prices: Prices) -> Tensor:

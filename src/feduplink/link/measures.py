@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -64,6 +64,11 @@ class Measure(ABC):
             convex in ln p, as p itself is; the certificate then proves bounds with an upper limit
             on it.
 
+        monotone_in_sinr: 1 if it does not fall with the SINR, −1 if it does not rise, 0 if it does
+            not depend on it, all at a fixed power; None if nothing is known.
+        monotone_in_power: the same of the power, at a fixed SINR. With both known, the certificate
+            proves bounds with the measure, whatever the limits on it.
+
     A silent worker must have the value 0, or the search for the optimum refuses the measure.
 
     """
@@ -73,6 +78,8 @@ class Measure(ABC):
     unit: ClassVar[str] = ""
     on_air_only: ClassVar[bool] = True
     convex_in_log_power: ClassVar[bool] = False
+    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = None
+    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = None
 
     @property
     def label(self) -> str:
@@ -135,6 +142,8 @@ class PacketSuccess(SuccessRate):
 
     name: ClassVar[str] = "psr"
     symbol: ClassVar[str] = "PSR"
+    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = 1
+    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = 0
 
     waterfall: float
 
@@ -169,6 +178,8 @@ class Rate(Measure):
 
     name: ClassVar[str] = "rate"
     unit: ClassVar[str] = "nats/s/Hz"
+    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = 1
+    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = 0
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         """R."""
@@ -192,6 +203,8 @@ class EnergyEfficiency(Measure):
     name: ClassVar[str] = "energy_efficiency"
     symbol: ClassVar[str] = "EE"
     unit: ClassVar[str] = "nats/s/Hz/W"
+    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = 1
+    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = -1
 
     static_power_w: Tensor
     amplifier_inefficiency: float

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from feduplink.optimum.branching_tree import Tangents
+
 #: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
 SINR, POWER, REST = 0, 1, 2
 
@@ -21,6 +23,7 @@ class Boxes:
         s_low, s_high: limits of ln SINR for a worker on the air, (M, L).
         may_rest: the worker may also be silent, (M, L) bool.
         silent: the worker is silent, (M, L) bool.
+        node: the box's row in the recorded tree, (M,); −1 if nothing is recorded.
     """
 
     channel: Tensor
@@ -30,9 +33,10 @@ class Boxes:
     s_high: Tensor
     may_rest: Tensor
     silent: Tensor
+    node: Tensor
 
-    def take(self, index: Tensor) -> Boxes:
-        """Some of the boxes, by index or mask."""
+    def take(self, index: Tensor | slice) -> Boxes:
+        """Some of the boxes, by index, mask or slice."""
         return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @staticmethod
@@ -51,6 +55,8 @@ class Bounds:
         worker: which worker's relaxation is loosest there, (M,).
         how: what of it to split: :data:`SINR`, :data:`POWER`, or :data:`REST`, (M,).
         split_at: where, (M,).
+        proof: ``MONOTONE``, ``TANGENT`` or ``EMPTY``, (M,) int8.
+        tangents: the linearisation that was taken.
     """
 
     upper: Tensor
@@ -58,19 +64,37 @@ class Bounds:
     worker: Tensor
     how: Tensor
     split_at: Tensor
+    proof: Tensor
+    tangents: Tangents
 
     def take(self, index: Tensor) -> Bounds:
         """Those of some of the boxes, by index or mask."""
-        return Bounds(*(getattr(self, f.name)[index] for f in fields(self)))
+        return Bounds(
+            self.upper[index],
+            self.power[index],
+            self.worker[index],
+            self.how[index],
+            self.split_at[index],
+            self.proof[index],
+            self.tangents.take(index),
+        )
 
     @staticmethod
     def concat(parts: list[Bounds]) -> Bounds:
         """Those of all boxes of several batches."""
-        return Bounds(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Bounds)))
+        return Bounds(
+            torch.cat([part.upper for part in parts]),
+            torch.cat([part.power for part in parts]),
+            torch.cat([part.worker for part in parts]),
+            torch.cat([part.how for part in parts]),
+            torch.cat([part.split_at for part in parts]),
+            torch.cat([part.proof for part in parts]),
+            Tangents.concat([part.tangents for part in parts]),
+        )
 
 
-def split(boxes: Boxes, bounds: Bounds) -> Boxes:
-    """The two halves of every box, one after the other, (2 M,)."""
+def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
+    """The lower halves of all boxes, then the upper ones, (2 M,), with their ``nodes``."""
     rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
     where = (rows, bounds.worker)
 
@@ -89,6 +113,7 @@ def split(boxes: Boxes, bounds: Bounds) -> Boxes:
         changed(boxes.s_high, bounds.split_at, by_sinr),
         changed(boxes.may_rest, never, by_rest),
         changed(boxes.silent, always, by_rest),
+        nodes[: len(rows)],
     )
     upper = Boxes(
         boxes.channel,
@@ -99,5 +124,6 @@ def split(boxes: Boxes, bounds: Bounds) -> Boxes:
         # Silence is in the lower half already.
         changed(boxes.may_rest, never, always),
         boxes.silent,
+        nodes[len(rows) :],
     )
     return Boxes.concat([lower, upper])

@@ -1,60 +1,25 @@
 """A certificate: no policy that meets the constraints on these channels does better than this.
 
 Weak duality bounds every such policy by the mean over the channels of the largest Lagrangian, for
-any multipliers. Branch and bound finds that largest value from above, channel by channel: boxes of
-log-powers and log-SINRs are bounded (``relaxation``), split where their bound is loosest, and
-dropped once they cannot hold anything better than what is known. It can be stopped at any time,
-and what it says then is true.
+any multipliers. Branch and bound finds that largest value from above, channel by channel. Where
+packet success is priced, it works in log-powers, in which success is concave
+(``relaxation_search``); where only rates and energy efficiencies are, in powers, in which a rate
+is the difference of two concave functions (``power_search``).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from feduplink.lagrangian import ChannelBatch, MultiStart, Prices, climb
-from feduplink.observing import Observer, Tracker, track
-from feduplink.optimum.boxes import Bounds, Boxes, split
-from feduplink.optimum.relaxation import Relaxation
-
-#: Boxes bounded at a time.
-_BATCH = 2048
-
-
-@dataclass(frozen=True, repr=False)
-class Certificate:
-    """Bounds on the largest Lagrangian of each channel.
-
-    Attributes:
-        lower: the best value found, (N,).
-        upper: what no power allocation exceeds, (N,).
-        power: the allocation that reaches ``lower``, (N, L) W.
-        boxes: how many boxes were bounded.
-        seconds: how long it took.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    power: Tensor
-    boxes: int
-    seconds: float
-
-    def __repr__(self) -> str:
-        """How tight it is, and what it took."""
-        return (
-            f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
-            f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
-            f"{self.boxes} boxes, {self.seconds:.1f} s)"
-        )
-
-    @property
-    def gap(self) -> float:
-        """Mean over the channels of upper − lower."""
-        return float((self.upper - self.lower).mean())
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.observing import Observer, track
+from feduplink.optimum.branch_and_bound import BranchAndBound, Certificate, Target
+from feduplink.optimum.monotone_bound import check_monotone
+from feduplink.optimum.power_search import PowerSearch
+from feduplink.optimum.relaxation import has_relaxation
+from feduplink.optimum.relaxation_search import RelaxationSearch
 
 
 def certify(
@@ -63,106 +28,30 @@ def certify(
     *,
     budget_s: float,
     target_gap: float = 1e-3,
+    channel_gap: float | Tensor | None = None,
+    record: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
-    Stops when the mean gap is at most ``target_gap`` or after ``budget_s`` seconds. The
-    ``observers`` are told of every :class:`Certificate` on the way.
+    Stops when the mean gap is at most ``target_gap`` and, if given, that of every channel at most
+    ``channel_gap``, or after ``budget_s`` seconds. The ``observers`` are told of every
+    :class:`Certificate` on the way. To ``record`` the search keeps its tree, for others to check;
+    it then does without steps that only the search itself can prove, and may take longer.
     """
+    check_provable(prices)
+    search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
+    target = Target(target_gap, channel_gap)
     with track("certificate", budget_s, "s", observers) as tracker:
-        return _Search(batch, prices, target_gap).run(budget_s, tracker)
+        return search(batch, prices, target, record=record).run(budget_s, tracker)
 
 
-class _Search:
-    def __init__(self, batch: ChannelBatch, prices: Prices, target_gap: float) -> None:
-        self.started = time.monotonic()
-        self.batch = batch
-        self.prices = prices
-        self.target_gap = target_gap
-        self.power = MultiStart(batch, prices, rounds=4).best(prices)
-        self.lower = batch.value(self.power, prices)
-        #: Largest bound among the boxes that were dropped, by channel.
-        self.dropped = self.lower.clone()
-        self.relaxation = Relaxation(batch, prices)
-        roots = self.relaxation.roots()
-        self.count = 0
-        self.boxes, self.bounds = self._bound(roots, self.power)
+def check_provable(prices: Prices) -> None:
+    """Refuse prices for which there is no bound."""
+    if not has_relaxation(prices):
+        check_monotone(prices)
 
-    def run(self, budget_s: float, tracker: Tracker) -> Certificate:
-        while True:
-            certificate = self._certificate()
-            figures = {"gap": certificate.gap, "boxes": certificate.boxes}
-            tracker.advance(certificate.seconds, figures, certificate)
-            if (
-                certificate.gap <= self.target_gap
-                or certificate.seconds >= budget_s
-                or len(self.boxes.channel) == 0
-            ):
-                return certificate
-            self._branch()
 
-    def _certificate(self) -> Certificate:
-        upper = torch.maximum(self.dropped, self.lower)
-        upper = upper.scatter_reduce(0, self.boxes.channel, self.bounds.upper, "amax")
-        elapsed = time.monotonic() - self.started
-        return Certificate(self.lower, upper, self.power, self.count, elapsed)
-
-    def _branch(self) -> None:
-        """Split the boxes with the largest gaps, first those of channels with few open boxes.
-
-        There a split brings the mean bound down most.
-        """
-        gaps = self.bounds.upper - self.lower[self.boxes.channel]
-        still_open = torch.bincount(self.boxes.channel, minlength=len(self.lower))
-        scores = gaps / still_open[self.boxes.channel]
-        chosen = scores.topk(min(_BATCH // 2, len(scores))).indices
-        parents = self.bounds.take(chosen)
-        children = split(self.boxes.take(chosen), parents)
-        boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
-        rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
-        rest[chosen] = False
-        self.boxes = Boxes.concat([self.boxes.take(rest), boxes])
-        self.bounds = Bounds.concat([self.bounds.take(rest), bounds])
-        self._drop()
-
-    def _bound(
-        self, boxes: Boxes, guess: Tensor, parent: Tensor | None = None
-    ) -> tuple[Boxes, Bounds]:
-        """Bound boxes in batches; a child is never bounded worse than its parent."""
-        boxes_done, bounds_done = [], []
-        for start in range(0, len(boxes.channel), _BATCH):
-            rows = torch.arange(start, min(start + _BATCH, len(boxes.channel)))
-            tight, bounds = self.relaxation.bound(boxes.take(rows), guess[rows])
-            boxes_done.append(tight)
-            bounds_done.append(bounds)
-        self.count += len(boxes.channel)
-        tight, result = Boxes.concat(boxes_done), Bounds.concat(bounds_done)
-        if parent is not None:
-            result = replace(result, upper=torch.minimum(result.upper, parent))
-        self._try(tight.channel, result.power)
-        return tight, result
-
-    def _try(self, channel: Tensor, power: Tensor) -> None:
-        """A maximiser of a relaxation may be, after a short climb, a better allocation."""
-        batch = self.batch.take(channel)
-        promising = batch.value(power, self.prices) > self.lower[channel] - 0.02
-        if not bool(promising.any()):
-            return
-        channel, batch = channel[promising], batch.take(promising)
-        power = climb(batch, self.prices, power[promising], steps=3)
-        value = batch.value(power, self.prices)
-        best = self.lower.scatter_reduce(0, channel, value, "amax")
-        winners = (value >= best[channel]) & (value > self.lower[channel])
-        self.power[channel[winners]] = power[winners]
-        self.lower = self.batch.value(self.power, self.prices)
-
-    def _drop(self) -> None:
-        """Forget boxes that cannot matter for the target; remember the largest bound of them."""
-        tolerance = self.target_gap / 4
-        close = self.bounds.upper <= self.lower[self.boxes.channel] + tolerance
-        self.dropped = self.dropped.scatter_reduce(
-            0, self.boxes.channel[close], self.bounds.upper[close], "amax"
-        )
-        self.boxes = self.boxes.take(~close)
-        self.bounds = self.bounds.take(~close)
+def _in_log_powers(prices: Prices) -> bool:
+    unusual = bool((prices.success > 0).any()) or bool(prices.others)
+    return unusual and has_relaxation(prices)

@@ -15,47 +15,39 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.ascent import newton_ascent
 from feduplink.link import Slopes
 from feduplink.optimum.boxes import POWER, REST, SINR, Bounds, Boxes
+from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT, Tangents
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
 _NEGLIGIBLE = 1e-8
-_NEWTON_STEPS = 8
+_NEWTON_STEPS = 3
 #: Intervals of s or t this narrow are not split any further.
 _NARROW = 1e-3
 #: Limits that cross by less are equal.
 _ROUNDING = 1e-9
 
 
-def check_provable(prices: Prices) -> None:
-    """Refuse prices for which the relaxation is no bound.
+def has_relaxation(prices: Prices) -> bool:
+    """Whether the relaxation is a bound at these prices.
 
-    It is one for lower limits on rate and energy efficiency, and upper ones on measures that are
-    convex functions of ln p alone.
+    It is one for lower limits on packet success, rate and energy efficiency, and upper ones on
+    measures that are convex functions of ln p alone.
     """
     usual = (prices.success, prices.rate, prices.efficiency)
-    if any(bool((price < 0).any()) for price in usual):
-        raise InputError(
-            "certificate: has no bound with an upper limit on rate, energy efficiency or packet "
-            "success; accepted: lower ones."
-        )
-    for measure, price in prices.others:
-        if not measure.convex_in_log_power or bool((price > 0).any()):
-            raise InputError(
-                f"certificate: has no bound with {measure.name}; accepted: packet success, rate, "
-                "energy efficiency, and upper limits on measures that are convex_in_log_power."
-            )
+    return not any(bool((price < 0).any()) for price in usual) and all(
+        measure.convex_in_log_power and not bool((price > 0).any())
+        for measure, price in prices.others
+    )
 
 
 class Relaxation:
     """Upper bounds for the channels of a batch at given prices."""
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
-        check_provable(prices)
         self.batch = batch
         self.prices = prices
         self.log_direct = batch.direct.log()
@@ -96,6 +88,7 @@ class Relaxation:
             s_high=self.log_direct + top,
             may_rest=torch.ones(shape, dtype=torch.bool, device=floor.device),
             silent=torch.zeros(shape, dtype=torch.bool, device=floor.device),
+            node=torch.arange(shape[0], device=floor.device),
         )
 
     def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
@@ -122,7 +115,8 @@ class Relaxation:
             silent = silent | (contradiction & may_rest)
             may_rest = may_rest & ~contradiction
         empty = (contradiction & ~may_rest & ~silent).any(-1)
-        return Boxes(boxes.channel, t_low, t_high, s_low, s_high, may_rest, silent), empty
+        tight = Boxes(boxes.channel, t_low, t_high, s_low, s_high, may_rest, silent, boxes.node)
+        return tight, empty
 
     def bound(self, boxes: Boxes, guess: Tensor) -> tuple[Boxes, Bounds]:
         """Bound the Lagrangian over each box; ``guess`` (M, L) W is where to look first."""
@@ -137,7 +131,11 @@ class Relaxation:
             steps=_NEWTON_STEPS,
         )
         bounds = relaxed.certified(power)
-        return boxes, replace(bounds, upper=torch.where(empty, -math.inf, bounds.upper))
+        return boxes, replace(
+            bounds,
+            upper=torch.where(empty, -math.inf, bounds.upper),
+            proof=torch.where(empty, EMPTY, bounds.proof),
+        )
 
 
 class _RelaxedBoxes:
@@ -172,6 +170,7 @@ class _RelaxedBoxes:
         rate = torch.minimum(torch.maximum(rate, rate_low), rate_high)
         q = self._q(torch.where(self.heard, at_guess, self.highest))
         use_low = (q_high - q) * (rate - rate_low) <= (q - q_low) * (rate_high - rate)
+        self.rate_end = ~use_low
         self.q_factor = prices.efficiency * torch.where(use_low, rate_low, rate_high)
         self.q_base = torch.where(use_low, q_high, q_low)
 
@@ -268,17 +267,35 @@ class _RelaxedBoxes:
         t = _log(power)
         reach = torch.maximum(gradient * (self.boxes.t_high - t), gradient * (self.boxes.t_low - t))
         linear = torch.where(self.heard, worker + reach, 0.0).sum(-1)
-        # The constants at the upper ends are a bound as well, and the better one far from the
-        # maximum, where the linearisation overshoots.
-        ends = self.envelope.end() + self.q_factor * (self._q(self.lowest) - self.q_base)
-        if self.prices.others:
+        # Each worker at its best ends is a bound as well, and the better one far from the maximum,
+        # where the linearisation overshoots.
+        monotone = self._at_best_ends()
+        upper = torch.minimum(linear, monotone) + self.slack
+        proof = torch.where(linear < monotone, TANGENT, MONOTONE).to(torch.int8)
+        tangents = Tangents(t, slope, self.rate_end)
+        return self._with_split(upper, power, s, line, worker, slope, proof, tangents)
+
+    def _at_best_ends(self) -> Tensor:
+        """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
+        prices, s = self.prices, self.boxes.s_high
+        success = link.success_at(s, self.batch.waterfall, prices.success)[0]
+        per_rate = prices.rate + prices.efficiency * self._q(self.lowest)
+        ends = success + per_rate * link.rate_from_log(s) - prices.activation_cost
+        if prices.others:
             ends = ends - self._charge(self.lowest)[0]
-        constant = torch.where(self.heard, ends, 0.0).sum(-1)
-        upper = torch.minimum(linear, constant) + self.slack
-        return self._with_split(upper, power, s, line, worker, slope)
+        ends = torch.where(self.boxes.may_rest, ends.clamp_min(0.0), ends)
+        return torch.where(self.heard, ends, 0.0).sum(-1)
 
     def _with_split(
-        self, upper: Tensor, power: Tensor, s: Tensor, line: Tensor, worker: Tensor, slope: Tensor
+        self,
+        upper: Tensor,
+        power: Tensor,
+        s: Tensor,
+        line: Tensor,
+        worker: Tensor,
+        slope: Tensor,
+        proof: Tensor,
+        tangents: Tangents,
     ) -> Bounds:
         """Add to the bound where it loses most: which worker, and which of its quantities."""
         boxes, prices = self.boxes, self.prices
@@ -310,7 +327,8 @@ class _RelaxedBoxes:
         point = torch.where(split_power, of(_log(power)), of(s))
         point = torch.minimum(torch.maximum(point, low + margin), high - margin)
         how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
-        return Bounds(upper, torch.where(rests, 0.0, power), chosen[:, 0], how, point)
+        best = torch.where(rests, 0.0, power)
+        return Bounds(upper, best, chosen[:, 0], how, point, proof, tangents)
 
 
 def _log(power: Tensor) -> Tensor:

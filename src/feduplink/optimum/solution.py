@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi
+from feduplink.device import usable_device
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.metrics import finite_or_none
 from feduplink.observing import Observer
-from feduplink.optimum.certificate import Certificate, certify
+from feduplink.optimum.branch_and_bound import Certificate
+from feduplink.optimum.certificate import certify, check_provable
 from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
-from feduplink.optimum.relaxation import check_provable
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -164,6 +165,9 @@ def find_optimum(
     *,
     budget_s: float = 60.0,
     target_gap: float = 1e-3,
+    channel_gap: float | None = None,
+    record: bool = False,
+    device: str | torch.device = "cpu",
     observers: Sequence[Observer] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
@@ -174,6 +178,9 @@ def find_optimum(
         problem: what to solve; None is what the scenario describes.
         budget_s: most seconds for the certificate, on top of the solution.
         target_gap: the certificate stops earlier when it is this tight.
+        channel_gap: and, if given, no channel's gap is above this.
+        device: where the search runs; what it finds is where the channels are.
+        record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
         observers: told of every evaluation of the dual function (``DualStep``), then of every
             improvement of the bound (``Certificate``).
     """
@@ -182,14 +189,26 @@ def find_optimum(
     out_of_reach = check_reachable(problem, scenario, csi)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
-    solution = solve_dual(scenario, csi, problem, observers=observers)
+    moved = csi.to(usable_device(device))
+    solution = solve_dual(scenario, moved, problem, observers=observers)
     certificate = certify(
-        ChannelBatch.from_scenario(scenario, csi),
+        ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
         target_gap=target_gap,
+        channel_gap=channel_gap,
+        record=record,
         observers=observers,
     )
+    power = solution.power.to(csi.device)
+    solution = replace(
+        solution,
+        multipliers=solution.multipliers.to(csi.device),
+        power=power,
+        judgement=judge(power, csi, scenario, problem),
+        primal_multipliers=solution.primal_multipliers.to(csi.device),
+    )
+    certificate = certificate.to(csi.device)
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
     # The certificate searches on at the last prices and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})

@@ -1,0 +1,65 @@
+"""The best powers known on every channel, while a search looks for better ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import (
+    ChannelBatch,
+    MultiStart,
+    Prices,
+    climb,
+    improve,
+    switched_from_each,
+)
+
+
+class Incumbents:
+    """The best known allocation of every channel at given prices, and its value.
+
+    Attributes:
+        power: (N, L) W.
+        value: the Lagrangian there, (N,).
+    """
+
+    def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
+        self._batch, self._prices = batch, prices
+        self.power = MultiStart(batch, prices, rounds=4).best(prices)
+        self.value = batch.value(self.power, prices)
+        every = torch.arange(len(self.value), device=self.value.device)
+        best, value = self.power, torch.full_like(self.value, -torch.inf)
+        for power in switched_from_each(batch, prices):
+            reached = batch.value(power, prices)
+            best = torch.where((reached > value)[:, None], power, best)
+            value = torch.maximum(value, reached)
+        self.search_from(every, best)
+
+    def offer(self, channel: Tensor, power: Tensor, value: Tensor) -> Tensor:
+        """Keep those of the allocations (M, L) W, with their values, that are better.
+
+        Returns the channels on which one was, some perhaps more than once.
+        """
+        best = self.value.scatter_reduce(0, channel, value, "amax")
+        winners = (value >= best[channel]) & (value > self.value[channel])
+        improved = channel[winners]
+        self.power[improved] = power[winners]
+        # Of two equally good ones either may have been kept, and its own value goes with it.
+        self.value[improved] = self._batch.take(improved).value(self.power[improved], self._prices)
+        return improved
+
+    def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
+        """Climb from the allocations that are within ``margin`` of the best, and offer them."""
+        batch = self._batch.take(channel)
+        promising = batch.value(power, self._prices) > self.value[channel] - margin
+        if not bool(promising.any()):
+            return
+        batch = batch.take(promising)
+        power = climb(batch, self._prices, power[promising], steps=3)
+        self.offer(channel[promising], power, batch.value(power, self._prices))
+
+    def search_from(self, channel: Tensor, power: Tensor) -> None:
+        """Search locally from an allocation of each of some channels, silence included."""
+        batch = self._batch.take(channel)
+        power = improve(batch, self._prices, power, rounds=2)
+        self.offer(channel, power, batch.value(power, self._prices))

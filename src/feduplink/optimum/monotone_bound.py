@@ -1,0 +1,383 @@
+"""Cheap upper bounds on the Lagrangian over boxes of powers, from monotony and from concavity.
+
+On a box [l, u] of powers nobody's SINR exceeds that at its own u_i against the others' l_j. So the
+sum of every worker's best value under that SINR is a bound: one matrix–vector product per box, for
+every measure that is monotone in SINR and power. Where only rates and energy efficiencies are
+priced, a second bound is tighter on small boxes: R_i = ln Z_i − ln I_i with Z_i = I_i + α_i p_i is
+a difference of concave functions of the powers; tangents of the first and chords of the second
+are above it (docs/theory.md, 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.errors import InputError
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.link import Measure
+
+#: What rounding may take from a bound, relative to the sizes that are summed.
+_ROUNDING = 1e-13
+#: Where tangents are taken: in the middle of the box, then between it and the corner found.
+_TANGENTS = 2
+#: Boxes of one channel in a row, on average, from which on they share a matrix product.
+_SHORTEST_RUN = 16
+
+
+@dataclass(frozen=True)
+class PowerBoxes:
+    """Regions of the search: M boxes of powers, each of one channel.
+
+    Attributes:
+        channel: index of the channel, (M,).
+        low, high: limits of the powers, (M, L) W. From 0 on: the worker may also be silent. Both 0:
+            it is.
+        node: the box's row in the recorded tree, (M,); 0 if nothing is recorded.
+    """
+
+    channel: Tensor
+    low: Tensor
+    high: Tensor
+    node: Tensor
+
+    def take(self, index: Tensor | slice) -> PowerBoxes:
+        """Some of the boxes, by index, mask or slice."""
+        return PowerBoxes(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def concat(parts: list[PowerBoxes]) -> PowerBoxes:
+        """All boxes of several batches."""
+        return PowerBoxes(
+            *(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(PowerBoxes))
+        )
+
+    @staticmethod
+    def roots(batch: ChannelBatch) -> PowerBoxes:
+        """One box per channel: everyone silent or at any power."""
+        high = batch.pmax_w.expand_as(batch.direct).clone()
+        channel = torch.arange(len(high), device=high.device)
+        return PowerBoxes(channel, torch.zeros_like(high), high, channel.clone())
+
+    def halves(self, worker: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
+        """``low`` and ``high`` of the lower halves, then of the upper ones, (2 M, L) W each."""
+        rows = torch.arange(len(worker), device=worker.device)
+        high, low = self.high.clone(), self.low.clone()
+        high[rows, worker] = point
+        low[rows, worker] = point
+        return torch.cat((self.low, low)), torch.cat((high, self.high))
+
+
+def check_monotone(prices: Prices) -> None:
+    """Refuse prices on measures that do not say in what they are monotone."""
+    for measure, _ in prices.others:
+        if measure.monotone_in_sinr is None or measure.monotone_in_power is None:
+            raise InputError(
+                f"certificate: has no bound with {measure.name}; accepted: packet success, rate, "
+                "energy efficiency, and measures that are monotone_in_sinr and monotone_in_power."
+            )
+
+
+class MonotoneBound:
+    """Bounds for the channels of a batch at given prices, (L,) each."""
+
+    def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
+        check_monotone(prices)
+        self.batch = batch
+        self.prices = prices
+        #: b and c as far as they are positive; what is priced below 0 is bounded at its least.
+        self.rate = prices.rate.clamp_min(0.0)
+        self.efficiency = prices.efficiency.clamp_min(0.0)
+        self.draws = batch.static_power_w
+        self.efficient = bool((self.efficiency > 0).any())
+        #: Measures beside rate and efficiency with their prices.
+        self.others: list[tuple[Measure, Tensor]] = [*prices.others]
+        if bool((prices.success != 0).any()):
+            self.others.append((link.PacketSuccess(batch.waterfall), prices.success))
+        for measure, price in (
+            (link.Rate(), prices.rate),
+            (
+                link.EnergyEfficiency(batch.static_power_w, batch.amplifier_inefficiency),
+                prices.efficiency,
+            ),
+        ):
+            if bool((price < 0).any()):
+                self.others.append((measure, price.clamp_max(0.0)))
+        #: Whether the Lagrangian is a sum of rates and efficiencies, for which tangents are known.
+        self.concave = not self.others
+
+    def on(self, boxes: PowerBoxes) -> BoundedBoxes:
+        """The boxes with what their bounds are made of."""
+        return BoundedBoxes(self, boxes)
+
+
+class BoundedBoxes:
+    """The monotone bound of some boxes, and what can be done with it.
+
+    Attributes:
+        least: the least noise and interference 1 + Σ β l of every worker, (M, L).
+        most: the most, 1 + Σ β u, where other measures need it.
+        term: the most that every worker is worth in the box, (M, L).
+        upper: their sum, the bound, (M,).
+    """
+
+    def __init__(self, bound: MonotoneBound, boxes: PowerBoxes) -> None:
+        self.bound, self.boxes = bound, boxes
+        batch = bound.batch
+        self.cross = _CrossGains(batch.cross, boxes.channel)
+        self.direct = batch.direct[boxes.channel]
+        self.least = 1 + self.cross.at_worker(boxes.low)
+        self.gain = self.direct / self.least
+        self.most = 1 + self.cross.at_worker(boxes.high) if bound.others else self.least
+        self.others, _ = self._others(boxes.low, boxes.high)
+        self.term = self._terms(boxes.low, boxes.high, self.others)
+        self.upper = self.term.sum(-1)
+        self.upper = self.upper + _ROUNDING * self.term.abs().sum(-1)
+
+    def take(self, index: Tensor) -> BoundedBoxes:
+        """Some of them, by index or mask."""
+        some: BoundedBoxes = object.__new__(BoundedBoxes)
+        some.bound = self.bound
+        some.boxes = self.boxes.take(index)
+        some.cross = _CrossGains(self.bound.batch.cross, some.boxes.channel)
+        for name in ("direct", "least", "gain", "most", "term", "upper", "others"):
+            setattr(some, name, getattr(self, name)[index])
+        return some
+
+    def _terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
+        """The most that a worker is worth at a power in [low, high], the others at their lowest."""
+        bound = self.bound
+        term = bound.rate * torch.log1p(self.gain * high)
+        if bound.efficient:
+            term += bound.efficiency * self._efficiency(low, high)
+        term += others
+        term = torch.where(low > 0, term, term.clamp_min(0.0))
+        return torch.where(high > 0, term, 0.0)
+
+    def _others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """−d and what other measures are worth, at their best and at their worst ends, (M, L)."""
+        bound = self.bound
+        best = -bound.prices.activation_cost.expand_as(self.gain)
+        worst = best
+        sinr, power = (self.direct * low / self.most, self.gain * high), (low, high)
+        for measure, price in bound.others:
+            in_sinr, in_power = measure.monotone_in_sinr or 0, measure.monotone_in_power or 0
+            most = price * measure.value(sinr[in_sinr >= 0], power[in_power >= 0])
+            least = price * measure.value(sinr[in_sinr < 0], power[in_power < 0])
+            best = best + torch.where(price > 0, most, least)
+            worst = worst + torch.where(price > 0, least, most)
+        return best, worst
+
+    def _efficiency(self, low: Tensor, high: Tensor) -> Tensor:
+        """The largest ln(1 + k p) / (μ p + P_c) over [low, high], k = α over the least received.
+
+        The logarithm is under its tangent at any p⁰, and a quotient of affine functions is largest
+        at an end: that is a bound, and exact with p⁰ at the peak, or at the end nearest to it.
+        """
+        draws, mu = self.bound.draws, self.bound.batch.amplifier_inefficiency
+        peak = link.most_efficient_power(self.gain, draws, mu)
+        at = torch.minimum(torch.maximum(peak, low), high)
+        slope = self.gain / (1 + self.gain * at)
+        start = torch.log1p(self.gain * at) - slope * at
+        return torch.maximum(
+            (start + slope * low) / (mu * low + draws), (start + slope * high) / (mu * high + draws)
+        )
+
+    def raised_low(self, threshold: Tensor) -> Tensor:
+        """Lower limits (M, L) W under which the bound is at most ``threshold`` (M,).
+
+        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) and
+        the rest of its term, and the others no more than they are.
+        """
+        bound, boxes = self.bound, self.boxes
+        per_rate = bound.rate
+        if bound.efficient:
+            mu = bound.batch.amplifier_inefficiency
+            per_rate = per_rate + bound.efficiency / (mu * boxes.low + bound.draws)
+        needed = (threshold - self.upper)[:, None] + self.term
+        # A worker that may rest and may be worth nothing keeps its silence.
+        useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
+        exponent = (needed - self.others) / torch.where(per_rate > 0, per_rate, 1.0)
+        raised = torch.expm1(exponent * (1 - 1e-12)) / self.gain
+        raised = torch.where(useful & (exponent > 0), raised, boxes.low)
+        return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
+
+    def best_limits(self) -> tuple[Tensor, Tensor]:
+        """The boxes' limits (M, L) W without powers that cannot be best.
+
+        For rates and energy efficiencies alone. Beyond the most efficient power against the most
+        interference of the box, a worker that is worth its efficiency alone does less for itself,
+        and more harm to others, the more it sends.
+        """
+        if not self.bound.efficient:
+            return self._best_limits_of_rates()
+        low, high = self.boxes.low, self.boxes.high
+        most = 1 + self.cross.at_worker(high)
+        mu = self.bound.batch.amplifier_inefficiency
+        peak = link.most_efficient_power(self.direct / most, self.bound.draws, mu)
+        least = torch.minimum(high, torch.maximum(low, peak * (1 + 1e-9)))
+        return low, torch.where(self.bound.rate > 0, high, least)
+
+    def _best_limits_of_rates(self) -> tuple[Tensor, Tensor]:
+        """The same for rates alone.
+
+        Where the sum rate rises with p_j all over the box, its best is at the upper limit; where
+        it falls, at the lower one, or in silence. At most ∂/∂p_j = b_j α_j / Z_j −
+        Σ_i b_i β_ij α_i p_i / (I_i Z_i), each part at its largest, and at least at its smallest.
+        """
+        rate, boxes = self.bound.rate, self.boxes
+        low, high = boxes.low, boxes.high
+        most = 1 + self.cross.at_worker(high)
+        own_low, own_high = self.direct * low, self.direct * high
+        pull = rate * own_high / (self.least * (self.least + own_high))
+        slowest = rate * self.direct / (most + own_high) - self.cross.from_worker(pull)
+        pull = rate * own_low / (most * (most + own_low))
+        fastest = rate * self.direct / (self.least + own_low) - self.cross.from_worker(pull)
+        free = self.bound.prices.activation_cost <= 0
+        rises = (slowest > 0) & (free | (low > 0))
+        falls = fastest < 0
+        return torch.where(rises, high, low), torch.where(falls & ~rises, low, high)
+
+    def tangent(self) -> tuple[Tensor, Tensor]:
+        """A bound (M,) by tangents and chords, and the powers (M, L) W where it is largest."""
+        low, high = self.boxes.low, self.boxes.high
+        width = torch.where(high > low, high - low, 1.0)
+        most = 1 + self.cross.at_worker(high)
+        weight, constant, own_slope = self._rate_weights(low, high, width, most)
+        span = (most - self.least) / self.least
+        chord = torch.where(span > 1e-6, torch.log1p(span) / span, 1.0) / self.least
+        received = weight * chord
+        fixed = constant + weight * (chord * (self.least - 1) - self.least.log())
+        slope = own_slope - self.cross.from_worker(received)
+        upper = torch.full_like(self.upper, torch.inf)
+        at = (low + high) / 2
+        corner = at
+        for _ in range(_TANGENTS):
+            total = 1 + self.cross.at_worker(at) + self.direct * at
+            per_total = weight / total
+            gradient = slope + self.cross.from_worker(per_total) + self.direct * per_total
+            corner = torch.where(gradient > 0, high, low)
+            parts = weight * (total.log() - 1) + per_total + fixed + gradient * corner
+            upper = torch.minimum(upper, parts.sum(-1) + _ROUNDING * parts.abs().sum(-1))
+            at = (at + corner) / 2
+        return upper, corner
+
+    def _rate_weights(
+        self, low: Tensor, high: Tensor, width: Tensor, most: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights w, constants and slopes such that Σ w R + constant + slope p is a bound."""
+        bound = self.bound
+        cost = bound.prices.activation_cost
+        # −d for who is sure to send; for who may rest the line from 0 in silence to −d.
+        sure = low > 0
+        constant = torch.where(sure, -cost, 0.0)
+        slope = torch.where(sure, 0.0, -cost / width)
+        if not bound.efficient:
+            return bound.rate.expand_as(low), constant, slope
+        # McCormick for R q, with the chord of q = 1 / (μ p + P_c), which is convex in p.
+        mu = bound.batch.amplifier_inefficiency
+        q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
+        rate_low = torch.log1p(self.direct * low / most)
+        rate_high = torch.log1p(self.gain * high)
+        middle = torch.log1p(self.direct * (low + high) / (self.least + most))
+        q = 1 / (mu * (low + high) / 2 + bound.draws)
+        use_low = (q_high - q) * (middle - rate_low) <= (q - q_low) * (rate_high - middle)
+        factor = bound.efficiency * torch.where(use_low, rate_low, rate_high)
+        base = torch.where(use_low, q_high, q_low)
+        falling = (q_low - q_high) / width
+        constant = constant + factor * (q_high - base - falling * low)
+        return bound.rate + bound.efficiency * base, constant, slope + factor * falling
+
+    def _lost_by_tangents(self) -> Tensor:
+        """About what the width of a worker's powers costs the tangent bound, (M, L).
+
+        The chords of ln I lose w (ΔI / I)² / 8 each, McCormick's lines up to c ΔR Δq / 2.
+        """
+        bound, low, high = self.bound, self.boxes.low, self.boxes.high
+        most = 1 + self.cross.at_worker(high)
+        span = (most - self.least) / self.least
+        mu = bound.batch.amplifier_inefficiency
+        q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
+        drop = bound.efficiency * (q_high - q_low)
+        weight = bound.rate + bound.efficiency * q_high
+        pulled = (weight * span / 4 + drop / 2) / self.least
+        own = torch.log1p(self.gain * high) - torch.log1p(self.direct * low / most)
+        return self.cross.from_worker(pulled) * (high - low) + drop * own
+
+    def loosest(self, by_tangents: Tensor) -> tuple[Tensor, Tensor]:
+        """Which worker to split (M,), and at which power (M,) W: where the bounds fall most.
+
+        A lower half takes from the worker's own term, an upper half from those of the others,
+        Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; of other measures, which have no slopes here, what
+        they vary by in the box is taken. Powers are split at the geometric mean of their
+        limits, each raised by that of SINR 1. Efficiencies ``by_tangents`` (M,) bool bounds better
+        than monotony are split in the middle, where that bound loses most.
+        """
+        bound, low, high = self.bound, self.boxes.low, self.boxes.high
+        unit = 1 / self.gain
+        middle = ((low + unit) * (high + unit)).sqrt() - unit
+        middle = torch.minimum(torch.maximum(middle, low + 0.1 * (high - low)), (low + high) / 2)
+        others = self._others(low, middle)[0] if bound.others else self.others
+        lost = self.term - self._terms(low, middle, others)
+        per_rate = bound.rate
+        if bound.efficient or bound.others:
+            others = self._others(middle, high)[0] if bound.others else self.others
+            lost = lost + self.term - self._terms(middle, high, others)
+        if bound.efficient:
+            per_rate = per_rate + bound.efficiency / (
+                bound.batch.amplifier_inefficiency * low + bound.draws
+            )
+        sinr = self.gain * high
+        pulled = per_rate * sinr / (1 + sinr) / self.least
+        if bound.others:
+            best, worst = self._others(low, high)
+            pulled = pulled + (best - worst) / self.most
+        lost = lost + self.cross.from_worker(pulled) * (middle - low)
+        if bound.efficient:
+            tight = by_tangents[:, None]
+            lost = torch.where(tight, self._lost_by_tangents(), lost)
+            middle = torch.where(tight, (low + high) / 2, middle)
+        lost = torch.where(high > low, lost, -torch.inf)
+        worker = lost.argmax(-1)
+        return worker, middle.gather(-1, worker[:, None])[:, 0]
+
+
+class _CrossGains:
+    """Products with the cross gains of every box's channel.
+
+    Boxes of one channel that follow each other share one matrix product; where channels change all
+    the time, each box has its own copy of the gains.
+    """
+
+    def __init__(self, cross: Tensor, channel: Tensor) -> None:
+        runs, counts = torch.unique_consecutive(channel, return_counts=True)
+        self._own = len(runs) * _SHORTEST_RUN > len(channel)
+        if self._own:
+            self._gains = cross[channel]
+        else:
+            self._counts = counts.tolist()
+            self._runs = [cross[run] for run in runs.tolist()]
+
+    def at_worker(self, values: Tensor) -> Tensor:
+        """Σ_j β_ij v_j, what worker i receives, (M, L)."""
+        if self._own:
+            return (self._gains @ values[..., None])[..., 0]
+        return self._products(values, [gains.T for gains in self._runs])
+
+    def from_worker(self, values: Tensor) -> Tensor:
+        """Σ_i β_ij v_i, what worker j causes, (M, L)."""
+        if self._own:
+            return (values[:, None, :] @ self._gains)[:, 0]
+        return self._products(values, self._runs)
+
+    def _products(self, values: Tensor, gains: list[Tensor]) -> Tensor:
+        result = torch.empty_like(values)
+        first = 0
+        for count, matrix in zip(self._counts, gains, strict=True):
+            rows = slice(first, first + count)
+            torch.mm(values[rows], matrix, out=result[rows])
+            first += count
+        return result

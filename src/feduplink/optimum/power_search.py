@@ -1,0 +1,238 @@
+"""Branch and bound over boxes of powers, with bounds that are cheap: millions of boxes.
+
+All channels are searched together. A box is bounded by monotony, loses what lies under the best
+known value, and, where that is known, what a better power excludes; what is left is bounded by
+tangents, and split at the worker that loosens the bound most.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.optimum.boxes import POWER
+from feduplink.optimum.branch_and_bound import BranchAndBound, Target
+from feduplink.optimum.branching_tree import MONOTONE
+from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound, PowerBoxes
+from feduplink.optimum.relaxation import Relaxation
+
+#: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
+_CHUNK = {"cpu": 2**16, "cuda": 2**23}
+#: The best of the open boxes are split, at least a chunk and at least this share of them: a step
+#: copies the others, which must not cost more than the step itself.
+_SHARE = 0.25
+#: From this many open numbers on, the boxes nearest to being settled come first, so that their
+#: number stays bounded; 2 GiB of them.
+_MOST_OPEN = 2**27
+#: Boxes are dropped within this share of the target of the best known value.
+_DROP_SHARE = 0.5
+
+
+class PowerSearch(BranchAndBound):
+    """Best first: the boxes with the largest gaps, of channels with few open boxes."""
+
+    def __init__(
+        self, batch: ChannelBatch, prices: Prices, target: Target, *, record: bool
+    ) -> None:
+        super().__init__(batch, prices, target, record=record)
+        self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
+        self.bound = MonotoneBound(batch, prices)
+        workers = batch.direct.shape[-1]
+        self.chunk = _CHUNK[batch.direct.device.type] // workers
+        self.most_open = _MOST_OPEN // workers
+        #: A recorded tree starts at the floor of every worker, and allows for what is under it.
+        self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
+        #: Tangents and excluded powers are not among the proofs that can be recorded.
+        self.tangents = self.bound.concave and not record
+        self.steps = 0
+        self.boxes = PowerBoxes.roots(batch)
+        self.upper = torch.full_like(self.incumbents.value, torch.inf)
+        self.worker = torch.zeros_like(self.boxes.channel)
+        self.point = torch.zeros_like(self.upper)
+        self._keep(
+            torch.zeros_like(self.upper, dtype=torch.bool), [self._bounded(self.boxes, self.upper)]
+        )
+
+    @property
+    def open_boxes(self) -> tuple[Tensor, Tensor]:
+        """Channels and bounds of the boxes that are not settled."""
+        return self.boxes.channel, self.upper
+
+    def close_all(self) -> None:
+        """Record the open boxes as leaves."""
+        assert self.recorder is not None
+        self.recorder.close(self.boxes.node, self.upper, MONOTONE)
+
+    def branch(self) -> None:
+        """Split the best open boxes and keep what is not settled of their halves."""
+        channel = self.boxes.channel
+        gaps = self.upper - self.incumbents.value[channel]
+        count = len(gaps)
+        batch = min(count, max(self.chunk, int(_SHARE * count)))
+        if count > self.most_open:
+            batch = min(count, self.chunk)
+            chosen = gaps.topk(batch, largest=False).indices
+        elif batch < count:
+            chosen = self._priority(gaps).topk(batch).indices
+        else:
+            chosen = torch.arange(count, device=gaps.device)
+        # Boxes of one channel side by side: they share a matrix product.
+        chosen = chosen[channel[chosen].argsort(stable=True)]
+        if self.steps & (self.steps - 1) == 0:
+            self._search_from(chosen)
+        self.steps += 1
+        parts = range(0, len(chosen), self.chunk)
+        found = [self._halved(chosen[first : first + self.chunk]) for first in parts]
+        rest = torch.ones(count, dtype=torch.bool, device=gaps.device)
+        rest[chosen] = False
+        self._keep(rest, found)
+
+    def _priority(self, gaps: Tensor) -> Tensor:
+        """Which boxes to split first, (M,).
+
+        Those of channels with few open boxes: if every channel is to be proved, as many as time
+        allows for; else in proportion to their gaps, which brings the mean bound down most.
+        """
+        channel = self.boxes.channel
+        open_boxes = torch.bincount(channel, minlength=len(self.dropped))[channel]
+        return -open_boxes.to(gaps) if self.target.channel_gap is not None else gaps / open_boxes
+
+    def _search_from(self, chosen: Tensor) -> None:
+        """Search locally from the upper corner of one chosen box per channel."""
+        channel = self.boxes.channel[chosen]
+        one = torch.full_like(self.dropped, -1, dtype=torch.int64)
+        one[channel] = chosen
+        one = one[one >= 0]
+        self.incumbents.search_from(self.boxes.channel[one], self.boxes.high[one])
+
+    def _halved(self, chosen: Tensor) -> _OpenBoxes:
+        """What is open of the halves of the chosen boxes."""
+        parents = self.boxes.take(chosen)
+        worker, point = self.worker[chosen], self.point[chosen]
+        low, high = parents.halves(worker, point)
+        node = parents.node.repeat(2)
+        if self.recorder is not None:
+            how = torch.full_like(worker, POWER)
+            node = self.recorder.split(parents.node, parents.channel, how, worker, point.log())
+        children = PowerBoxes(parents.channel.repeat(2), low, high, node)
+        return self._bounded(children, self.upper[chosen].repeat(2))
+
+    def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> _OpenBoxes:
+        """Bound boxes, reduce them, and return those that are open, no worse than ``parent``."""
+        self.count += len(boxes.channel)
+        bounded, parent = self._open(self.bound.on(boxes), parent)
+        bounded = self.bound.on(self._reduced(bounded))
+        bounded, parent = self._open(bounded, parent)
+        upper = bounded.upper
+        if self.tangents:
+            tangent, corner = bounded.tangent()
+            upper = torch.minimum(torch.minimum(upper, tangent), parent)
+            bounded, upper, corner = self._open_under(bounded, upper, corner)
+            self._offer(bounded, corner)
+        else:
+            self._offer(bounded, bounded.boxes.high)
+            self._offer(bounded, bounded.boxes.low)
+        worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
+        return _OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
+
+    def _open(self, bounded: BoundedBoxes, parent: Tensor) -> tuple[BoundedBoxes, Tensor]:
+        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
+        return bounded, parent
+
+    def _open_under(
+        self, bounded: BoundedBoxes, upper: Tensor, beside: Tensor
+    ) -> tuple[BoundedBoxes, Tensor, Tensor]:
+        """Settle boxes whose bound is near enough; the others, and what is ``beside`` them."""
+        boxes = bounded.boxes
+        threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
+        still = upper > threshold
+        settled = upper.masked_fill(still, -torch.inf) + self.slack
+        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
+        if self.recorder is not None:
+            self.recorder.close(boxes.node[~still], settled[~still], MONOTONE)
+        return bounded.take(still), upper[still], beside[still]
+
+    def _reduced(self, bounded: BoundedBoxes) -> PowerBoxes:
+        """The boxes without parts that are settled: under the threshold, or never best."""
+        boxes = bounded.boxes
+        threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
+        low, high, node = bounded.raised_low(threshold), boxes.high, boxes.node
+        raised = low > boxes.low
+        settled = torch.where(raised.any(-1), threshold + self.slack, -torch.inf)
+        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
+        if self.recorder is not None:
+            node = self._recorded_cuts(boxes, raised, low, settled)
+        reduced = PowerBoxes(boxes.channel, low, high, node)
+        if self.tangents:
+            limits = self.bound.on(reduced).best_limits()
+            reduced = PowerBoxes(boxes.channel, *limits, node)
+        return reduced
+
+    def _recorded_cuts(
+        self, boxes: PowerBoxes, raised: Tensor, low: Tensor, settled: Tensor
+    ) -> Tensor:
+        """Record every raised limit as a split whose lower half is a leaf; the nodes left, (M,)."""
+        assert self.recorder is not None
+        node = boxes.node.clone()
+        for worker in range(low.shape[-1]):
+            rows = raised[:, worker].nonzero()[:, 0]
+            workers = torch.full_like(rows, worker)
+            halves = self.recorder.split(
+                node[rows],
+                boxes.channel[rows],
+                torch.full_like(rows, POWER),
+                workers,
+                low[rows, worker].log(),
+            )
+            self.recorder.close(halves[: len(rows)], settled[rows], MONOTONE)
+            node[rows] = halves[len(rows) :]
+        return node
+
+    def _offer(self, bounded: BoundedBoxes, power: Tensor) -> None:
+        """Powers in the boxes may be better than what is known, and lead to better ones."""
+        channel = bounded.boxes.channel
+        sinr = bounded.direct * power / (1 + bounded.cross.at_worker(power))
+        value = self.batch.worker_values(sinr, power, self.prices).sum(-1)
+        improved = self.incumbents.offer(channel, power, value)
+        if len(improved):
+            self.incumbents.search_from(improved, self.incumbents.power[improved])
+
+    def _keep(self, rest: Tensor, found: list[_OpenBoxes]) -> None:
+        """The open boxes: the ``rest`` of those there were, and what was found."""
+        threshold = self.incumbents.value + self.tolerance
+        parts = [_OpenBoxes(self.boxes, self.upper, self.worker, self.point).take(rest), *found]
+        kept = _OpenBoxes.concat(parts)
+        close = kept.upper <= threshold[kept.boxes.channel]
+        settled = kept.upper.masked_fill(~close, -torch.inf)
+        self.dropped = self.dropped.scatter_reduce(0, kept.boxes.channel, settled, "amax")
+        if self.recorder is not None:
+            self.recorder.close(kept.boxes.node[close], kept.upper[close], MONOTONE)
+        kept = kept.take(~close)
+        self.boxes, self.upper, self.worker, self.point = (
+            kept.boxes,
+            kept.upper,
+            kept.worker,
+            kept.point,
+        )
+
+
+class _OpenBoxes:
+    """Boxes with their bounds (M,), and which worker (M,) to split at which power (M,) W."""
+
+    def __init__(self, boxes: PowerBoxes, upper: Tensor, worker: Tensor, point: Tensor) -> None:
+        self.boxes, self.upper, self.worker, self.point = boxes, upper, worker, point
+
+    def take(self, index: Tensor) -> _OpenBoxes:
+        return _OpenBoxes(
+            self.boxes.take(index), self.upper[index], self.worker[index], self.point[index]
+        )
+
+    @staticmethod
+    def concat(parts: list[_OpenBoxes]) -> _OpenBoxes:
+        return _OpenBoxes(
+            PowerBoxes.concat([part.boxes for part in parts]),
+            torch.cat([part.upper for part in parts]),
+            torch.cat([part.worker for part in parts]),
+            torch.cat([part.point for part in parts]),
+        )

@@ -1,0 +1,108 @@
+"""Branch and bound in log-powers and log-SINRs, with the concave relaxation of every box."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.optimum.boxes import Bounds, Boxes, split
+from feduplink.optimum.branch_and_bound import BranchAndBound, Target
+from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT
+from feduplink.optimum.relaxation import Relaxation
+
+#: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
+_BATCH = {"cpu": 2048, "cuda": 2**16}
+#: Boxes are dropped within this share of the target of the best known value.
+_DROP_SHARE = 0.25
+#: Maximisers of a relaxation this close to the best known value are climbed from.
+_PROMISING = 0.02
+
+
+class RelaxationSearch(BranchAndBound):
+    """Best first: the boxes with the largest gaps, of channels with few open boxes."""
+
+    def __init__(
+        self, batch: ChannelBatch, prices: Prices, target: Target, *, record: bool
+    ) -> None:
+        super().__init__(batch, prices, target, record=record)
+        self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
+        self.relaxation = Relaxation(batch, prices)
+        self.batch_size = _BATCH[batch.direct.device.type]
+        self.boxes, self.bounds = self._bound(self.relaxation.roots(), self.incumbents.power)
+
+    @property
+    def open_boxes(self) -> tuple[Tensor, Tensor]:
+        """Channels and bounds of the boxes that are not settled."""
+        return self.boxes.channel, self.bounds.upper
+
+    def close_all(self) -> None:
+        """Record the open boxes as leaves."""
+        self._close(self.boxes, self.bounds)
+
+    def branch(self) -> None:
+        """Split the boxes with the largest gaps, first those of channels with few open boxes.
+
+        There a split brings the mean bound down most.
+        """
+        gaps = self.bounds.upper - self.incumbents.value[self.boxes.channel]
+        still_open = torch.bincount(self.boxes.channel, minlength=len(self.dropped))
+        scores = gaps / still_open[self.boxes.channel]
+        chosen = scores.topk(min(self.batch_size // 2, len(scores))).indices
+        parents = self.bounds.take(chosen)
+        halved = self.boxes.take(chosen)
+        nodes = halved.node.repeat(2)
+        if self.recorder is not None:
+            nodes = self.recorder.split(
+                halved.node, halved.channel, parents.how, parents.worker, parents.split_at
+            )
+        children = split(halved, parents, nodes)
+        boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
+        rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
+        rest[chosen] = False
+        self.boxes = Boxes.concat([self.boxes.take(rest), boxes])
+        self.bounds = Bounds.concat([self.bounds.take(rest), bounds])
+        self._drop()
+
+    def _bound(
+        self, boxes: Boxes, guess: Tensor, parent: Tensor | None = None
+    ) -> tuple[Boxes, Bounds]:
+        """Bound boxes in batches; a child is never bounded worse than its parent."""
+        boxes_done, bounds_done = [], []
+        for start in range(0, len(boxes.channel), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            tight, bounds = self.relaxation.bound(boxes.take(rows), guess[rows])
+            boxes_done.append(tight)
+            bounds_done.append(bounds)
+        self.count += len(boxes.channel)
+        tight, result = Boxes.concat(boxes_done), Bounds.concat(bounds_done)
+        # A recorded bound must be proved at the leaf itself.
+        if parent is not None and self.recorder is None:
+            result = replace(result, upper=torch.minimum(result.upper, parent))
+        self.incumbents.offer_climbed(tight.channel, result.power, _PROMISING)
+        return tight, result
+
+    def _drop(self) -> None:
+        """Forget boxes that cannot matter for the target; remember the largest bound of them."""
+        threshold = self.incumbents.value + self.tolerance
+        close = self.bounds.upper <= threshold[self.boxes.channel]
+        self.dropped = self.dropped.scatter_reduce(
+            0, self.boxes.channel[close], self.bounds.upper[close], "amax"
+        )
+        self._close(self.boxes.take(close), self.bounds.take(close))
+        self.boxes = self.boxes.take(~close)
+        self.bounds = self.bounds.take(~close)
+
+    def _close(self, boxes: Boxes, bounds: Bounds) -> None:
+        """Record boxes as leaves of the tree."""
+        if self.recorder is None:
+            return
+        for proof in (MONOTONE, EMPTY):
+            proved = bounds.proof == proof
+            self.recorder.close(boxes.node[proved], bounds.upper[proved], proof)
+        proved = bounds.proof == TANGENT
+        self.recorder.close_by_tangents(
+            boxes.node[proved], bounds.upper[proved], bounds.tangents.take(proved)
+        )

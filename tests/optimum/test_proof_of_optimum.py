@@ -1,0 +1,64 @@
+"""A recorded optimum as a proof; that proofs hold is seen in ``tests/proofs``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from feduplink import Constraint, InputError, Problem, Scenario, draw_csi, find_optimum
+from feduplink.link import PacketSuccess, Rate
+from feduplink.optimum import Optimum, proof_of
+from feduplink.proofs.proof import Node
+from feduplink.utility import WeightedSum
+
+
+@pytest.fixture(scope="module")
+def optimum() -> Optimum:
+    scenario = Scenario(workers=3, interference=8, rate_min=0.2, ee_min=10)
+    csi = draw_csi(scenario, 6, torch.Generator().manual_seed(0))
+    return find_optimum(scenario, csi, budget_s=0.2, target_gap=1e-5, record=True)
+
+
+def test_it_states_what_was_found(optimum: Optimum):
+    proof = proof_of(optimum, rows=torch.arange(2, 18, 3))
+    statement = proof.statement
+    assert statement.objective == pytest.approx(optimum.objective, abs=1e-8)
+    assert statement.objective < optimum.objective
+    assert statement.violation == pytest.approx(optimum.solution.judgement.violation, abs=2e-12)
+    assert statement.upper_bound == pytest.approx(optimum.upper_bound, abs=1e-5)
+    assert statement.upper_bound > optimum.objective
+    assert proof.rows is not None
+    assert proof.rows.tolist() == [2, 5, 8, 11, 14, 17]
+    np.testing.assert_array_equal(proof.csi, optimum.csi.numpy())
+
+
+def test_its_boxes_are_those_of_the_search(optimum: Optimum):
+    tree, recorded = proof_of(optimum).tree, optimum.certificate.tree
+    assert recorded is not None
+    assert tree.is_queue()
+    assert len(tree.node) == len(recorded.parent)
+    counts = np.bincount(tree.node, minlength=len(Node))
+    halves = np.bincount(recorded.how.numpy()[len(optimum.csi) :], minlength=3)
+    assert counts[:3].tolist() == (halves // 2).tolist()
+    assert counts[3:].tolist() == np.bincount(recorded.bound[recorded.leaf], minlength=3).tolist()
+    assert tree.at_power.shape == (counts[Node.TANGENT], 3)
+    per_channel = np.bincount(tree.channel())
+    assert per_channel.tolist() == torch.bincount(recorded.channel).tolist()
+
+
+def test_without_a_recorded_search_there_is_no_proof():
+    scenario = Scenario(workers=2)
+    csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
+    with pytest.raises(InputError, match="record=True"):
+        proof_of(find_optimum(scenario, csi, budget_s=0))
+
+
+def test_constants_that_are_not_those_of_the_scenario_are_refused():
+    scenario = Scenario(workers=2)
+    limit = Constraint.at_least(PacketSuccess(0.5), torch.full((2,), 0.1, dtype=torch.float64))
+    problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))
+    csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
+    optimum = find_optimum(scenario, csi, problem, budget_s=0, record=True)
+    with pytest.raises(InputError, match="no proof can be written with psr"):
+        proof_of(optimum)

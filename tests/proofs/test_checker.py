@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feduplink.optimum import proof_of
+from feduplink.proofs import Proof, Statement, read_proof, write_proof
+from feduplink.proofs.checker import check_proof
+from feduplink.proofs.proof import Node
+
+from .damage import DAMAGES, damage, has, is_refused, matters
+from .plain_search import plain_proof
+from .reference import is_wrong, lagrangian
+from .searched import searched_optimum, searched_proof
+
+#: In proofs that are shown to the second checker, which is slow.
+_MOST_BOXES = 1000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_true_proofs_of_a_plain_search(seed: int):
+    assert check_proof(plain_proof(seed, workers=2 + seed % 3)).failure is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_true_proofs_of_the_search(seed: int):
+    assert check_proof(searched_proof(seed)).failure is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_two_hundred_true_proofs(seed: int):
+    assert check_proof(plain_proof(1000 + seed, workers=2 + seed % 4, depth=7)).failure is None
+    proof = searched_proof(1000 + seed, gap=1e-3)
+    assert check_proof(proof).failure is None
+    if len(proof.tree.node) <= _MOST_BOXES:
+        assert not is_wrong(proof)
+
+
+def _refused_damages(seeds: range, per_proof: int, directory: Path) -> Counter[str]:
+    """Damage proofs, one number at a time, and see all that matter refused; how many of each."""
+    refused: Counter[str] = Counter()
+    whole, damaged = directory / "whole.h5", directory / "damaged.h5"
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        proof = searched_proof(seed) if seed % 2 else plain_proof(seed)
+        if len(proof.tree.node) > _MOST_BOXES:
+            continue
+        write_proof(whole, proof)
+        assert not is_refused(whole)
+        names = [name for name in DAMAGES if has(whole, name)]
+        for name in rng.permutation(names).tolist()[:per_proof]:
+            for _ in range(20):
+                channel = damage(damaged, whole, name, rng)
+                if matters(damaged, channel):
+                    assert is_refused(damaged), (seed, name)
+                    refused[name] += 1
+                    break
+    return refused
+
+
+def test_damaged_proofs(tmp_path: Path):
+    assert _refused_damages(range(8), 4, tmp_path).total() >= 20
+
+
+@pytest.mark.slow
+def test_a_thousand_damaged_proofs(tmp_path: Path):
+    refused = _refused_damages(range(100, 200), 14, tmp_path)
+    print(refused)
+    assert refused.total() >= 1000
+    assert set(refused) == set(DAMAGES)
+    assert min(refused.values()) >= 5
+
+
+def test_a_false_bound_is_refused_with_channel_and_box():
+    """A bound under what powers reach is false, however its boxes look."""
+    proof = plain_proof(3)
+    channel = 2
+    values = [
+        lagrangian(proof, proof.csi[channel], proof.problem.pmax_w * share)
+        for share in np.random.default_rng(0).uniform(0, 1, (500, 3))
+    ]
+    upper = proof.upper.copy()
+    upper[channel] = max(values) - 1e-9
+    failure = check_proof(replace(proof, upper=upper)).failure
+    assert failure is not None
+    assert failure.startswith("channel 2, box ")
+    assert f"bound {upper[channel]:.9g} claimed" in failure
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_some_powers_exceed_by_next_to_nothing_is_refused(seed: int):
+    """The search knows powers close to the bound: a bound that is just under them is false."""
+    optimum = searched_optimum(seed)
+    proof = proof_of(optimum)
+    powers = optimum.certificate.power.numpy()
+    for channel, power in enumerate(powers):
+        reached = lagrangian(proof, proof.csi[channel], power)
+        upper = proof.upper.copy()
+        upper[channel] = reached - 1e-11 * abs(reached)
+        assert not _holds(proof, upper)
+
+
+def test_a_bound_that_rounding_alone_would_save_is_refused():
+    """The checker asks for its own bound, rounding included, and for not a bit less."""
+    proof = plain_proof(0)
+    low, high = np.zeros_like(proof.upper), proof.upper.copy()
+    low[0] -= 10
+    for _ in range(80):
+        middle = np.where(np.arange(len(low)) == 0, (low + high) / 2, high)
+        low, high = (low, middle) if _holds(proof, middle) else (middle, high)
+    assert _holds(proof, high)
+    one_less = high.copy()
+    one_less[0] = np.nextafter(high[0], -np.inf) - 1e-15 * abs(high[0])
+    assert not _holds(proof, one_less)
+
+
+def _holds(proof: Proof, upper: np.ndarray) -> bool:
+    return check_proof(replace(proof, upper=upper)).holds
+
+
+def test_halves_that_are_missing_are_refused():
+    proof = plain_proof(1)
+    tree = proof.tree
+    last = len(tree.node) - 1
+    shorter = replace(
+        tree, node=tree.node[:last], worker=tree.worker[:last], split_at=tree.split_at[:last]
+    )
+    node = tree.node.copy()
+    node[np.flatnonzero(tree.split)[-1]] = Node.MONOTONE
+    for broken in (shorter, replace(tree, node=node)):
+        failure = check_proof(replace(proof, tree=broken)).failure
+        assert failure == "the boxes are no complete tree: their halves are not all there"
+
+
+def test_a_box_that_is_not_empty_is_not_taken_for_it():
+    proof = plain_proof(1)
+    node = proof.tree.node.copy()
+    leaf = int(np.flatnonzero(node == Node.MONOTONE)[0])
+    node[leaf] = Node.EMPTY
+    failure = check_proof(replace(proof, tree=replace(proof.tree, node=node))).failure
+    assert failure is not None
+    assert failure.endswith(f"box {leaf}: said to be empty, but is not")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ({"objective": 1e3}, "the objective is said to be 1000"),
+        ({"upper_bound": -1e3}, "the bound is said to be -1000"),
+    ],
+)
+def test_statements_that_do_not_follow(statement: dict[str, float], words: str):
+    proof = plain_proof(2)
+    stated = Statement(**{**vars(proof.statement), **statement})
+    failure = check_proof(replace(proof, statement=stated)).failure
+    assert failure is not None
+    assert failure.startswith(words)
+
+
+def test_constraints_that_are_missed_are_found():
+    proof = next(p for seed in range(9) if (p := plain_proof(seed)).problem.active.any())
+    problem = proof.problem
+    strict = replace(problem, limits=np.where(problem.active, problem.limits * 1.2, 0.0))
+    failure = check_proof(replace(proof, problem=strict)).failure
+    assert failure is not None
+    assert failure.startswith("constraints are said to be missed by 0 of their limits at most")
+
+
+def test_processes_agree(monkeypatch: pytest.MonkeyPatch):
+    """Runs of channels in other processes, and the box is named as in one run of all."""
+    proof = plain_proof(5, channels=6)
+    upper = proof.upper.copy()
+    upper[4] -= 5
+    wrong = replace(proof, upper=upper)
+    alone = check_proof(wrong).failure
+    assert alone is not None
+    monkeypatch.setattr("feduplink.proofs.checker._BOXES_AT_A_TIME", 100)
+    assert check_proof(proof).holds
+    assert check_proof(wrong, processes=2).failure == alone
+
+
+def test_what_is_read_is_what_is_checked(tmp_path: Path):
+    proof = searched_proof(4)
+    path = tmp_path / "proof.h5"
+    write_proof(path, proof)
+    assert check_proof(read_proof(path)).holds
