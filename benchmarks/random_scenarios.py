@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -201,21 +200,24 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="all figures, one row each")
     args = parser.parse_args()
     rows = []
+    print("| " + " | ".join(HEADER) + " |")
+    print("| --- " + "| ---: " * (len(HEADER) - 1) + "|")
     with ProcessPoolExecutor(args.processes) as pool:
         for row in pool.map(measured, args.only or range(COUNT)):
             rows.append(row)
-            print(f"{row.scenario}: {row.below_optimum:.4f} {row.verdict}", file=sys.stderr)
-    print("| " + " | ".join(HEADER) + " |")
-    print("| --- " + "| ---: " * (len(HEADER) - 1) + "|")
-    for row in rows:
-        print("| " + " | ".join(cells(row)) + " |")
+            print("| " + " | ".join(cells(row)) + " |", flush=True)
+            if args.csv:
+                write(args.csv, rows)
     below = np.array([row.below_optimum for row in rows])
     print(f"\nbelow the optimum: median {np.median(below):.4f}, worst {below.max():.4f}")
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(field.name for field in fields(Row))
-            writer.writerows([getattr(row, field.name) for field in fields(Row)] for row in rows)
+
+
+def write(file: Path, rows: list[Row]) -> None:
+    """All figures so far, one row per scenario."""
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(field.name for field in fields(Row))
+        writer.writerows([getattr(row, field.name) for field in fields(Row)] for row in rows)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -25,8 +23,10 @@ _SOME_CHANNELS = 4000
 _FIRST_EVALUATIONS = 6
 #: Evaluations on all channels, for the thresholds that are aimed at.
 _LAST_EVALUATIONS = 5
-#: Standard errors by which the policy aims above the thresholds.
-MARGIN = 1.0
+#: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
+#: this share of the objective; one in any case.
+MARGIN = 4.0
+_AFFORDABLE = 1e-3
 
 
 @torch.no_grad()
@@ -60,15 +60,30 @@ def calibrated(
     scaled, x = descended(problem, scenario, csi, maximise, seed=seed)
     if not problem.constrained:
         return DualPoint(scaled.multipliers(x), problem.thresholds)
-    some = torch.arange(min(_SOME_CHANNELS, len(csi)))
     balance = Balance(problem, scenario, csi, maximise, scaled)
     responses = balance.responses(x)
-    x = balance.balanced(x, responses, len(some), _FIRST_EVALUATIONS)
+    x = balance.balanced(x, responses, _SOME_CHANNELS, _FIRST_EVALUATIONS)
 
-    power = maximise(some, Prices.from_problem(problem, scenario, scaled.multipliers(x)))
-    errors = margin * math.sqrt(len(some) / len(csi))
-    aim = thresholds_with_margin(problem, scenario, csi[some], power, errors)
+    multipliers = scaled.multipliers(x)
+    power = network.powers(seen, Prices.from_problem(problem, scenario, multipliers))
+    errors = _affordable_errors(problem, scenario, csi, power, multipliers)
+    aim = thresholds_with_margin(problem, scenario, csi, power, min(margin, errors))
     aimed = problem.with_thresholds(aim)
     last = Balance(aimed, scenario, csi, maximise, scaled)
     x = last.balanced(x, responses, len(csi), _LAST_EVALUATIONS)
     return DualPoint(scaled.multipliers(x), aim)
+
+
+def _affordable_errors(
+    problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, multipliers: Multipliers
+) -> float:
+    """How many standard errors the objective has to spare, at least one.
+
+    A constraint that is raised by one costs λ times that in the rounds that count.
+    """
+    error = thresholds_with_margin(problem, scenario, csi, power, 1.0) - problem.thresholds
+    counted = torch.stack([c.counted(power).to(error).mean(0) for c in problem.constraints])
+    cost = float((multipliers.constraints * error * counted).sum())
+    sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
+    achieved = problem.objective.value(sinr, power).mean(0) * multipliers.objective_weight
+    return max(1.0, _AFFORDABLE * float(achieved.sum()) / max(cost, 1e-30))
