@@ -10,8 +10,6 @@ are above it (docs/theory.md, 6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
 import torch
 from torch import Tensor
 
@@ -19,56 +17,12 @@ from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import Measure
+from feduplink.optimum.power_boxes import CrossGains, PowerBoxes
 
 #: What rounding may take from a bound, relative to the sizes that are summed.
 _ROUNDING = 1e-13
 #: Where tangents are taken: in the middle of the box, then between it and the corner found.
 _TANGENTS = 2
-#: Boxes of one channel in a row, on average, from which on they share a matrix product.
-_SHORTEST_RUN = 16
-
-
-@dataclass(frozen=True)
-class PowerBoxes:
-    """Regions of the search: M boxes of powers, each of one channel.
-
-    Attributes:
-        channel: index of the channel, (M,).
-        low, high: limits of the powers, (M, L) W. From 0 on: the worker may also be silent. Both 0:
-            it is.
-        node: the box's row in the recorded tree, (M,); 0 if nothing is recorded.
-    """
-
-    channel: Tensor
-    low: Tensor
-    high: Tensor
-    node: Tensor
-
-    def take(self, index: Tensor | slice) -> PowerBoxes:
-        """Some of the boxes, by index, mask or slice."""
-        return PowerBoxes(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    @staticmethod
-    def concat(parts: list[PowerBoxes]) -> PowerBoxes:
-        """All boxes of several batches."""
-        return PowerBoxes(
-            *(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(PowerBoxes))
-        )
-
-    @staticmethod
-    def roots(batch: ChannelBatch) -> PowerBoxes:
-        """One box per channel: everyone silent or at any power."""
-        high = batch.pmax_w.expand_as(batch.direct).clone()
-        channel = torch.arange(len(high), device=high.device)
-        return PowerBoxes(channel, torch.zeros_like(high), high, channel.clone())
-
-    def halves(self, worker: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
-        """``low`` and ``high`` of the lower halves, then of the upper ones, (2 M, L) W each."""
-        rows = torch.arange(len(worker), device=worker.device)
-        high, low = self.high.clone(), self.low.clone()
-        high[rows, worker] = point
-        low[rows, worker] = point
-        return torch.cat((self.low, low)), torch.cat((high, self.high))
 
 
 def check_monotone(prices: Prices) -> None:
@@ -127,7 +81,7 @@ class BoundedBoxes:
     def __init__(self, bound: MonotoneBound, boxes: PowerBoxes) -> None:
         self.bound, self.boxes = bound, boxes
         batch = bound.batch
-        self.cross = _CrossGains(batch.cross, boxes.channel)
+        self.cross = CrossGains(batch.cross, boxes.channel)
         self.direct = batch.direct[boxes.channel]
         self.least = 1 + self.cross.at_worker(boxes.low)
         self.gain = self.direct / self.least
@@ -142,7 +96,7 @@ class BoundedBoxes:
         some: BoundedBoxes = object.__new__(BoundedBoxes)
         some.bound = self.bound
         some.boxes = self.boxes.take(index)
-        some.cross = _CrossGains(self.bound.batch.cross, some.boxes.channel)
+        some.cross = CrossGains(self.bound.batch.cross, some.boxes.channel)
         for name in ("direct", "least", "gain", "most", "term", "upper", "others"):
             setattr(some, name, getattr(self, name)[index])
         return some
@@ -248,10 +202,15 @@ class BoundedBoxes:
         most = 1 + self.cross.at_worker(high)
         weight, constant, own_slope = self._rate_weights(low, high, width, most)
         span = (most - self.least) / self.least
-        chord = torch.where(span > 1e-6, torch.log1p(span) / span, 1.0) / self.least
+        chord = torch.where(span > 0, torch.log1p(span) / span, 1.0) / self.least
         received = weight * chord
         fixed = constant + weight * (chord * (self.least - 1) - self.least.log())
         slope = own_slope - self.cross.from_worker(received)
+        # What rounding may take is in proportion to what cancels in the sum, not to the sum.
+        sizes = (self.bound.rate + self.bound.efficiency / self.bound.draws) * (
+            1 + most.log() + torch.log1p(self.gain * high)
+        )
+        rounding = _ROUNDING * (sizes + self.bound.prices.activation_cost.abs()).sum(-1)
         upper = torch.full_like(self.upper, torch.inf)
         at = (low + high) / 2
         corner = at
@@ -261,7 +220,7 @@ class BoundedBoxes:
             gradient = slope + self.cross.from_worker(per_total) + self.direct * per_total
             corner = torch.where(gradient > 0, high, low)
             parts = weight * (total.log() - 1) + per_total + fixed + gradient * corner
-            upper = torch.minimum(upper, parts.sum(-1) + _ROUNDING * parts.abs().sum(-1))
+            upper = torch.minimum(upper, parts.sum(-1) + rounding)
             at = (at + corner) / 2
         return upper, corner
 
@@ -343,41 +302,3 @@ class BoundedBoxes:
         lost = torch.where(high > low, lost, -torch.inf)
         worker = lost.argmax(-1)
         return worker, middle.gather(-1, worker[:, None])[:, 0]
-
-
-class _CrossGains:
-    """Products with the cross gains of every box's channel.
-
-    Boxes of one channel that follow each other share one matrix product; where channels change all
-    the time, each box has its own copy of the gains.
-    """
-
-    def __init__(self, cross: Tensor, channel: Tensor) -> None:
-        runs, counts = torch.unique_consecutive(channel, return_counts=True)
-        self._own = len(runs) * _SHORTEST_RUN > len(channel)
-        if self._own:
-            self._gains = cross[channel]
-        else:
-            self._counts = counts.tolist()
-            self._runs = [cross[run] for run in runs.tolist()]
-
-    def at_worker(self, values: Tensor) -> Tensor:
-        """Σ_j β_ij v_j, what worker i receives, (M, L)."""
-        if self._own:
-            return (self._gains @ values[..., None])[..., 0]
-        return self._products(values, [gains.T for gains in self._runs])
-
-    def from_worker(self, values: Tensor) -> Tensor:
-        """Σ_i β_ij v_i, what worker j causes, (M, L)."""
-        if self._own:
-            return (values[:, None, :] @ self._gains)[:, 0]
-        return self._products(values, self._runs)
-
-    def _products(self, values: Tensor, gains: list[Tensor]) -> Tensor:
-        result = torch.empty_like(values)
-        first = 0
-        for count, matrix in zip(self._counts, gains, strict=True):
-            rows = slice(first, first + count)
-            torch.mm(values[rows], matrix, out=result[rows])
-            first += count
-        return result

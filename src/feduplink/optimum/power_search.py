@@ -14,7 +14,8 @@ from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.boxes import POWER
 from feduplink.optimum.branch_and_bound import BranchAndBound, Target
 from feduplink.optimum.branching_tree import MONOTONE
-from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound, PowerBoxes
+from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
+from feduplink.optimum.power_boxes import PowerBoxes
 from feduplink.optimum.relaxation import Relaxation
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
