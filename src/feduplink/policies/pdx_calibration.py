@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ from feduplink.scenario import Scenario
 _SOME_CHANNELS = 4000
 _FIRST_EVALUATIONS = 6
 #: Evaluations on all channels, for the thresholds that are aimed at.
-_LAST_EVALUATIONS = 5
+_LAST_EVALUATIONS = 3
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
 #: this share of the objective; one in any case.
 MARGIN = 4.0
@@ -64,10 +66,15 @@ def calibrated(
     responses = balance.responses(x)
     x = balance.balanced(x, responses, _SOME_CHANNELS, _FIRST_EVALUATIONS)
 
+    some = slice(_SOME_CHANNELS)
     multipliers = scaled.multipliers(x)
-    power = network.powers(seen, Prices.from_problem(problem, scenario, multipliers))
-    errors = _affordable_errors(problem, scenario, csi, power, multipliers)
-    aim = thresholds_with_margin(problem, scenario, csi, power, min(margin, errors))
+    power = network.powers(seen.take(some), Prices.from_problem(problem, scenario, multipliers))
+    # All channels tell the means better than some of them do.
+    better = math.sqrt(len(power) / len(csi))
+    errors = _affordable_errors(problem, scenario, csi[some], power, multipliers) / better
+    aim = thresholds_with_margin(
+        problem, scenario, csi[some], power, min(margin, max(1.0, errors)) * better
+    )
     aimed = problem.with_thresholds(aim)
     last = Balance(aimed, scenario, csi, maximise, scaled)
     x = last.balanced(x, responses, len(csi), _LAST_EVALUATIONS)
@@ -77,7 +84,7 @@ def calibrated(
 def _affordable_errors(
     problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, multipliers: Multipliers
 ) -> float:
-    """How many standard errors the objective has to spare, at least one.
+    """How many standard errors, with which these channels tell the means, are to spare.
 
     A constraint that is raised by one costs λ times that in the rounds that count.
     """
@@ -86,4 +93,4 @@ def _affordable_errors(
     cost = float((multipliers.constraints * error * counted).sum())
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
     achieved = problem.objective.value(sinr, power).mean(0) * multipliers.objective_weight
-    return max(1.0, _AFFORDABLE * float(achieved.sum()) / max(cost, 1e-30))
+    return _AFFORDABLE * float(achieved.sum()) / max(cost, 1e-30)
