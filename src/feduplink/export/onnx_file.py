@@ -22,7 +22,7 @@ from feduplink.export.allocation_module import allocation_module
 from feduplink.export.onnx_policy import CSI, METADATA, POWER, OnnxPolicy
 from feduplink.files import replaced_atomically
 from feduplink.observing import track
-from feduplink.policies import LagrangianPolicy, Policy
+from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.version import __version__
@@ -75,6 +75,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
         ) from None
 
     # ONNX Runtime's sigmoid has an absolute error of 1e-7; where it is small it has no digits left.
+    # That is no matter for the gates inside pdx, which are not powers.
     def log_sigmoid(x: Any) -> Any:
         return opset18.Neg(opset18.Softplus(opset18.Neg(x)))
 
@@ -99,7 +100,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
             dynamic_shapes=(sizes,),
             custom_translation_table={
                 torch.ops.aten.log_sigmoid.default: log_sigmoid,
-                torch.ops.aten.sigmoid.default: sigmoid,
+                **({torch.ops.aten.sigmoid.default: sigmoid} if _ends_in_sigmoid(policy) else {}),
             },
         )
     assert program is not None
@@ -108,6 +109,11 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
     entry.key, entry.value = METADATA, json.dumps(_metadata(policy))
     onnx.checker.check_model(model)
     file.write_bytes(model.SerializeToString())
+
+
+def _ends_in_sigmoid(policy: Policy) -> bool:
+    """Whether powers are a sigmoid times Pmax."""
+    return isinstance(policy, NeuralPolicy)
 
 
 def _metadata(policy: Policy) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class OnnxPolicy:
         # One allocation is small: a second thread costs more than it brings.
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        # To plan which buffers can be used again takes longer than new ones.
+        options.enable_mem_reuse = False
         try:
             self._session = runtime.InferenceSession(
                 path.read_bytes(), options, providers=["CPUExecutionProvider"]

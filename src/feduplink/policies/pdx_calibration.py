@@ -24,7 +24,7 @@ from feduplink.scenario import Scenario
 _SOME_CHANNELS = 4000
 _FIRST_EVALUATIONS = 6
 #: Evaluations on all channels, for the thresholds that are aimed at.
-_LAST_EVALUATIONS = 3
+_LAST_EVALUATIONS = 4
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
 #: this share of the objective; one in any case.
 MARGIN = 4.0

@@ -213,7 +213,7 @@ class _State(NamedTuple):
 def relative_power(logits: Tensor) -> Tensor:
     """Power over Pmax of logits (N, L, 2), 0 for a worker whose gate is closed; (N, L)."""
     power, gate = logits.unbind(-1)
-    return torch.where(gate > 0, torch.sigmoid(power), 0.0)
+    return torch.where(gate > 0, nn.functional.logsigmoid(power).exp(), 0.0)
 
 
 def lagrangian_at_gates(batch: ChannelBatch, prices: Prices, logits: Tensor) -> Tensor:
