@@ -3,10 +3,13 @@
 A network that stands in for the maximiser of the Lagrangian is not quite the maximiser, so that the
 minimum of the dual function misses the constraints by a few per cent. What is wanted is a root: a
 surplus of nothing where a multiplier is paid, none missed elsewhere. Anderson's method finds it,
-from steps that are as long as each constraint's own response to its multiplier asks for.
+from steps that are as long as each constraint's own response to its multiplier asks for, and from
+the response to all of them together, which is another one: who pays more leaves others more.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -33,6 +36,21 @@ _DISTRUST = 0.02
 _MET = 2e-3
 
 
+@dataclass(frozen=True)
+class Responses:
+    """How surpluses answer to multipliers, (K, L) each.
+
+    Attributes:
+        own: derivative of every surplus in its own multiplier.
+        raised: by how much all multipliers were raised together.
+        together: what that changed of every surplus.
+    """
+
+    own: Tensor
+    raised: Tensor
+    together: Tensor
+
+
 class Balance:
     """The search on one set of channels, (N, L, L), for the thresholds of a problem."""
 
@@ -57,25 +75,26 @@ class Balance:
         sinr = self.batch.take(rows).sinr(power)
         return self._scaled.surplus(self.problem, sinr, power, while_on_air=True)
 
-    def responses(self, x: Tensor) -> Tensor:
-        """Derivative of every surplus in its own multiplier, (K, L)."""
+    def responses(self, x: Tensor) -> Responses:
+        """Measured at ``x``, on a few channels."""
         base = self.surplus(x, _FEW_CHANNELS)
-        found = torch.zeros_like(x)
-        for place in ((x > 0) | (base < 0)).nonzero().tolist():
+        paid = (x > 0) | (base < 0)
+        raised = torch.where(paid, (_SHARE * x).clamp_min(_LEAST), 0.0)
+        own = torch.zeros_like(x)
+        for k, i in paid.nonzero().tolist():
             moved = x.clone()
-            k, i = place
-            change = max(_SHARE * float(x[k, i]), _LEAST)
-            moved[k, i] += change
-            found[k, i] = (self.surplus(moved, _FEW_CHANNELS)[k, i] - base[k, i]) / change
-        return found
+            moved[k, i] += raised[k, i]
+            own[k, i] = (self.surplus(moved, _FEW_CHANNELS)[k, i] - base[k, i]) / raised[k, i]
+        together = self.surplus(x + raised, _FEW_CHANNELS) - base
+        return Responses(own, raised, torch.where(paid, together, 0.0))
 
-    def balanced(self, x: Tensor, responses: Tensor, channels: int, evaluations: int) -> Tensor:
+    def balanced(self, x: Tensor, responses: Responses, channels: int, evaluations: int) -> Tensor:
         """Near ``x``, by so many evaluations; the best of what they show.
 
         The last ones only raise the multipliers of constraints that are still missed.
         """
-        gain = _CAUTION / responses.clamp_min(_LEAST_RESPONSE)
-        points: list[Tensor] = []
+        gain = _CAUTION / responses.own.clamp_min(_LEAST_RESPONSE)
+        points = [x - responses.raised]
         steps: list[Tensor] = []
         best: tuple[float, Tensor] | None = None
         pushes = evaluations // 3
@@ -91,6 +110,8 @@ class Balance:
                 x = x + (gain * (-surplus).clamp_min(0.0)).clamp_max(_LONGEST)
                 continue
             points.append(x)
+            if not steps:
+                steps.append(-gain * (fault - responses.together))
             steps.append(-gain * fault)
             change = _anderson(points, steps).clamp(-_LONGEST, _LONGEST)
             x = (x + change).clamp_min(0.0)
@@ -101,8 +122,6 @@ class Balance:
 def _anderson(points: list[Tensor], steps: list[Tensor]) -> Tensor:
     """The next change, from all points so far and the simple steps there."""
     memory = min(len(points) - 1, _MEMORY)
-    if not memory:
-        return steps[-1]
     recent = range(-memory, 0)
     moved = torch.stack([(points[j] - points[j - 1]).flatten() for j in recent], dim=1)
     turned = torch.stack([(steps[j] - steps[j - 1]).flatten() for j in recent], dim=1)

@@ -27,7 +27,7 @@ _FIRST_EVALUATIONS = 6
 _LAST_EVALUATIONS = 4
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
 #: this share of the objective; one in any case.
-MARGIN = 4.0
+MARGIN = 6.0
 _AFFORDABLE = 1e-3
 
 
