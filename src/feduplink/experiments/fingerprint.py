@@ -13,6 +13,7 @@ POLICIES = (
     "link",
     "utility",
     "problem",
+    "proofs",
     "feasibility",
     "judgement",
     "lagrangian",
