@@ -41,7 +41,8 @@ class Responses:
     """How surpluses answer to multipliers, (K, L) each.
 
     Attributes:
-        own: derivative of every surplus in its own multiplier.
+        own: derivative of every surplus in its own multiplier; where none is paid, the mean of
+            those that are.
         raised: by how much all multipliers were raised together.
         together: what that changed of every surplus.
     """
@@ -80,11 +81,12 @@ class Balance:
         base = self.surplus(x, _FEW_CHANNELS)
         paid = (x > 0) | (base < 0)
         raised = torch.where(paid, (_SHARE * x).clamp_min(_LEAST), 0.0)
-        own = torch.zeros_like(x)
+        own = torch.full_like(x, torch.nan)
         for k, i in paid.nonzero().tolist():
             moved = x.clone()
             moved[k, i] += raised[k, i]
             own[k, i] = (self.surplus(moved, _FEW_CHANNELS)[k, i] - base[k, i]) / raised[k, i]
+        own = torch.where(paid, own, own.nanmean()).nan_to_num(nan=1.0)
         together = self.surplus(x + raised, _FEW_CHANNELS) - base
         return Responses(own, raised, torch.where(paid, together, 0.0))
 

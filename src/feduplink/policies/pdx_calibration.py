@@ -23,8 +23,10 @@ from feduplink.scenario import Scenario
 #: Channels on which the multipliers are balanced first, and the evaluations that takes.
 _SOME_CHANNELS = 4000
 _FIRST_EVALUATIONS = 6
-#: Evaluations on all channels, for the thresholds that are aimed at.
-_LAST_EVALUATIONS = 4
+#: Fewest and most evaluations on all channels, for the thresholds that are aimed at, and the
+#: channels that these may take in all.
+_LAST_EVALUATIONS = (4, 12)
+_LAST_CHANNELS = 80_000
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
 #: this share of the objective; one in any case.
 MARGIN = 6.0
@@ -77,7 +79,9 @@ def calibrated(
     )
     aimed = problem.with_thresholds(aim)
     last = Balance(aimed, scenario, csi, maximise, scaled)
-    x = last.balanced(x, responses, len(csi), _LAST_EVALUATIONS)
+    fewest, most = _LAST_EVALUATIONS
+    evaluations = min(max(_LAST_CHANNELS // len(csi), fewest), most)
+    x = last.balanced(x, responses, len(csi), evaluations)
     return DualPoint(scaled.multipliers(x), aim)
 
 
