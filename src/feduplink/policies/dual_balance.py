@@ -32,6 +32,8 @@ _LONGEST = 0.3
 #: Steps that Anderson's method remembers, and how much it distrusts them.
 _MEMORY = 5
 _DISTRUST = 0.02
+#: Added to squares that may all be 0.
+_TINY = 1e-16
 #: A constraint that is missed by less than this share of its threshold is met.
 _MET = 2e-3
 
@@ -127,8 +129,10 @@ def _anderson(points: list[Tensor], steps: list[Tensor]) -> Tensor:
     recent = range(-memory, 0)
     moved = torch.stack([(points[j] - points[j - 1]).flatten() for j in recent], dim=1)
     turned = torch.stack([(steps[j] - steps[j - 1]).flatten() for j in recent], dim=1)
-    distrust = _DISTRUST * turned.norm() * torch.eye(memory, dtype=turned.dtype)
-    wanted = torch.cat((steps[-1].flatten(), turned.new_zeros(memory)))
-    mixed = torch.linalg.lstsq(torch.cat((turned, distrust)), wanted[:, None]).solution
+    # Least squares by normal equations: LAPACK's own solver differs in the last bit from call to
+    # call, and a scenario has one pdx.
+    distrust = ((_DISTRUST * turned.norm()) ** 2 + _TINY) * torch.eye(memory, dtype=turned.dtype)
+    squares = (turned[:, :, None] * turned[:, None, :]).sum(0) + distrust
+    mixed = torch.linalg.solve(squares, (turned * steps[-1].reshape(-1, 1)).sum(0))
     change: Tensor = steps[-1] - ((moved + turned) @ mixed).reshape(steps[-1].shape)
     return change
