@@ -18,14 +18,13 @@ from torch.nn.utils import clip_grad_norm_
 
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.curriculum import Curriculum
+from feduplink.learning.network_loss import RecordedLosses
 from feduplink.observing import Advance, Observer, track
-from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
+from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
 from feduplink.validated_model import ValidatedModel
 
-#: How much each iteration's output counts in the loss, the start first.
-_DEPTH_WEIGHTS = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0)
 #: Steps between two reports and two checkpoints.
 _REPORT_EVERY = 100
 _CHECKPOINT = "pdx training checkpoint"
@@ -57,6 +56,7 @@ class NetworkTraining:
         self.network, self.curriculum, self.settings = network, curriculum, settings
         self.step = 0
         self._seed = seed
+        self._loss = RecordedLosses(network)
         device = next(network.parameters()).device
         self._generator = torch_generator(seed, "train-channels", device=device)
         self._optimizer = torch.optim.AdamW(
@@ -120,11 +120,10 @@ class NetworkTraining:
     def _take_step(self) -> Tensor:
         """One batch; the Lagrangian that the last iteration reached, a scalar."""
         batch, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
-        reached = [lagrangian_at_gates(batch, prices, out) for out in self.network(batch, prices)]
-        weighted = [w * r.mean() for w, r in zip(_DEPTH_WEIGHTS, reached, strict=True)]
+        loss, reached = self._loss(batch, prices)
         self._optimizer.zero_grad(set_to_none=True)
-        (-torch.stack(weighted).sum()).backward()
+        loss.backward()
         clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         self._schedule.step()
-        return reached[-1].detach().mean()
+        return reached

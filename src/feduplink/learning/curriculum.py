@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 #: Multipliers times thresholds, in units of a worker's weight, for one scenario; further up, a
 #: worker sends only in its few best channels.
 _USUAL_PRICE = (0.003, 0.4)
-_ANY_PRICE = (0.005, 6.0)
+_ANY_PRICE = (0.02, 6.0)
 #: How much more or less than that of a channel the multiplier of a worker is.
 _USUAL_SPREAD = (0.4, 2.0)
 _ANY_SPREAD = (0.2, 3.0)
@@ -97,7 +97,7 @@ class AnyScenario:
         thresholds: range relative to what workers reach alone.
     """
 
-    workers: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 12, 16, 20, 24, 32)
+    workers: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)
     channel_models: tuple[str, ...] = (
         "wbs",
         "wbs",
@@ -147,21 +147,30 @@ class AnyScenario:
         )
 
     def _scenario(self, random: _Random) -> Scenario:
-        paper, usual = Scenario(), bool(random.chance(0.5))
-        waterfall = float(random.log_uniform(*self.waterfall))
-        static_power_w = float(random.log_uniform(*self.static_power_w))
-        inefficiency = float(random.log_uniform(*self.amplifier_inefficiency))
-        return Scenario(
-            workers=random.one_of(self.workers),
-            channel_model=random.one_of(self.channel_models),
-            antennas=round(float(random.log_uniform(*self.antennas))),
-            cell_side_m=float(random.log_uniform(*self.cell_side_m)),
-            pmax_dbw=float(random.uniform(*self.pmax_dbw)),
-            interference=float(random.log_uniform(*self.interference)),
-            waterfall=paper.waterfall if usual else waterfall,
-            static_power_w=paper.static_power_w if usual else static_power_w,
-            amplifier_inefficiency=paper.amplifier_inefficiency if usual else inefficiency,
-        )
+        # All at once: on a GPU every number that Python sees is waited for.
+        at = iter(random.uniform(0, 1, 10).tolist())
+
+        def between(low: float, high: float) -> float:
+            return math.exp(math.log(low) + math.log(high / low) * next(at))
+
+        def one_of(choices: tuple[_T, ...]) -> _T:
+            return choices[int(len(choices) * next(at))]
+
+        low, high = self.pmax_dbw
+        cell: dict[str, Any] = {
+            "workers": one_of(self.workers),
+            "channel_model": one_of(self.channel_models),
+            "antennas": round(between(*self.antennas)),
+            "cell_side_m": between(*self.cell_side_m),
+            "pmax_dbw": low + (high - low) * next(at),
+            "interference": between(*self.interference),
+        }
+        radio = {
+            "waterfall": between(*self.waterfall),
+            "static_power_w": between(*self.static_power_w),
+            "amplifier_inefficiency": between(*self.amplifier_inefficiency),
+        }
+        return Scenario(**cell, **(radio if next(at) < 0.5 else {}))
 
     def identity(self) -> dict[str, Any]:
         """All ranges."""
@@ -183,9 +192,6 @@ class _Random:
 
     def chance(self, probability: float, *shape: int) -> Tensor:
         return self.uniform(0, 1, *shape) < probability
-
-    def one_of(self, choices: tuple[_T, ...]) -> _T:
-        return choices[int(self.uniform(0, len(choices)))]
 
 
 def _reached_alone(batch: ChannelBatch) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ _AVERAGED = 0.25
 _SELDOM = 1e-3
 
 
+@dataclass(frozen=True)
 class ScaledMultipliers:
     """Multipliers in units in which all are of the size of one: x = λ c0 / (ω f).
 
@@ -46,16 +48,22 @@ class ScaledMultipliers:
     sum the workers' weights are variables too.
 
     Attributes:
+        unit: ω f / c0, (K, L).
         weights: what one unit of the objective is worth, (L,).
     """
 
-    def __init__(self, problem: Problem, achieved: float) -> None:
-        self.weights = problem.utility.weights
-        self._unit = self.weights * achieved / problem.scales
+    unit: Tensor
+    weights: Tensor
+
+    @classmethod
+    def from_problem(cls, problem: Problem, achieved: float) -> ScaledMultipliers:
+        """Where workers achieve so much of the objective in the mean."""
+        weights = problem.utility.weights
+        return cls(weights * achieved / problem.scales, weights)
 
     def multipliers(self, x: Tensor) -> Multipliers:
         """λ and ω at x, (K, L)."""
-        return Multipliers(x * self._unit, self.weights)
+        return Multipliers(x * self.unit, self.weights)
 
     @staticmethod
     def surplus(
@@ -94,7 +102,7 @@ def descended(
     x = torch.zeros_like(problem.thresholds)
     sinr, power = at(Multipliers(x, problem.utility.weights), 0)
     objective = problem.objective.value(sinr, power)
-    scaled = ScaledMultipliers(problem, float(objective.mean()) or 1.0)
+    scaled = ScaledMultipliers.from_problem(problem, float(objective.mean()) or 1.0)
     adam = _Adam(x)
     weight_adam = _Adam(scaled.weights)
     last: list[Tensor] = []
@@ -106,12 +114,13 @@ def descended(
         if not problem.utility.linear:
             achieved = problem.objective.value(sinr, power).mean(0)
             excess = achieved / problem.utility.maximiser(scaled.weights) - 1
-            scaled.weights = scaled.weights * (-length * weight_adam.direction(excess)).exp()
+            growth = (-length * weight_adam.direction(excess)).exp()
+            scaled = replace(scaled, weights=scaled.weights * growth)
         if step >= (1 - _AVERAGED) * _STEPS:
             last.append(x)
             last_weights.append(scaled.weights)
-    scaled.weights = torch.stack(last_weights).mean(0)
-    return scaled, torch.stack(last).mean(0)
+    weights = torch.stack(last_weights).mean(0)
+    return replace(scaled, weights=weights), torch.stack(last).mean(0)
 
 
 class _Adam:

@@ -6,7 +6,6 @@ inputs. Packet success, rate and energy efficiency are what it knows.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -141,7 +140,7 @@ class _Situation:
             self.log_direct,
             *((price + _SMALL).log() for price in self._prices()),
             self.draw.log(),
-            torch.full_like(self.draw, math.log(self.waterfall)),
+            torch.as_tensor(self.waterfall).to(self.draw).log(),
         )
         return torch.cat([column.expand_as(self.direct) for column in columns], dim=-1)
 
