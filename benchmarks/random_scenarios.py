@@ -8,13 +8,13 @@ once: a power is drawn between the most efficient one and Pmax, and the threshol
 uniform in (0, 1), of the mean rate and the mean efficiency of a worker that is alone on the air at
 that power in every channel. In every other scenario each worker has shares of its own.
 
-Each scenario is solved as a user would, with multipliers found on 20,000 channels, and judged on
+Each scenario is solved as a user would, with multipliers found on 40,000 channels, and judged on
 10,000 others. By weak duality no policy that meets the constraints on the whole distribution is
 above E[max_p L(p)] at any multipliers, so that the distance to the optimum is at most
 
     E[max_p L(p) - L(pdx)] + E[L(pdx)] - objective(pdx):
 
-what the network misses of the largest Lagrangian, by the search on the first 2,000 of the channels,
+what the network misses of the largest Lagrangian, by the search on the first 1,000 of the channels,
 and what is paid for a surplus of the constraints, on all of them. Prints one Markdown table.
 """
 
@@ -41,7 +41,7 @@ from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 
 COUNT, SEED = 40, 2026
-TEST, SEARCHED, REACH = 10_000, 2_000, 1_000
+TEST, SEARCHED, REACH = 10_000, 1_000, 1_000
 CHANNEL_MODELS = (
     "wbs",
     "hata-urban",

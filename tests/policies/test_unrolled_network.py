@@ -5,7 +5,7 @@ import torch
 from feduplink import Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.policies import UnrolledNetwork
-from feduplink.policies.unrolled_network import lagrangian_at_gates
+from feduplink.policies.unrolled_network import better_end, lagrangian_at_gates
 
 
 def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
@@ -18,9 +18,37 @@ def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     power = torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.pmax_w
     unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
     open_gates = torch.full((5, 3), 50.0).double()
-    logits = torch.stack(((power / scenario.pmax_w).logit(), open_gates), dim=-1)
-    reached = lagrangian_at_gates(batch, prices, logits)
+    backoff = -(power / scenario.pmax_w).logit()
+    reached = lagrangian_at_gates(batch, prices, torch.stack((backoff, open_gates), dim=-1))
     torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
+
+
+def test_the_start_that_ends_better_is_taken():
+    """Two workers that drown each other: both on the air is worse than one of them alone."""
+    scenario = Scenario(workers=2)
+    csi = torch.tensor([[[1e6, 1e6], [1e6, 1e6]], [[1e6, 1e-3], [1e-3, 1e6]]])
+    batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
+    prices = Prices(torch.zeros(2), torch.ones(2), torch.zeros(2), torch.zeros(2))
+    full_on = torch.tensor([-9.0, 9.0])
+    both = full_on.expand(2, 2, 2)
+    alone = torch.stack((full_on, torch.tensor([-9.0, -9.0]))).expand(2, 2, 2)
+    power = better_end(batch, prices, torch.stack((both, alone)))
+    assert (power[0] > 0).tolist() == [True, False]
+    assert (power[1] > 0).tolist() == [True, True]
+    torch.testing.assert_close(power, better_end(batch, prices, torch.stack((alone, both))))
+
+
+def test_one_start_has_the_worker_on_the_air_that_is_worth_most_alone():
+    scenario = Scenario(workers=3)
+    csi = draw_csi(scenario, 20, torch.Generator().manual_seed(1))
+    batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
+    prices = Prices(torch.tensor([0.1, 0.1, 0.1]), torch.ones(3), torch.zeros(3), torch.zeros(3))
+    network = UnrolledNetwork.initialised(0)
+    torch.nn.init.zeros_(network.start.weight)
+    torch.nn.init.zeros_(network.start.bias)
+    everyone, alone = (network(batch, prices)[0][..., 1] > 0).unbind()
+    assert everyone.all()
+    assert torch.equal(alone, batch.direct == batch.direct.amax(-1, keepdim=True))
 
 
 def test_same_seed_same_network():

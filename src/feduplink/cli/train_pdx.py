@@ -16,12 +16,12 @@ from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.learning import (
-    AnyScenario,
     Curriculum,
     NetworkSettings,
     NetworkTraining,
     OneScenario,
     TrainingSettings,
+    TunedProblems,
 )
 from feduplink.optimum import check_reachable
 from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy
@@ -58,7 +58,9 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
     scenario, channels = channels_from(args)
     warn_of(check_reachable(Problem.from_scenario(scenario), scenario, channels.training))
     recorded = channels.training if channels.recorded else None
-    curriculum: Curriculum = AnyScenario() if args.everything else OneScenario(scenario, recorded)
+    curriculum: Curriculum = (
+        TunedProblems(seed=args.seed) if args.everything else OneScenario(scenario, recorded)
+    )
     network = UnrolledNetwork.initialised(args.seed).to(device)
     training = NetworkTraining(network, curriculum, settings, seed=args.seed)
     if args.resume:

@@ -12,7 +12,6 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy
 from feduplink.policies.base import silence
-from feduplink.policies.unrolled_network import relative_power
 
 
 def allocation_module(policy: Policy) -> nn.Module:
@@ -101,7 +100,7 @@ class _UnrolledAllocation(_Allocation):
             static_power_w=self.static_power_w,
             amplifier_inefficiency=self.amplifier_inefficiency,
         )
-        return self.pmax_w * relative_power(self.network(batch, Prices(*for_all))[-1])
+        return self.pmax_w * self.network.relative_power(batch, Prices(*for_all))
 
 
 def _stacked(prices: Prices) -> Tensor:

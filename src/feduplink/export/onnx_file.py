@@ -76,11 +76,13 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
 
     # ONNX Runtime's sigmoid has an absolute error of 1e-7; where it is small it has no digits left.
     # That is no matter for the gates inside pdx, which are not powers.
-    def log_sigmoid(x: Any) -> Any:
-        return opset18.Neg(opset18.Softplus(opset18.Neg(x)))
-
     def sigmoid(x: Any) -> Any:
-        return opset18.Exp(log_sigmoid(x))
+        return opset18.Exp(opset18.Neg(softplus(opset18.Neg(x))))
+
+    # PyTorch's is the identity from a threshold on, where ONNX's is so anyway.
+    def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+        assert (beta, threshold) == (1.0, 20.0)
+        return opset18.Softplus(x)
 
     sizes = {0: torch.export.Dim("N", min=1)}
     if policy.fixed_workers is None:
@@ -99,7 +101,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
             output_names=[POWER],
             dynamic_shapes=(sizes,),
             custom_translation_table={
-                torch.ops.aten.log_sigmoid.default: log_sigmoid,
+                torch.ops.aten.softplus.default: softplus,
                 **({torch.ops.aten.sigmoid.default: sigmoid} if _ends_in_sigmoid(policy) else {}),
             },
         )

@@ -7,6 +7,7 @@ from feduplink.learning.logs import CsvLog, TensorBoardLog
 from feduplink.learning.presets import Preset, PresetName, preset_names, training_settings
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.training import Training, TrainingData, primal_dual_step
+from feduplink.learning.tuned_problems import TunedProblems
 
 __all__ = [
     "AnyScenario",
@@ -22,6 +23,7 @@ __all__ = [
     "Training",
     "TrainingData",
     "TrainingSettings",
+    "TunedProblems",
     "best_epoch",
     "preset_names",
     "primal_dual_step",

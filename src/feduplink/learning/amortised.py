@@ -89,12 +89,19 @@ class NetworkTraining:
     def save(self, path: Path) -> None:
         """Write a checkpoint of the state between two steps."""
         group = self._optimizer.param_groups[0]
+        curriculum = self.curriculum.state()
         tensors = {
             **{f"network.{k}": v for k, v in self.network.state_dict().items()},
             **{f"adam.{k}": v for k, v in adam_tensors(self._optimizer).items()},
+            **{f"curriculum.{k}": v for k, v in curriculum.tensors.items()},
             "generator": self._generator.get_state(),
         }
-        state = {"step": self.step, "rate": group["lr"], "betas": list(group["betas"])}
+        state = {
+            "step": self.step,
+            "rate": group["lr"],
+            "betas": list(group["betas"]),
+            "curriculum": curriculum.header,
+        }
         write_tensors(path, _CHECKPOINT, TensorFile(tensors, {**self._identity(), "state": state}))
 
     def resume(self, path: Path) -> None:
@@ -108,6 +115,9 @@ class NetworkTraining:
         self._optimizer.param_groups[0].update(lr=state["rate"], betas=tuple(state["betas"]))
         self._schedule.load_state_dict({"last_epoch": self.step, "_step_count": self.step + 1})
         self._generator.set_state(file.tensors["generator"])
+        self.curriculum.restore(
+            TensorFile(file.under("curriculum."), state["curriculum"]), self._generator.device
+        )
 
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
@@ -120,7 +130,8 @@ class NetworkTraining:
     def _take_step(self) -> Tensor:
         """One batch; the Lagrangian that the last iteration reached, a scalar."""
         batch, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
-        loss, reached = self._loss(batch, prices)
+        loss, reached, power = self._loss(batch, prices)
+        self.curriculum.respond(power)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         clip_grad_norm_(self.network.parameters(), 1.0)

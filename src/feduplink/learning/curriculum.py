@@ -18,6 +18,7 @@ from feduplink.channels import draw_csi
 from feduplink.channels.recorded import recording_identity
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.scenario import Scenario
+from feduplink.tensorfile import TensorFile
 
 _T = TypeVar("_T")
 
@@ -38,12 +39,35 @@ class Curriculum(Protocol):
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
         """Channels of one cell, each with prices (count, L) of its own, in float32."""
 
+    def respond(self, power: Tensor) -> None:
+        """Take note of what the network did on the last batch, (count, L) W."""
+
     def identity(self) -> dict[str, Any]:
         """What tells it from others, as JSON can hold it."""
 
+    def state(self) -> TensorFile:
+        """All that the next batches depend on besides the generator."""
+
+    def restore(self, state: TensorFile, device: torch.device) -> None:
+        """Go on from such a state."""
+
+
+class Stateless:
+    """For a curriculum that draws alike at every step."""
+
+    def respond(self, power: Tensor) -> None:
+        """Nothing depends on the network."""
+
+    def state(self) -> TensorFile:
+        """Nothing."""
+        return TensorFile({}, {})
+
+    def restore(self, state: TensorFile, device: torch.device) -> None:
+        """There is nothing to restore."""
+
 
 @dataclass(frozen=True)
-class OneScenario:
+class OneScenario(Stateless):
     """One scenario, at any multipliers.
 
     Attributes:
@@ -57,7 +81,7 @@ class OneScenario:
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
         """Channels of the scenario and prices for its thresholds."""
-        scenario, random = self.scenario, _Random(generator)
+        scenario, random = self.scenario, RandomNumbers(generator)
         batch = ChannelBatch.from_scenario(scenario, self._csi(count, generator)).to(torch.float32)
         weights = scenario.worker_weights.to(batch.direct).expand(count, -1)
         rate_min = scenario.rate_thresholds.to(batch.direct).clamp_min(1e-3)
@@ -80,7 +104,7 @@ class OneScenario:
 
 
 @dataclass(frozen=True)
-class AnyScenario:
+class AnyScenario(Stateless):
     """Whatever a user may bring: cells, radios, objectives, weights and thresholds of all kinds.
 
     Thresholds go up to somewhat above what workers reach in the mean when they are alone on the
@@ -117,13 +141,12 @@ class AnyScenario:
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
         """Channels of a random cell, prices for random weights, objectives and thresholds."""
-        random = _Random(generator)
-        scenario = self._scenario(random)
+        random = RandomNumbers(generator)
+        scenario = self.cell(random)
         workers = scenario.workers
         csi = draw_csi(scenario, count, generator)
         batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
-        weights = random.uniform(0.1, 1.0, count, workers)
-        weights = weights / weights.sum(-1, keepdim=True)
+        weights = random.weights(count, workers)
         rate, efficiency = _reached_alone(batch)
         rate_min, ee_min = (
             reached
@@ -133,20 +156,13 @@ class AnyScenario:
             )
             for reached in (rate, efficiency)
         )
-        # Nine in ten maximise packet success, the others rate or energy efficiency.
-        kind = random.uniform(0, 1, count, 1)
-        nothing = torch.zeros_like(weights)
-        objective = Prices(
-            torch.where(kind < 0.9, weights, 0.0),
-            torch.where((kind >= 0.9) & (kind < 0.95), weights / rate, 0.0),
-            torch.where(kind >= 0.95, weights / efficiency, 0.0),
-            nothing,
-        )
+        objective = random_objectives(weights, rate, efficiency, random)
         return batch, _with_constraints(
             objective, weights, (rate_min, ee_min), random, price=_ANY_PRICE, spread=_ANY_SPREAD
         )
 
-    def _scenario(self, random: _Random) -> Scenario:
+    def cell(self, random: RandomNumbers) -> Scenario:
+        """A random cell with its radio."""
         # All at once: on a GPU every number that Python sees is waited for.
         at = iter(random.uniform(0, 1, 10).tolist())
 
@@ -177,21 +193,45 @@ class AnyScenario:
         return {name: list(value) for name, value in vars(self).items()}
 
 
-class _Random:
+class RandomNumbers:
     """Random numbers of several kinds from one generator, on its device."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator
 
     def uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        """Between the limits."""
         unit = torch.rand(shape, generator=self._generator, device=self._generator.device)
         return low + (high - low) * unit
 
     def log_uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        """Between the limits, each factor alike."""
         return self.uniform(math.log(low), math.log(high), *shape).exp()
 
     def chance(self, probability: float, *shape: int) -> Tensor:
+        """True with the probability."""
         return self.uniform(0, 1, *shape) < probability
+
+    def weights(self, *shape: int) -> Tensor:
+        """Of workers, (..., L); they add up to one."""
+        weights = self.uniform(0.1, 1.0, *shape)
+        return weights / weights.sum(-1, keepdim=True)
+
+
+def random_objectives(
+    weights: Tensor, rate: Tensor, efficiency: Tensor, random: RandomNumbers
+) -> Prices:
+    """Packet success for nine in ten rows of weights (N, L); for the others rate or efficiency.
+
+    The latter are in units of the given ones, so that all objectives are of one size.
+    """
+    kind = random.uniform(0, 1, len(weights), 1)
+    return Prices(
+        torch.where(kind < 0.9, weights, 0.0),
+        torch.where((kind >= 0.9) & (kind < 0.95), weights / rate, 0.0),
+        torch.where(kind >= 0.95, weights / efficiency, 0.0),
+        torch.zeros_like(weights),
+    )
 
 
 def _reached_alone(batch: ChannelBatch) -> tuple[Tensor, Tensor]:
@@ -212,7 +252,7 @@ def _with_constraints(
     objective: Prices,
     weights: Tensor,
     thresholds: tuple[Tensor, Tensor],
-    random: _Random,
+    random: RandomNumbers,
     *,
     price: tuple[float, float] = _USUAL_PRICE,
     spread: tuple[float, float] = _USUAL_SPREAD,

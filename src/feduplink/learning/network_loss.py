@@ -13,14 +13,24 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.policies.unrolled_network import UnrolledNetwork, lagrangian_at_gates
+from feduplink.policies.unrolled_network import (
+    UnrolledNetwork,
+    better_end,
+    lagrangian_at_gates,
+    price_unit,
+)
 
 #: How much each iteration's output counts in the loss, the start first.
-_DEPTH_WEIGHTS = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0)
+_DEPTH_WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
+#: How much the mean of both starts counts beside the better one: none is to be given up.
+_EITHER = 0.2
+#: Lagrangians count as they are, in units of the workers' weights, but those at higher prices than
+#: this no more than at such prices.
+_HIGHEST_UNIT = 8.0
 
 
 class NetworkLoss(nn.Module):
-    """Minus the Lagrangian that the iterations reach, the later ones counting more.
+    """Minus the Lagrangian that the iterations reach from the better start, later ones count more.
 
     A function of tensors alone: a number would become part of a recorded graph.
     """
@@ -37,8 +47,8 @@ class NetworkLoss(nn.Module):
         static_power_w: Tensor,
         radio: Tensor,
         prices: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss, and the Lagrangian of the last iteration, scalars.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss, the Lagrangian of the last iteration, scalars, and its powers (N, L) in W.
 
         The first four as in a :class:`ChannelBatch`; ``radio`` has the waterfall and the
         amplifier's inefficiency, (2,), ``prices`` those of success, rate, efficiency and of being
@@ -48,11 +58,17 @@ class NetworkLoss(nn.Module):
         batch = ChannelBatch(direct, cross, pmax_w, waterfall, static_power_w, inefficiency)
         success, rate, efficiency, activation_cost = prices.unbind()
         priced = Prices(success, rate, efficiency, activation_cost)
-        reached = torch.stack(
-            [lagrangian_at_gates(batch, priced, out).mean() for out in self.network(batch, priced)]
-        )
-        weights = [torch.full_like(reached[0], weight) for weight in _DEPTH_WEIGHTS]
-        return -(torch.stack(weights) * reached).sum(), reached[-1].detach()
+        outputs = self.network(batch, priced)
+        workers = direct.shape[-1]
+        unit = (workers * price_unit(priced, static_power_w)).clamp_max(_HIGHEST_UNIT)
+        reached = []
+        for output in outputs:
+            ends = unit * lagrangian_at_gates(batch, priced, output)
+            reached.append(((1 - _EITHER) * ends.amax(0) + _EITHER * ends.mean(0)).mean())
+        weighted = [weight * value for weight, value in zip(_DEPTH_WEIGHTS, reached, strict=True)]
+        with torch.no_grad():
+            power = pmax_w * better_end(batch, priced, outputs[-1])
+        return -torch.stack(weighted).sum(), reached[-1].detach(), power
 
 
 class RecordedLosses:
@@ -63,7 +79,7 @@ class RecordedLosses:
         self._pool: Any = None
         self._recorded: dict[torch.Size, Callable[..., Any]] = {}
 
-    def __call__(self, batch: ChannelBatch, prices: Prices) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: ChannelBatch, prices: Prices) -> tuple[Tensor, Tensor, Tensor]:
         """As :class:`NetworkLoss`, for a batch in float32 and prices (N, L)."""
         tensors = (
             batch.direct,
@@ -74,8 +90,8 @@ class RecordedLosses:
             torch.stack((prices.success, prices.rate, prices.efficiency, prices.activation_cost)),
         )
         if not batch.direct.is_cuda:
-            loss, reached = self._loss(*tensors)
-            return loss, reached
+            loss, reached, power = self._loss(*tensors)
+            return loss, reached, power
         size = batch.direct.shape
         if size not in self._recorded:
             # Recording replaces the module's forward, so every size has a module of its own
@@ -84,5 +100,6 @@ class RecordedLosses:
             self._recorded[size] = torch.cuda.make_graphed_callables(
                 NetworkLoss(self._loss.network), tensors, pool=self._pool
             )
-        loss, reached = self._recorded[size](*tensors)
-        return loss, reached
+        loss, reached, power = self._recorded[size](*tensors)
+        # What was recorded passes for differentiable as a whole.
+        return loss, reached.detach(), power.detach()

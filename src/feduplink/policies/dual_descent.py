@@ -1,10 +1,13 @@
 """Multipliers by stochastic descent on the dual function: few channels at a time, many steps.
 
 D(λ) is a mean over channels, and its gradient is what the maximisers leave over of each constraint
-(``optimum.dual_solver``). A few hundred channels tell the direction well enough while the
-multipliers are far off; averaging the last steps makes up for the noise. Steps are Adam's: a
-constraint of a worker that is seldom on the air has small gradients and needs steps as long as the
-others'.
+(``optimum.dual_solver``). A few hundred channels tell the direction well enough; averaging the last
+steps makes up for the noise. Steps are Adam's: a constraint of a worker that is seldom on the air
+has small gradients and needs steps as long as the others'.
+
+A network that stands in for the maximiser is not quite the maximiser, so that the minimum of what
+it reaches misses the constraints by a few per cent. The steps go along the surplus all the same:
+they end where nothing is left over of what is paid for and nothing is missed elsewhere.
 """
 
 from __future__ import annotations
@@ -25,19 +28,39 @@ from feduplink.scenario import Scenario
 #: Powers (M, L) W on the channels of these indices (M,), at given prices.
 Maximise = Callable[[Tensor, Prices], Tensor]
 
-_STEPS = 160
-#: Channels per step.
-_CHANNELS = 256
-#: The longest change of a scaled multiplier, in the first step and in the last one.
-_FIRST, _LAST = 0.3, 0.02
 #: Decay of Adam's means of gradients and of their squares.
 _MEAN, _SQUARE = 0.9, 0.98
 #: Added to the root of the mean square, so that constraints that are met exactly stay in place.
 _FLOOR = 1e-4
-#: Which share of the steps, the last ones, is averaged.
-_AVERAGED = 0.25
 #: Workers on the air in fewer rounds than this share count as if they were in so many.
 _SELDOM = 1e-3
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some steps of a descent.
+
+    Attributes:
+        steps: how many.
+        channels: per step.
+        first, last: the longest change of a scaled multiplier in the first step and in the last.
+        averaged: which share of the steps, the last ones, is averaged.
+    """
+
+    steps: int
+    channels: int
+    first: float
+    last: float
+    averaged: float
+
+    def length(self, step: int) -> float:
+        """The longest change in this step."""
+        return self.first * math.pow(self.last / self.first, step / self.steps)
+
+
+#: From nowhere, and from near by.
+FAR = Phase(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25)
+NEAR = Phase(steps=80, channels=768, first=0.06, last=0.03, averaged=0.6)
 
 
 @dataclass(frozen=True)
@@ -77,10 +100,8 @@ class ScaledMultipliers:
         return surplus
 
 
-def descended(
-    problem: Problem, scenario: Scenario, csi: Tensor, maximise: Maximise, *, seed: int = 0
-) -> tuple[ScaledMultipliers, Tensor]:
-    """The units, and the scaled multipliers (K, L) after a descent from nothing.
+class DualDescent:
+    """A descent from no multipliers at all, on one set of channels.
 
     Args:
         problem: with the thresholds to be met.
@@ -90,49 +111,89 @@ def descended(
         seed: of the order in which the channels come.
 
     """
-    batch = ChannelBatch.from_scenario(scenario, csi)
-    rows = torch.randperm(len(csi), generator=torch_generator(seed, "batches"))
-    rows = rows.repeat(math.ceil(_STEPS * _CHANNELS / len(csi)))
 
-    def at(multipliers: Multipliers, step: int) -> tuple[Tensor, Tensor]:
-        chosen = rows[step * _CHANNELS : (step + 1) * _CHANNELS]
-        power = maximise(chosen, Prices.from_problem(problem, scenario, multipliers))
-        return batch.take(chosen).sinr(power), power
+    def __init__(
+        self,
+        problem: Problem,
+        scenario: Scenario,
+        csi: Tensor,
+        maximise: Maximise,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self._problem, self._scenario = problem, scenario
+        self._csi, self._maximise = csi, maximise
+        self._order = torch.randperm(len(csi), generator=torch_generator(seed, "batches"))
+        self._next = 0
+        self._x = torch.zeros_like(problem.thresholds)
+        sinr, power = self._at(Multipliers(self._x, problem.utility.weights), FAR.channels)
+        achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
+        self._scaled = ScaledMultipliers.from_problem(problem, achieved)
+        self._adam = AdamDirections.for_variables(self._x)
+        self._weight_adam = AdamDirections.for_variables(self._scaled.weights)
 
-    x = torch.zeros_like(problem.thresholds)
-    sinr, power = at(Multipliers(x, problem.utility.weights), 0)
-    objective = problem.objective.value(sinr, power)
-    scaled = ScaledMultipliers.from_problem(problem, float(objective.mean()) or 1.0)
-    adam = _Adam(x)
-    weight_adam = _Adam(scaled.weights)
-    last: list[Tensor] = []
-    last_weights: list[Tensor] = []
-    for step in track_each("multipliers", range(_STEPS), "steps"):
-        sinr, power = at(scaled.multipliers(x), step)
-        length = _FIRST * (_LAST / _FIRST) ** (step / _STEPS)
-        x = (x - length * adam.direction(scaled.surplus(problem, sinr, power))).clamp_min(0.0)
-        if not problem.utility.linear:
-            achieved = problem.objective.value(sinr, power).mean(0)
-            excess = achieved / problem.utility.maximiser(scaled.weights) - 1
-            growth = (-length * weight_adam.direction(excess)).exp()
-            scaled = replace(scaled, weights=scaled.weights * growth)
-        if step >= (1 - _AVERAGED) * _STEPS:
-            last.append(x)
-            last_weights.append(scaled.weights)
-    weights = torch.stack(last_weights).mean(0)
-    return replace(scaled, weights=weights), torch.stack(last).mean(0)
+    @property
+    def multipliers(self) -> Multipliers:
+        """Where it stands."""
+        return self._scaled.multipliers(self._x)
+
+    def aim(self, thresholds: Tensor) -> None:
+        """Go for other thresholds, (K, L), from here on."""
+        self._problem = self._problem.with_thresholds(thresholds)
+
+    def descend(self, phase: Phase) -> None:
+        """Take the steps of a phase."""
+        problem, x, scaled = self._problem, self._x, self._scaled
+        last: list[Tensor] = []
+        last_weights: list[Tensor] = []
+        for step in track_each("multipliers", range(phase.steps), "steps"):
+            sinr, power = self._at(scaled.multipliers(x), phase.channels)
+            length = phase.length(step)
+            x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
+            x = x.clamp_min(0.0)
+            if not problem.utility.linear:
+                achieved = problem.objective.value(sinr, power).mean(0)
+                excess = achieved / problem.utility.maximiser(scaled.weights) - 1
+                growth = (-length * self._weight_adam.direction(excess)).exp()
+                scaled = replace(scaled, weights=scaled.weights * growth)
+            if step >= (1 - phase.averaged) * phase.steps:
+                last.append(x)
+                last_weights.append(scaled.weights)
+        self._x = torch.stack(last).mean(0)
+        self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
+
+    def _at(self, multipliers: Multipliers, channels: int) -> tuple[Tensor, Tensor]:
+        """SINRs and powers at these multipliers on the channels that come next."""
+        rows = torch.arange(self._next, self._next + channels) % len(self._order)
+        self._next += channels
+        rows = self._order[rows]
+        prices = Prices.from_problem(self._problem, self._scenario, multipliers)
+        power = self._maximise(rows, prices)
+        return ChannelBatch.from_scenario(self._scenario, self._csi[rows]).sinr(power), power
 
 
-class _Adam:
-    """Directions of Adam's steps, of the size of one."""
+@dataclass
+class AdamDirections:
+    """Directions of Adam's steps, of the size of one.
 
-    def __init__(self, like: Tensor) -> None:
-        self._mean = self._square = torch.zeros_like(like)
-        self._count = 0
+    Attributes:
+        mean, square: decaying means of the gradients and of their squares, of any shape.
+        count: gradients so far.
+    """
+
+    mean: Tensor
+    square: Tensor
+    count: int = 0
+
+    @classmethod
+    def for_variables(cls, like: Tensor) -> AdamDirections:
+        """Before the first gradient."""
+        return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     def direction(self, gradient: Tensor) -> Tensor:
-        self._count += 1
-        self._mean = _MEAN * self._mean + (1 - _MEAN) * gradient
-        self._square = _SQUARE * self._square + (1 - _SQUARE) * gradient.square()
-        size = (self._square / (1 - _SQUARE**self._count)).sqrt() + _FLOOR
-        return self._mean / (1 - _MEAN**self._count) / size
+        """Take the next gradient; the direction to go against."""
+        self.count += 1
+        self.mean = _MEAN * self.mean + (1 - _MEAN) * gradient
+        self.square = _SQUARE * self.square + (1 - _SQUARE) * gradient.square()
+        size = (self.square / (1 - _SQUARE**self.count)).sqrt() + _FLOOR
+        return self.mean / (1 - _MEAN**self.count) / size

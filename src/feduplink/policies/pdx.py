@@ -21,7 +21,7 @@ from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors
 
 #: Channels that the multipliers are found on, and the seed of these and of the noise on them.
-CHANNELS = 20_000
+CHANNELS = 40_000
 _SEED = 0
 
 _PREFIX = "network."

@@ -12,24 +12,18 @@ from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.observing import track
 from feduplink.optimum import thresholds_with_margin
-from feduplink.policies.dual_balance import Balance
-from feduplink.policies.dual_descent import descended
+from feduplink.policies.dual_descent import FAR, NEAR, DualDescent
 from feduplink.policies.lagrangian_policy import DualPoint
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: Channels on which the multipliers are balanced first, and the evaluations that takes.
-_SOME_CHANNELS = 4000
-_FIRST_EVALUATIONS = 6
-#: Fewest and most evaluations on all channels, for the thresholds that are aimed at, and the
-#: channels that these may take in all.
-_LAST_EVALUATIONS = (4, 12)
-_LAST_CHANNELS = 80_000
+#: Channels that tell what a margin costs.
+_FEW_CHANNELS = 2000
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
-#: this share of the objective; one in any case.
-MARGIN = 6.0
+#: this share of the objective.
+MARGIN = 8.0
 _AFFORDABLE = 1e-3
 
 
@@ -46,43 +40,37 @@ def calibrated(
 ) -> DualPoint:
     """Multipliers found on channels (N, L, L), and the thresholds they are for.
 
-    Stochastic descent brings them near, and what is left over is balanced, on some channels and
-    then on all. These have to meet slightly higher thresholds, so that unseen channels meet the
-    given ones too. With noisy CSI the network sees the noise, and the constraints speak of the true
-    channels.
+    Stochastic descent brings them near. Then it goes on for slightly higher thresholds, so that
+    unseen channels meet the given ones too. With noisy CSI the network sees the noise, and the
+    constraints speak of the true channels.
     """
     check_csi(csi, scenario.workers)
     if problem.utility.linear and not problem.constrained:
         nothing = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
         return DualPoint(nothing, problem.thresholds)
     noisy = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
-    seen = ChannelBatch.from_scenario(scenario, denoised_csi(noisy, scenario.csi_noise))
+    seen = denoised_csi(noisy, scenario.csi_noise)
 
     def maximise(rows: Tensor, prices: Prices) -> Tensor:
-        return network.powers(seen.take(rows), prices)
+        return network.powers(ChannelBatch.from_scenario(scenario, seen[rows]), prices)
 
-    scaled, x = descended(problem, scenario, csi, maximise, seed=seed)
-    if not problem.constrained:
-        return DualPoint(scaled.multipliers(x), problem.thresholds)
-    balance = Balance(problem, scenario, csi, maximise, scaled)
-    responses = balance.responses(x)
-    x = balance.balanced(x, responses, _SOME_CHANNELS, _FIRST_EVALUATIONS)
-
-    some = slice(_SOME_CHANNELS)
-    multipliers = scaled.multipliers(x)
-    power = network.powers(seen.take(some), Prices.from_problem(problem, scenario, multipliers))
-    # All channels tell the means better than some of them do.
-    better = math.sqrt(len(power) / len(csi))
-    errors = _affordable_errors(problem, scenario, csi[some], power, multipliers) / better
-    aim = thresholds_with_margin(
-        problem, scenario, csi[some], power, min(margin, max(1.0, errors)) * better
-    )
-    aimed = problem.with_thresholds(aim)
-    last = Balance(aimed, scenario, csi, maximise, scaled)
-    fewest, most = _LAST_EVALUATIONS
-    evaluations = min(max(_LAST_CHANNELS // len(csi), fewest), most)
-    x = last.balanced(x, responses, len(csi), evaluations)
-    return DualPoint(scaled.multipliers(x), aim)
+    descent = DualDescent(problem, scenario, csi, maximise, seed=seed)
+    descent.descend(FAR)
+    aim = problem.thresholds
+    if problem.constrained:
+        few = slice(_FEW_CHANNELS)
+        multipliers = descent.multipliers
+        batch = ChannelBatch.from_scenario(scenario, seen[few])
+        power = network.powers(batch, Prices.from_problem(problem, scenario, multipliers))
+        # All channels tell the means better than a few of them do.
+        better = math.sqrt(len(power) / len(csi))
+        errors = _affordable_errors(problem, scenario, csi[few], power, multipliers) / better
+        aim = thresholds_with_margin(
+            problem, scenario, csi[few], power, min(margin, errors) * better
+        )
+        descent.aim(aim)
+    descent.descend(NEAR)
+    return DualPoint(descent.multipliers, aim)
 
 
 def _affordable_errors(

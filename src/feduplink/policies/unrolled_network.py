@@ -15,17 +15,21 @@ from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.randomness import stream_seed
 
-WIDTH = 64
-ITERATIONS = 6
+WIDTH = 48
+ITERATIONS = 5
+#: Where the iterations start: all workers on the air, or the one that is worth most alone.
+STARTS = 2
 #: Sizes of what there is to see of a worker: of what stays, and of what changes with the powers.
 _CONSTANTS = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
-_FEATURES = (5.0, 3.0, 1.0, 3.0, 3.0, 1.0, 1.0, 1.0)
+_FEATURES = (5.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0)
 #: Added before logarithms: to prices, and to slopes.
 _SMALL, _TINY = 1e-3, 1e-6
-#: Logit of the gates before the first iteration: nearly open.
+#: Logit of the gates before the first iteration: nearly open; minus that, nearly closed.
 _OPEN = 3.0
+#: Back-offs at which a worker alone is looked at: about 1, 1e-1, 1e-2 and 1e-3 of Pmax.
+_ALONE = (-3.0, 2.2, 4.6, 6.9)
 #: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
-_CHUNK = 1024
+_CHUNK = 512
 
 
 class UnrolledNetwork(nn.Module):
@@ -37,11 +41,19 @@ class UnrolledNetwork(nn.Module):
     disturb it and that it disturbs, into the next powers and into whether to be on the air.
     Permutation equivariant; all inputs are logarithms relative to the noise and to the prices, so
     that nothing depends on units.
+
+    The Lagrangian has maxima of two kinds, many workers that are just heard and few with a high
+    rate, and steps from one do not lead to the other. So there are two starts, and the better end
+    is taken.
     """
+
+    alone_backoff: Tensor
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("alone_backoff", torch.tensor(_ALONE), persistent=False)
         self.embed = nn.Sequential(_looking(0, WIDTH), nn.SiLU())
+        self.origin = nn.Parameter(torch.zeros(STARTS, 1, 1, WIDTH))
         self.start = nn.Linear(WIDTH, 2)
         self.steps = nn.ModuleList(_Step() for _ in range(ITERATIONS))
 
@@ -53,29 +65,31 @@ class UnrolledNetwork(nn.Module):
             return cls()
 
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
-        """Powers of the last iteration, (N, L) W; 0 for a worker whose gate is closed."""
+        """The powers that the better start leads to, (N, L) W; 0 for a silent worker."""
         prices.check_usual("pdx")
         single = prices.to(torch.float32)
         found = []
         for start in range(0, len(batch.direct), _CHUNK):
             part = batch.take(slice(start, start + _CHUNK))
-            logits = self(part.to(torch.float32), single)[-1]
-            found.append(batch.pmax_w * relative_power(logits))
+            found.append(batch.pmax_w * self.relative_power(part.to(torch.float32), single))
         return torch.cat(found).to(batch.direct.dtype)
 
-    def forward(self, batch: ChannelBatch, prices: Prices) -> list[Tensor]:
-        """Logits of power over Pmax and of the gate after the start and after every iteration.
+    def relative_power(self, batch: ChannelBatch, prices: Prices) -> Tensor:
+        """As :meth:`powers`, over Pmax and in float32, for a batch and prices in float32."""
+        return better_end(batch, prices, self(batch, prices)[-1])
 
-        Each (N, L, 2), for a batch of (N, L) and (N, L, L) gains in float32 and prices (N, L) or
-        (L,).
+    def forward(self, batch: ChannelBatch, prices: Prices) -> list[Tensor]:
+        """Back-off from Pmax and logit of the gate after the start and after every iteration.
+
+        A back-off of u is a power of Pmax / (1 + e^u). Each (STARTS, N, L, 2), for a batch of
+        (N, L) and (N, L, L) gains in float32 and prices (N, L) or (L,).
         """
         situation = _Situation(batch, prices)
-        constants = situation.constants()
-        # As if all were received alike, as strongly as the weakest at Pmax.
-        level = situation.log_direct.amin(-2, keepdim=True) - situation.log_direct
-        logits = torch.cat((level, torch.full_like(level, _OPEN)), dim=-1)
-        memory = self.embed(torch.cat((constants, situation.features(logits)[0]), dim=-1))
-        outputs = [logits + self.start(memory)]
+        start = situation.starts(self.alone_backoff)
+        constants = situation.constants().expand(STARTS, -1, -1, -1)
+        seen = torch.cat((constants, situation.features(start)[0]), dim=-1)
+        memory = self.embed(seen) + self.origin
+        outputs = [start + self.start(memory)]
         for step in self.steps:
             features, share = situation.features(outputs[-1])
             memory, change = step(memory, constants, features, share)
@@ -125,7 +139,7 @@ class _Situation:
         self.cross = batch.cross * batch.pmax_w
         self.waterfall = batch.waterfall
         self.draw = (batch.amplifier_inefficiency * batch.pmax_w / static)[..., None]
-        unit = (prices.success + prices.rate + prices.efficiency / static).mean(-1, keepdim=True)
+        unit = price_unit(prices, static)[..., None]
         self.success = (prices.success / unit)[..., None]
         self.rate = (prices.rate / unit)[..., None]
         self.efficiency = (prices.efficiency / static / unit)[..., None]
@@ -144,14 +158,25 @@ class _Situation:
         )
         return torch.cat([column.expand_as(self.direct) for column in columns], dim=-1)
 
-    def at(self, logits: Tensor) -> _State:
-        """At logits (N, L, 2), with workers on the air to the degree of their gates."""
-        power_logit, gate_logit = torch.split(logits, 1, dim=-1)
-        log_power, gate = nn.functional.logsigmoid(power_logit), torch.sigmoid(gate_logit)
-        power = log_power.exp()
-        sent = power * gate
-        interference = 1 + self.cross @ sent
-        sinr = self.direct * power / interference
+    def starts(self, alone_backoff: Tensor) -> Tensor:
+        """All received alike, as strongly as the weakest at Pmax, and one alone.
+
+        As the output of an iteration, (STARTS, N, L, 2). The one is worth most without the others,
+        at the best of the powers of ``alone_backoff``; theirs are the best of them, too.
+        """
+        alike = self.log_direct - self.log_direct.amin(-2, keepdim=True)
+        power = torch.sigmoid(-alone_backoff)
+        value = self.worth(self.direct * power, power).value
+        best = value.amax(-1, keepdim=True)
+        # No numbers in where: it would copy them to the device, which cannot be recorded.
+        others = alone_backoff.expand_as(value).masked_fill(value != best, torch.inf)
+        alone = others.amin(-1, keepdim=True)
+        gate = 2 * _OPEN * (best == best.amax(-2, keepdim=True)).to(best) - _OPEN
+        everyone = torch.cat((alike, torch.full_like(alike, _OPEN)), dim=-1)
+        return torch.stack((everyone, torch.cat((alone, gate), dim=-1)))
+
+    def worth(self, sinr: Tensor, power: Tensor) -> _Worth:
+        """What workers on the air contribute at these SINRs and powers, (..., L, any)."""
         success, success_s = link.packet_success_with_slope(sinr, self.waterfall)
         rate, rate_s = link.rate_with_slope(sinr)
         # In units of the static power, so that EE = R q with q = 1 / (1 + μ p / P_c), and the
@@ -160,66 +185,101 @@ class _Situation:
         q = 1 / (1 + drawn)
         by_rate = self.efficiency * q
         price = self.rate + by_rate
-        return _State(
-            log_power=log_power,
-            gate=gate,
-            interference=interference,
-            share=self.cross * sent.mT / interference,
+        return _Worth(
             value=self.success * success + price * rate - self.activation_cost,
             by_sinr=self.success * success_s + price * rate_s,
             draw_cost=by_rate * rate * (drawn * q),
         )
 
-    def features(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """What an iteration sees of each worker, (N, L, F), and the interference shares."""
-        at = self.at(logits)
-        harm = at.share.mT @ (at.gate * at.by_sinr) + at.draw_cost
-        columns = (
-            at.log_power,
-            at.interference.log(),
-            at.gate,
-            (at.by_sinr + _TINY).log(),
-            (harm + _TINY).log(),
-            at.value,
-            harm,
-            (at.value > 0).to(harm),
+    def at(self, log_power: Tensor, gate: Tensor) -> _State:
+        """With workers on the air to the degree of their gates, (..., N, L, 1) each."""
+        power = log_power.exp()
+        received = self.cross * (power * gate).mT
+        interference = 1 + received.sum(-1, keepdim=True)
+        return _State(
+            interference=interference,
+            share=received / interference,
+            worth=self.worth(self.direct * power / interference, power),
         )
-        return torch.cat(columns, dim=-1), at.share
+
+    def features(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """What an iteration sees of each worker, (..., N, L, F), and the interference shares."""
+        log_power, gate = _power_and_gate(output)
+        at = self.at(log_power, gate)
+        value, by_sinr, draw_cost = at.worth
+        harm = at.share.mT @ (gate * by_sinr) + draw_cost
+        logarithms = (torch.cat((at.interference, by_sinr, harm), dim=-1) + _TINY).log()
+        return torch.cat((log_power, gate, value, harm, logarithms), dim=-1), at.share
+
+    def lagrangian(self, output: Tensor) -> Tensor:
+        """At gates, the mean over the workers, (..., N)."""
+        log_power, gate = _power_and_gate(output)
+        return (gate * self.at(log_power, gate).worth.value).mean((-2, -1))
+
+    def better_end(self, output: Tensor) -> Tensor:
+        """Powers over Pmax of the start whose end has the larger Lagrangian, gates 0 or 1; (N, L).
+
+        Of the last iteration's output, (STARTS, N, L, 2).
+        """
+        log_power, gate = _power_and_gate(output)
+        on_air = (gate > 0.5).to(gate)
+        reached = (on_air * self.at(log_power, on_air).worth.value).sum((-2, -1))
+        power = (on_air * log_power.exp()).squeeze(-1)
+        return torch.where((reached[0] >= reached[1])[:, None], power[0], power[1])
 
 
-class _State(NamedTuple):
-    """Of every worker, (N, L, 1), and how strongly they disturb each other.
+class _Worth(NamedTuple):
+    """Of every worker on the air.
 
     Attributes:
-        log_power: of the power relative to Pmax, if it is on the air.
-        gate: the degree to which it is.
-        interference: 1 + Σ β p.
-        share: of worker j in the noise and interference of worker i, (N, L, L).
-        value: what it contributes to the Lagrangian on the air, in units of the mean price.
+        value: what it contributes to the Lagrangian, in units of the mean price.
         by_sinr: derivative of the value in ln SINR.
         draw_cost: what it loses per unit of ln p by the power it draws.
     """
 
-    log_power: Tensor
-    gate: Tensor
-    interference: Tensor
-    share: Tensor
     value: Tensor
     by_sinr: Tensor
     draw_cost: Tensor
 
 
-def relative_power(logits: Tensor) -> Tensor:
-    """Power over Pmax of logits (N, L, 2), 0 for a worker whose gate is closed; (N, L)."""
-    power, gate = logits.unbind(-1)
-    return torch.where(gate > 0, nn.functional.logsigmoid(power).exp(), 0.0)
+class _State(NamedTuple):
+    """Of every worker, (..., N, L, 1), and how strongly they disturb each other.
+
+    Attributes:
+        interference: 1 + Σ β p.
+        share: of worker j in the noise and interference of worker i, (..., N, L, L).
+        worth: what each contributes.
+    """
+
+    interference: Tensor
+    share: Tensor
+    worth: _Worth
 
 
-def lagrangian_at_gates(batch: ChannelBatch, prices: Prices, logits: Tensor) -> Tensor:
-    """The Lagrangian when a worker is on the air to the degree of its gate, (N,).
+def _power_and_gate(output: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithm of the power over Pmax and the gate, (..., 1) each, of outputs (..., 2)."""
+    backoff, gate_logit = torch.split(output, 1, dim=-1)
+    return -nn.functional.softplus(backoff), torch.sigmoid(gate_logit)
+
+
+def price_unit(prices: Prices, static_power_w: Tensor) -> Tensor:
+    """The mean over the workers of all prices, efficiencies in units of 1 / P_c; (N,) or ()."""
+    return (prices.success + prices.rate + prices.efficiency / static_power_w).mean(-1)
+
+
+def better_end(batch: ChannelBatch, prices: Prices, output: Tensor) -> Tensor:
+    """Powers over Pmax that the better start has led to, (N, L); 0 for a silent worker.
+
+    For the last iteration's output, (STARTS, N, L, 2).
+    """
+    return _Situation(batch, prices).better_end(output)
+
+
+def lagrangian_at_gates(batch: ChannelBatch, prices: Prices, output: Tensor) -> Tensor:
+    """The Lagrangian when a worker is on the air to the degree of its gate, (..., N).
 
     The mean over the workers, in units of the mean price, so that cells of all sizes count
-    alike. Linear in each gate given the others, so its maximum has gates of 0 or 1.
+    alike. Linear in each gate given the others, so its maximum has gates of 0 or 1. For an
+    iteration's output, (..., N, L, 2).
     """
-    at = _Situation(batch, prices).at(logits)
-    return (at.gate * at.value).mean((-2, -1))
+    return _Situation(batch, prices).lagrangian(output)
