@@ -14,7 +14,7 @@ from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT
 from feduplink.optimum.relaxation import Relaxation
 
 #: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
-_BATCH = {"cpu": 2048, "cuda": 2**16}
+_BATCH = {"cpu": 2048, "cuda": 2**17}
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.25
 #: Maximisers of a relaxation this close to the best known value are climbed from.
