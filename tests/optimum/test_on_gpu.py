@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tests.simulated_gpu import GPU, simulated_gpu
 from torch import Tensor
 
 from feduplink import Scenario
 from feduplink.channels import draw_splits
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import Certificate, certify, find_optimum
+from simulated_gpu import GPU, simulated_gpu
 
 _SCENARIO = Scenario(workers=2)
 _CSI = draw_splits(_SCENARIO, 8, seed=0).test
