@@ -8,7 +8,7 @@ import torch
 from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import Measure, Rate
-from feduplink.optimum import Certificate, certify
+from feduplink.optimum import Certificate, certify, relaxation_search
 from link.own_measures import Sinr
 from observing.recorder import Recorder
 
@@ -120,3 +120,15 @@ def test_a_price_on_power_is_bounded_as_a_search_finds_it(
     assert (certificate.upper >= searched).all()
     assert (certificate.lower >= searched - 2e-3 * searched.abs()).all()
     assert certificate.gap <= 1e-4
+
+
+def test_several_threads_prove_the_same(monkeypatch: pytest.MonkeyPatch):
+    instance = random_instance(6, workers=3, channels=8)
+    alone = certify(instance.batch, instance.prices, budget_s=60, target_gap=1e-3)
+    monkeypatch.setattr(relaxation_search, "_BATCH", {"cpu": 16})
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    together = certify(instance.batch, instance.prices, budget_s=60, target_gap=1e-3)
+    assert together.boxes > 16
+    assert together.gap <= 1e-3
+    assert (together.upper >= alone.lower - 1e-12).all()
+    assert (alone.upper >= together.lower - 1e-12).all()

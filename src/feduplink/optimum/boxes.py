@@ -57,6 +57,7 @@ class Bounds:
         split_at: where, (M,).
         proof: ``MONOTONE``, ``TANGENT`` or ``EMPTY``, (M,) int8.
         tangents: the linearisation that was taken.
+        upper_weight: of McCormick's planes, what suits the halves of the box, (M, L).
     """
 
     upper: Tensor
@@ -66,6 +67,7 @@ class Bounds:
     split_at: Tensor
     proof: Tensor
     tangents: Tangents
+    upper_weight: Tensor
 
     def take(self, index: Tensor) -> Bounds:
         """Those of some of the boxes, by index or mask."""
@@ -77,6 +79,7 @@ class Bounds:
             self.split_at[index],
             self.proof[index],
             self.tangents.take(index),
+            self.upper_weight[index],
         )
 
     @staticmethod
@@ -90,6 +93,7 @@ class Bounds:
             torch.cat([part.split_at for part in parts]),
             torch.cat([part.proof for part in parts]),
             Tangents.concat([part.tangents for part in parts]),
+            torch.cat([part.upper_weight for part in parts]),
         )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from feduplink.lagrangian import (
     ChannelBatch,
-    MultiStart,
     Prices,
     climb,
     improve,
+    starting_points,
     switched_from_each,
 )
+
+#: Channels climbed on at a time, from one start or several: few of them take as long as many.
+_ROWS = {"cpu": 1024, "cuda": 2**16}
 
 
 class Incumbents:
@@ -25,9 +30,12 @@ class Incumbents:
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
         self._batch, self._prices = batch, prices
-        self.power = MultiStart(batch, prices, rounds=4).best(prices)
+        self.power = torch.zeros_like(batch.direct)
         self.value = batch.value(self.power, prices)
         every = torch.arange(len(self.value), device=self.value.device)
+        together = max(1, _ROWS[every.device.type] // max(1, len(every)))
+        for starts in _in_groups(starting_points(batch, prices), together):
+            self.search_from(every.repeat(len(starts)), torch.cat(starts), rounds=4)
         best, value = self.power, torch.full_like(self.value, -torch.inf)
         for power in switched_from_each(batch, prices):
             reached = batch.value(power, prices)
@@ -58,8 +66,12 @@ class Incumbents:
         power = climb(batch, self._prices, power[promising], steps=3)
         self.offer(channel[promising], power, batch.value(power, self._prices))
 
-    def search_from(self, channel: Tensor, power: Tensor) -> None:
-        """Search locally from an allocation of each of some channels, silence included."""
+    def search_from(self, channel: Tensor, power: Tensor, *, rounds: int = 2) -> None:
+        """Search locally from allocations (M, L) W of some channels, silence included."""
         batch = self._batch.take(channel)
-        power = improve(batch, self._prices, power, rounds=2)
+        power = improve(batch, self._prices, power, rounds=rounds)
         self.offer(channel, power, batch.value(power, self._prices))
+
+
+def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+    return (starts[first : first + size] for first in range(0, len(starts), size))

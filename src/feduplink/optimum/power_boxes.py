@@ -9,8 +9,9 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch
 
-#: Boxes of one channel in a row, on average, from which on they share a matrix product.
-_SHORTEST_RUN = 16
+#: Boxes of one channel in a row, on average, from which on they share a matrix product: where it
+#: takes longer to begin one, more of them.
+_SHORTEST_RUN = {"cpu": 16, "cuda": 4096}
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class CrossGains:
 
     def __init__(self, cross: Tensor, channel: Tensor) -> None:
         runs, counts = torch.unique_consecutive(channel, return_counts=True)
-        self._own = len(runs) * _SHORTEST_RUN > len(channel)
+        self._own = len(runs) * _SHORTEST_RUN[channel.device.type] > len(channel)
         if self._own:
             self._gains = cross[channel]
         else:

@@ -19,7 +19,7 @@ from feduplink.optimum.power_boxes import PowerBoxes
 from feduplink.optimum.relaxation import Relaxation
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
-_CHUNK = {"cpu": 2**16, "cuda": 2**23}
+_CHUNK = {"cpu": 2**16, "cuda": 2**22}
 #: The best of the open boxes are split, at least a chunk and at least this share of them: a step
 #: copies the others, which must not cost more than the step itself.
 _SHARE = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import torch
@@ -14,11 +15,11 @@ from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT
 from feduplink.optimum.relaxation import Relaxation
 
 #: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
-_BATCH = {"cpu": 2048, "cuda": 2**16}
+_BATCH = {"cpu": 2048, "cuda": 2**17}
 #: Boxes are dropped within this share of the target of the best known value.
-_DROP_SHARE = 0.25
+_DROP_SHARE = 0.6
 #: Maximisers of a relaxation this close to the best known value are climbed from.
-_PROMISING = 0.02
+_PROMISING = 0.005
 
 
 class RelaxationSearch(BranchAndBound):
@@ -29,9 +30,16 @@ class RelaxationSearch(BranchAndBound):
     ) -> None:
         super().__init__(batch, prices, target, record=record)
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
-        self.relaxation = Relaxation(batch, prices)
+        self.relaxation = Relaxation(batch, prices, whole_planes=record)
         self.batch_size = _BATCH[batch.direct.device.type]
-        self.boxes, self.bounds = self._bound(self.relaxation.roots(), self.incumbents.power)
+        on_cpu = batch.direct.device.type == "cpu"
+        self.threads = torch.get_num_threads() if on_cpu else 1
+        self.pool = _pool(self.threads) if self.threads > 1 else None
+        self.boxes, self.bounds = self._bound(
+            self.relaxation.roots(),
+            self.incumbents.power,
+            torch.full_like(self.incumbents.power, 0.0 if record else 0.5),
+        )
 
     @property
     def open_boxes(self) -> tuple[Tensor, Tensor]:
@@ -50,7 +58,7 @@ class RelaxationSearch(BranchAndBound):
         gaps = self.bounds.upper - self.incumbents.value[self.boxes.channel]
         still_open = torch.bincount(self.boxes.channel, minlength=len(self.dropped))
         scores = gaps / still_open[self.boxes.channel]
-        chosen = scores.topk(min(self.batch_size // 2, len(scores))).indices
+        chosen = scores.topk(min(self.threads * self.batch_size // 2, len(scores))).indices
         parents = self.bounds.take(chosen)
         halved = self.boxes.take(chosen)
         nodes = halved.node.repeat(2)
@@ -59,7 +67,12 @@ class RelaxationSearch(BranchAndBound):
                 halved.node, halved.channel, parents.how, parents.worker, parents.split_at
             )
         children = split(halved, parents, nodes)
-        boxes, bounds = self._bound(children, parents.power.repeat(2, 1), parents.upper.repeat(2))
+        boxes, bounds = self._bound(
+            children,
+            parents.tangents.at_log_power.exp().repeat(2, 1),
+            parents.upper_weight.repeat(2, 1),
+            parents.upper.repeat(2),
+        )
         rest = torch.ones(len(gaps), dtype=torch.bool, device=gaps.device)
         rest[chosen] = False
         self.boxes = Boxes.concat([self.boxes.take(rest), boxes])
@@ -67,17 +80,27 @@ class RelaxationSearch(BranchAndBound):
         self._drop()
 
     def _bound(
-        self, boxes: Boxes, guess: Tensor, parent: Tensor | None = None
+        self, boxes: Boxes, guess: Tensor, weight: Tensor, parent: Tensor | None = None
     ) -> tuple[Boxes, Bounds]:
         """Bound boxes in batches; a child is never bounded worse than its parent."""
-        boxes_done, bounds_done = [], []
-        for start in range(0, len(boxes.channel), self.batch_size):
+        threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
+        # What is cut off is not among the leaves that a recorded tree knows.
+        cut_under = threshold if self.recorder is None else torch.full_like(threshold, torch.inf)
+
+        def bounded(start: int) -> tuple[Boxes, Bounds, Tensor]:
             rows = slice(start, start + self.batch_size)
-            tight, bounds = self.relaxation.bound(boxes.take(rows), guess[rows])
-            boxes_done.append(tight)
-            bounds_done.append(bounds)
+            return self.relaxation.bound(
+                boxes.take(rows), guess[rows], weight[rows], cut_under[rows]
+            )
+
+        starts = range(0, len(boxes.channel), self.batch_size)
+        parts = [*(self.pool.map(bounded, starts) if self.pool else map(bounded, starts))]
+        cut = torch.cat([part[2] for part in parts])
+        settled = threshold.masked_fill(~cut, -torch.inf)
+        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
         self.count += len(boxes.channel)
-        tight, result = Boxes.concat(boxes_done), Bounds.concat(bounds_done)
+        tight = Boxes.concat([part[0] for part in parts])
+        result = Bounds.concat([part[1] for part in parts])
         # A recorded bound must be proved at the leaf itself.
         if parent is not None and self.recorder is None:
             result = replace(result, upper=torch.minimum(result.upper, parent))
@@ -106,3 +129,8 @@ class RelaxationSearch(BranchAndBound):
         self.recorder.close_by_tangents(
             boxes.node[proved], bounds.upper[proved], bounds.tangents.take(proved)
         )
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that bound a batch of boxes each, with one core for each of their operations."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

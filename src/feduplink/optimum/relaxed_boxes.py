@@ -1,0 +1,299 @@
+"""The concave relaxation of the Lagrangian over a batch of boxes.
+
+Every worker's value is under a concave non-decreasing function of s = ln SINR plus a concave one of
+t = ln p; s is concave in t, so their sum is, and it is under its linearisation at any point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
+from feduplink.link import Slopes
+from feduplink.optimum.boxes import POWER, REST, SINR, Boxes
+from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+
+#: Intervals of s or t this narrow are not split any further.
+_NARROW = 1e-3
+#: Step of the weights of McCormick's planes, and of the search for limits of s.
+_BALANCING = 0.25
+_CUT_BISECTIONS = 5
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """The linearisation of M relaxations, each at a point of its box.
+
+    Attributes:
+        upper: its largest value over the box, (M,).
+        power: the point, (M, L) W; 0 for silent workers.
+        log_sinr: ln SINR there, with the correction for workers that may rest.
+        line, slope: a worker's line in ln SINR: its value there, and its slope ≥ 0.
+        worker: a worker's part of the sum there.
+        gradient: in ln p.
+    """
+
+    upper: Tensor
+    power: Tensor
+    log_sinr: Tensor
+    line: Tensor
+    slope: Tensor
+    worker: Tensor
+    gradient: Tensor
+
+
+class RelaxedBoxes:
+    """The concave relaxation over a batch of boxes.
+
+    A worker that may rest is represented by a power of at least its lowest one, which it would
+    not send when silent: the others' ln SINR is therefore raised by what that power costs them.
+    """
+
+    def __init__(
+        self,
+        batch: ChannelBatch,
+        prices: Prices,
+        boxes: Boxes,
+        upper_weight: Tensor,
+        negligible: float,
+    ) -> None:
+        self.boxes, self.batch, self.prices = boxes, batch, prices
+        self.slack = negligible * boxes.silent.shape[-1]
+        self.log_direct = batch.direct.log()
+        self.heard = ~boxes.silent
+        self.lowest = boxes.t_low.exp()
+        self.highest = torch.maximum(boxes.t_high.exp(), self.lowest)
+        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
+        least = 1 + _weigh(batch.cross, sure_power)
+        resting = torch.where(boxes.may_rest, self.lowest, 0.0)
+        self.raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
+        self.raised = self.raised_by.sum(-1)
+
+        # EE = R q(t) is under both of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and
+        # R⁺ q + q⁻ R − R⁺ q⁻, and so under every mean of the two.
+        self.upper_weight = upper_weight
+        self.rate_low = link.rate_from_log(boxes.s_low)
+        self.rate_high = link.rate_from_log(boxes.s_high)
+        self.q_high, self.q_low = self._q(self.lowest), self._q(self.highest)
+        lower_weight = 1 - upper_weight
+        rate = lower_weight * self.rate_low + upper_weight * self.rate_high
+        constant = lower_weight * self.rate_low * self.q_high
+        constant = constant + upper_weight * self.rate_high * self.q_low
+        self.q_factor = prices.efficiency * rate
+        self.q_base = lower_weight * self.q_high + upper_weight * self.q_low
+        self.shift = prices.efficiency * (rate * self.q_base - constant)
+
+        self.draw = DrawEnvelope.on_interval(
+            batch.static_power_w,
+            batch.amplifier_inefficiency,
+            _log(self.lowest),
+            _log(self.highest),
+        )
+        # What power costs is charged to workers that are sure to send; those that may rest pay
+        # nothing when they do.
+        self.charged = self.heard & ~boxes.may_rest
+        value = WorkerValue(
+            prices.success.expand_as(self.q_base),
+            prices.rate + prices.efficiency * self.q_base,
+            prices.activation_cost - self.shift,
+            batch.waterfall,
+        )
+        most = 1 + _weigh(batch.cross, torch.where(self.heard, self.highest, 0.0))
+        at_rest = self.log_direct + boxes.t_low - most.log()
+        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
+        at_rest = -self.q_factor * (self.q_high - self.q_base)
+        floor = torch.where(boxes.may_rest, at_rest, -math.inf)
+        self.envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
+
+    def balanced_weight(self, power: Tensor, *, whole: bool) -> Tensor:
+        """Weights of the upper plane, (M, L), nearer to where both lose the same at ``power``.
+
+        There the bound is least; ``whole``: all on the plane that loses less.
+        """
+        rate = link.rate_from_log(self._log_sinr(power))
+        rate = torch.minimum(torch.maximum(rate, self.rate_low), self.rate_high)
+        q = self._q(torch.where(self.heard, power, self.highest))
+        by_lower = (self.q_high - q) * (rate - self.rate_low)
+        by_upper = (self.rate_high - rate) * (q - self.q_low)
+        if whole:
+            return (by_lower > by_upper).to(power)
+        total = by_lower + by_upper
+        step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
+        return (self.upper_weight + _BALANCING * step).clamp(0.0, 1.0)
+
+    def _q(self, power: Tensor) -> Tensor:
+        return link.inverse_draw(
+            power, self.batch.static_power_w, self.batch.amplifier_inefficiency
+        )[0]
+
+    def _log_sinr(self, power: Tensor) -> Tensor:
+        """ln SINR with the correction for workers that may rest, (M, L)."""
+        return self.log_direct + _log(power) - self.batch.interference(power).log() + self.raised
+
+    def inside(self, power: Tensor) -> Tensor:
+        """The powers moved into the boxes."""
+        moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
+        return torch.where(self.heard, moved, 0.0)
+
+    def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What other measures cost at ``power``, convex in ln p, and its two slopes, (M, L)."""
+        on_air = power > 0
+        sent, sinr = torch.where(on_air, power, 1.0), torch.ones_like(power)
+        cost = slope = bend = torch.zeros_like(power)
+        for measure, price in self.prices.others:
+            slopes = measure.slopes(sinr, sent)
+            cost = cost - torch.where(on_air, price * measure.value(sinr, sent), 0.0)
+            slope = slope - torch.where(on_air, price * slopes.t, 0.0)
+            bend = bend - torch.where(on_air, price * slopes.tt, 0.0)
+        return cost, slope, bend
+
+    def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The cost where it is charged, else 0."""
+        return self._cost(torch.where(self.charged, power, 0.0))
+
+    def value(self, power: Tensor) -> Tensor:
+        """The relaxed Lagrangian, (M,)."""
+        draw = self.draw.at(_log(power))[0]
+        relaxed = self.envelope.at(self._log_sinr(power))[0] + self.q_factor * (draw - self.q_base)
+        if self.prices.others:
+            relaxed = relaxed - self._charge(power)[0]
+        return torch.where(self.heard, relaxed, 0.0).sum(-1)
+
+    def derivatives(self, power: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient and Hessian of :meth:`value` in ln p."""
+        _, slope, bend = self.envelope.at(self._log_sinr(power))
+        _, draw_slope, draw_bend = self.draw.at(_log(power))
+        mask = self.heard.to(power)
+        factor = mask * self.q_factor
+        slopes = Slopes(
+            s=mask * slope,
+            ss=mask * bend,
+            t=factor * draw_slope,
+            st=torch.zeros_like(power),
+            tt=factor * draw_bend,
+        )
+        if self.prices.others:
+            _, cost_slope, cost_bend = self._charge(power)
+            slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
+        return log_power_derivatives(self.batch, power, slopes)
+
+    def certified(self, power: Tensor) -> Linearised:
+        """The bound from the linearisation at ``power``, (M, L) W; it is sound at any."""
+        s = self._log_sinr(power)
+        line, slope = self.envelope.affine_at(s)
+        draw, draw_slope, _ = self.draw.at(_log(power))
+        worker = line + self.q_factor * (draw - self.q_base)
+        slope = torch.where(self.heard, slope, 0.0)
+        draw_slope = torch.where(self.heard, self.q_factor * draw_slope, 0.0)
+        if self.prices.others:
+            cost, cost_slope, _ = self._charge(power)
+            worker, draw_slope = worker - cost, draw_slope - cost_slope
+        share = self.batch.cross * power[:, None, :] / self.batch.interference(power)[..., None]
+        gradient = slope - _weigh(share.mT, slope) + draw_slope
+        t = _log(power)
+        reach = torch.maximum(gradient * (self.boxes.t_high - t), gradient * (self.boxes.t_low - t))
+        upper = torch.where(self.heard, worker + reach, 0.0).sum(-1) + self.slack
+        return Linearised(upper, power, s, line, slope, worker, gradient)
+
+    def at_best_ends(self) -> Tensor:
+        """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
+        prices, s = self.prices, self.boxes.s_high
+        success = link.success_at(s, self.batch.waterfall, prices.success)[0]
+        per_rate = prices.rate + prices.efficiency * self._q(self.lowest)
+        ends = success + per_rate * link.rate_from_log(s) - prices.activation_cost
+        if prices.others:
+            ends = ends - self._charge(self.lowest)[0]
+        ends = torch.where(self.boxes.may_rest, ends.clamp_min(0.0), ends)
+        return torch.where(self.heard, ends, 0.0).sum(-1) + self.slack
+
+    def reduced(self, at: Linearised, threshold: Tensor) -> tuple[Boxes, Tensor]:
+        """The boxes without what the bound puts under ``threshold`` (M,); also: which changed.
+
+        A worker's value lies under its line by the more, the further its ln SINR is from where the
+        line touches the envelope; and the linearisation falls along every log-power. Where that is
+        more than the bound is above the threshold, nothing matters.
+        """
+        boxes = self.boxes
+        excess = (at.upper - threshold)[:, None]
+        needed = excess * (1 + 1e-9) + 1e-12
+
+        def under(s: Tensor) -> Tensor:
+            return at.line + at.slope * (s - at.log_sinr) - self.envelope.at(s)[0] >= needed
+
+        touching = torch.minimum(torch.maximum(at.log_sinr, boxes.s_low), boxes.s_high)
+        limits = []
+        for end in (boxes.s_low, boxes.s_high):
+            outer, inner, cut = end, touching, under(end)
+            for _ in range(_CUT_BISECTIONS):
+                middle = (outer + inner) / 2
+                beyond = under(middle)
+                outer, inner = (
+                    torch.where(beyond, middle, outer),
+                    torch.where(beyond, inner, middle),
+                )
+            limits.append(torch.where(cut, outer, end))
+        reach = needed / at.gradient.abs().clamp_min(1e-30)
+        t_low = torch.where(at.gradient > 0, boxes.t_high - reach, boxes.t_low)
+        t_high = torch.where(at.gradient < 0, boxes.t_low + reach, boxes.t_high)
+        limits += [torch.maximum(t_low, boxes.t_low), torch.minimum(t_high, boxes.t_high)]
+        applies = (excess > 0) & self.heard
+        old = (boxes.s_low, boxes.s_high, boxes.t_low, boxes.t_high)
+        s_low, s_high, t_low, t_high = (
+            torch.where(applies, new, limit) for new, limit in zip(limits, old, strict=True)
+        )
+        narrower = (s_low > boxes.s_low) | (s_high < boxes.s_high)
+        narrower |= (t_low > boxes.t_low) | (t_high < boxes.t_high)
+        reduced = replace(boxes, s_low=s_low, s_high=s_high, t_low=t_low, t_high=t_high)
+        return reduced, narrower.any(-1)
+
+    def split(self, at: Linearised, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the bound loses most: which worker, which of its quantities, and where, (M,) each.
+
+        The point is inside the reduced ``boxes``. Also the powers (M, L) W where the relaxation is
+        largest, 0 for workers better off silent.
+        """
+        s, power, prices = at.log_sinr, at.power, self.prices
+        relaxed_value = self.envelope.value.at(s)[0]
+        rate = link.rate_from_log(s)
+        true = relaxed_value - self.shift
+        true = true + prices.efficiency * rate * (self._q(power) - self.q_base)
+        if prices.others:
+            true = true - self._cost(power)[0]
+        rests = boxes.may_rest & (true <= 0)
+        # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the
+        # others while this worker may rest.
+        by_sinr = at.line - torch.where(rests, 0.0, relaxed_value)
+        by_power = at.worker - torch.where(rests, 0.0, true) - by_sinr
+        by_rest = _weigh(self.raised_by.mT, at.slope)
+        fixed = (boxes.s_high - boxes.s_low < _NARROW) & (boxes.t_high - boxes.t_low < _NARROW)
+        splittable = self.heard & (boxes.may_rest | ~fixed)
+        lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
+        chosen = lost.argmax(-1, keepdim=True)
+
+        def of(values: Tensor) -> Tensor:
+            return values.gather(-1, chosen)[:, 0]
+
+        # Whether it sends at all matters most; then its SINR, unless its power clearly does more.
+        split_rest = of(boxes.may_rest)
+        split_power = (of(by_power) > 2 * of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
+        low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
+        high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
+        margin = 0.3 * (high - low)
+        point = torch.where(split_power, of(_log(power)), of(s))
+        point = torch.minimum(torch.maximum(point, low + margin), high - margin)
+        how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
+        return chosen[:, 0], how, point, torch.where(rests, 0.0, power)
+
+
+def _log(power: Tensor) -> Tensor:
+    """ln p, and 0 for silent workers, whose log-power is never used."""
+    return torch.where(power > 0, power, 1.0).log()
+
+
+def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector[..., None])[..., 0]
