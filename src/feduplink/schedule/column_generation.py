@@ -31,6 +31,8 @@ _SWEEP_EVERY = 3
 _NEWTON_STEPS = 2
 #: By so much phases are stretched, so that rounding leaves no bit behind.
 _ROUNDING = 1e-12
+#: Cost of leaving out who has to take part, s.
+_NEVER = 1e30
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,24 +102,62 @@ class ColumnGeneration:
         self.batch, self.demand = batch, demand
         workers = demand.shape[-1]
         self.takes_part = demand > 0
-        less_for_nothing = torch.zeros(len(demand), workers, workers).to(demand)
+        nobody = torch.zeros(len(demand), 2 * workers, workers).to(demand)
         alone = torch.where(self.takes_part[:, None], torch.diag(batch.pmax_w), 0.0)
-        #: Powers of all columns, (N, K, L); the first L deliver less, and cost nothing.
-        self.power = torch.cat((less_for_nothing, alone), 1)
+        #: Powers of all columns, (N, K, L). The first L deliver less, for nothing; the next L leave
+        #: a worker out, at a price.
+        self.power = torch.cat((nobody, alone), 1)
         rates = self._rates(self.power)
-        rates[:, :workers] -= torch.eye(workers).to(rates)
+        rates[:, :workers] = -torch.eye(workers).to(rates)
+        rates[:, workers : 2 * workers] = torch.diag_embed(demand)
         first = torch.arange(workers, device=demand.device)
-        basis = torch.where(self.takes_part, first + workers, first)
+        basis = torch.where(self.takes_part, first + 2 * workers, first)
         self.master = MasterProgram(rates, self._cost(self.power, 0.0), demand, basis)
+        self._reprice(0.0)
 
     def add_phases(self, power: Tensor, seconds_per_joule: float) -> None:
         """Powers (N, M, L) W that the next solution may use."""
         self._add(power, seconds_per_joule)
 
+    @property
+    def phases(self) -> Tensor:
+        """Powers of the phases in the basis, (N, L, L) W."""
+        workers = self.demand.shape[-1]
+        return self.power.gather(1, self.master.basis[..., None].expand(-1, -1, workers))
+
     def solve(self, seconds_per_joule: float, *, tolerance: float = 1e-3) -> ScheduleSolution:
         """The best schedules, until no Lagrangian that is found exceeds 1 + ``tolerance``."""
-        kappa, batch, master = seconds_per_joule, self.batch, self.master
-        self._reprice(kappa)
+        self._reprice(seconds_per_joule)
+        excess = self._generate(seconds_per_joule, tolerance)
+        return self._solution(seconds_per_joule, excess)
+
+    def shares(
+        self, seconds_per_joule: float, rewards: Tensor, *, tolerance: float = 1e-3
+    ) -> tuple[Tensor, Tensor]:
+        """What share of its model each worker should send, if a whole one is rewarded.
+
+        The least time + κ · energy + Σ_i λ_i (1 − x_i) over shares x in [0, 1], and the shares:
+        where they are 0 or 1, as most are, no choice of senders is better.
+
+        Args:
+            seconds_per_joule: κ.
+            rewards: λ, (L,) or (N, L) s.
+            tolerance: as for :meth:`solve`.
+
+        Returns:
+            The least cost, (N,) s, and the shares, (N, L).
+        """
+        self._reprice(seconds_per_joule, rewards)
+        self._generate(seconds_per_joule, tolerance)
+        workers = self.demand.shape[-1]
+        left_out = torch.zeros_like(self.master.cost)
+        left_out.scatter_(1, self.master.basis, self.master.durations)
+        shares = 1 - left_out[:, workers : 2 * workers].clamp(0.0, 1.0)
+        return self.master.value, torch.where(self.takes_part, shares, 0.0)
+
+    def _generate(self, kappa: float, tolerance: float) -> Tensor:
+        """Add columns until none is found that would lower the cost; the excess left, (N,)."""
+        batch, master = self.batch, self.master
         alone = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
         self._add(torch.diag_embed(alone), kappa)
         excess = torch.full_like(batch.direct[:, 0], torch.inf)
@@ -138,7 +178,7 @@ class ColumnGeneration:
             columns = found.new_zeros(len(excess), *found.shape[1:])
             columns[rows] = found
             self._add(columns, kappa)
-        return self._solution(kappa, excess)
+        return excess
 
     def _better_phases(self, rows: Tensor, kappa: float, *, sweep: bool) -> tuple[Tensor, Tensor]:
         """Powers (M, L, L) W climbed to from the phases of the schedules, and their excess (M,)."""
@@ -172,10 +212,12 @@ class ColumnGeneration:
         self.power = torch.cat((self.power, power), 1)
         self.master.add(self._rates(power), self._cost(power, kappa))
 
-    def _reprice(self, kappa: float) -> None:
+    def _reprice(self, kappa: float, rewards: Tensor | None = None) -> None:
+        """Costs of all columns; to leave a worker out costs its reward, if there is one."""
         workers = self.demand.shape[-1]
         cost = self._cost(self.power, kappa)
         cost[:, :workers] = 0.0
+        cost[:, workers : 2 * workers] = _NEVER if rewards is None else rewards.to(cost)
         self.master.cost = cost
 
     def _rates(self, power: Tensor) -> Tensor:
@@ -189,8 +231,7 @@ class ColumnGeneration:
 
     def _solution(self, kappa: float, excess: Tensor) -> ScheduleSolution:
         master = self.master
-        workers = self.demand.shape[-1]
-        power = self.power.gather(1, master.basis[..., None].expand(-1, -1, workers))
+        power = self.phases
         durations = torch.where((power > 0).any(-1), master.durations, 0.0)
         delivered = (durations[:, None] @ self._rates(power))[:, 0]
         missing = torch.where(self.takes_part, self.demand / delivered, 1.0).amax(-1, keepdim=True)

@@ -18,7 +18,7 @@ from feduplink.schedule.column_generation import ColumnGeneration, ScheduleSolut
 from feduplink.schedule.schedule_bound import BoundedSchedules, bound_schedules
 
 #: Channels solved at once: their columns stay in memory.
-_CHUNK = 256
+CHUNK = 256
 #: The largest Lagrangian that may be left above 1, hence about the relative error of a cost.
 TOLERANCE = 1e-3
 
@@ -69,7 +69,7 @@ def find_front(
     tolerance: float = TOLERANCE,
 ) -> list[ScheduleSolution]:
     """The same for several κ, which share what is found: the front between time and energy."""
-    _check(csi, seconds_per_joule)
+    check_front_input(csi, seconds_per_joule)
     found: list[list[ScheduleSolution]] = [[] for _ in seconds_per_joule]
     with track("schedules", len(csi), "channels") as tracker:
         for search in _searches(scenario, csi, bits, senders):
@@ -89,7 +89,7 @@ def bound_front(
     budget_s: float,
 ) -> list[BoundedSchedules]:
     """The front with a proof for every channel and κ, ``budget_s`` seconds at most for each κ."""
-    _check(csi, seconds_per_joule)
+    check_front_input(csi, seconds_per_joule)
     found: list[list[BoundedSchedules]] = [[] for _ in seconds_per_joule]
     with track("bounds of schedules", len(csi), "channels") as tracker:
         for search in _searches(scenario, csi, bits, None):
@@ -111,12 +111,13 @@ def _searches(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None
 ) -> Iterator[ColumnGeneration]:
     demand = demand_of(scenario, csi, bits, senders)
-    for start in range(0, len(csi), _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    for start in range(0, len(csi), CHUNK):
+        rows = slice(start, start + CHUNK)
         yield ColumnGeneration(ChannelBatch.from_scenario(scenario, csi[rows]), demand[rows])
 
 
-def _check(csi: Tensor, seconds_per_joule: Sequence[float]) -> None:
+def check_front_input(csi: Tensor, seconds_per_joule: Sequence[float]) -> None:
+    """Refuse channels that are not (N, L, L) and prices that are none."""
     check_csi(csi)
     if csi.ndim != 3 or len(csi) == 0:
         raise InputError(f"csi: shape {tuple(csi.shape)}; accepted: (N, L, L) with N of 1 or more.")
