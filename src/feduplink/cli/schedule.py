@@ -26,7 +26,7 @@ from feduplink.federated import ComputedSchedule, Rounds, UplinkRules, find_acce
 from feduplink.federated.round_costs import RoundCosts, compare_rounds, rounds_on
 from feduplink.federated.scheduled_access import uploads_of
 from feduplink.policies import Deployment
-from feduplink.registry import POLICIES
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.report.schedule_files import SCHEDULES_FILE, cost_table, write_schedules
 from feduplink.schedule import Schedule, bound_front, find_front
 
@@ -35,8 +35,6 @@ HELP = "the fastest and the cheapest rounds of test or recorded channels, and al
 EXAMPLE = "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget 60"
 
 _KAPPAS = "0,1,3,10,30,100"
-#: Schemes that choose their powers by κ: a point for each of them.
-_PRICED = ("tdma", "ofdma", "fixed-power")
 #: A bound within this share of the cost ends the proof.
 _GAP = 0.02
 
@@ -66,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[,NAME...]",
         help=f"policies to put beside them: any of {', '.join(POLICIES.names())}, "
         "package.module:Class of your own, and directories of training runs (default: "
-        f"{','.join(default_policies())}); {', '.join(_PRICED)} are always there",
+        f"{','.join(default_policies())}); {', '.join(_priced_schemes())} are always there",
     )
     parser.add_argument(
         "--budget",
@@ -96,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
     rules = UplinkRules(scenario, scenario.model_bits(args.model_weights))
     policies = find_policies(args.policies, deployment) if args.policies else {}
     costs = {name: [cost] for name, cost in compare_rounds(policies, rounds, rules).items()}
-    for name in _PRICED:
+    for name in _priced_schemes():
         schemes = {
             f"{name} {kappa:g}": find_access_scheme(name, seconds_per_joule=kappa)
             for kappa in args.kappa
@@ -137,6 +135,16 @@ def run(args: argparse.Namespace) -> None:
     out.print(
         f"schedule.md, front.png, timeline.png, {SCHEDULES_FILE}, metrics.json in {directory}"
     )
+
+
+def _priced_schemes() -> list[str]:
+    """Other access schemes that choose their powers by κ: a point for each of them."""
+    found = {name: find_access_scheme(name) for name in ACCESS_SCHEMES.names()}
+    return [
+        name
+        for name, scheme in found.items()
+        if hasattr(scheme, "seconds_per_joule") and name != ComputedSchedule.name
+    ]
 
 
 def _everyone(

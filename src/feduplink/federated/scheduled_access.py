@@ -54,8 +54,8 @@ class ScheduledAccess(AccessScheme):
 
 def uploads_of(planned: Schedule, rounds: Rounds, rules: UplinkRules) -> Uploads:
     """What comes of the schedules of N rounds on the true channels."""
-    power = torch.where(rounds.present[:, None], planned.power, 0.0)
-    schedule = Schedule(planned.durations_s, power).limited(rules.scenario.pmax_w)
+    power = torch.where(rounds.present[:, None], planned.power.double(), 0.0)
+    schedule = Schedule(planned.durations_s.double(), power).limited(rules.scenario.pmax_w)
     upload = link.scheduled_upload(
         rounds.csi.double(), schedule, rules.bits, rules.scenario.bandwidth_hz, rules.deadline_s
     )

@@ -23,8 +23,8 @@ from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration
 from feduplink.schedule.front import CHUNK, TOLERANCE, check_front_input, demand_of
 
-#: Who sends: those with a share above one of these.
-_ROUNDINGS = (0.01, 0.5, 0.99)
+#: Who sends: those with a share above one of these; of the last, nobody.
+_ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
 
 
 @dataclass(frozen=True, repr=False)
