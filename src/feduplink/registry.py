@@ -238,5 +238,6 @@ ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
         "ofdma": "feduplink.federated.access:OFDMA",
         "fixed-power": "feduplink.federated.scheduled_access:FixedPowerAccess",
         "schedule": "feduplink.federated.scheduled_access:ComputedSchedule",
+        "learned-schedule": "feduplink.federated.scheduled_access:LearnedSchedule",
     },
 )

@@ -16,6 +16,7 @@ from feduplink.federated.partition import Partition
 from feduplink.federated.scheduled_access import (
     ComputedSchedule,
     FixedPowerAccess,
+    LearnedSchedule,
     ScheduledAccess,
 )
 from feduplink.federated.senders import find_senders
@@ -40,6 +41,7 @@ __all__ = [
     "FinishedRound",
     "FixedPowerAccess",
     "Ideal",
+    "LearnedSchedule",
     "LinearAverage",
     "LocalWork",
     "Partition",

@@ -26,6 +26,9 @@ from feduplink.schedule import (
     find_fixed_powers,
     find_rewards,
     find_schedules,
+    learned_schedules,
+    learned_senders,
+    shipped_phase_network,
 )
 from feduplink.tensorfile import checksum
 
@@ -139,6 +142,34 @@ class ComputedSchedule(ScheduledAccess):
             delivery,
             seconds_per_joule=self.seconds_per_joule,
             alike=alike and len(bits.unique()) == 1,
+        )
+
+
+class LearnedSchedule(ComputedSchedule):
+    """Schedules of the shipped network: nearly as good, at a fraction of the time.
+
+    Arguments as for :class:`ComputedSchedule`.
+    """
+
+    name = "learned-schedule"
+    colour, marker = "#DDAA33", "p"
+
+    def schedules(self, csi: Tensor, present: Tensor, rules: UplinkRules) -> Schedule:
+        """Those of everyone present, or of who is worth the time and energy in this round."""
+        network, kappa = shipped_phase_network(), self.seconds_per_joule
+        senders = present
+        if any(rate < 1 for rate in self.delivery):
+            senders = learned_senders(
+                network,
+                rules.scenario,
+                csi,
+                rules.bits,
+                self._rewards_for(rules),
+                seconds_per_joule=kappa,
+                present=present,
+            )
+        return learned_schedules(
+            network, rules.scenario, csi, rules.bits, seconds_per_joule=kappa, senders=senders
         )
 
 

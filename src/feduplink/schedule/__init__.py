@@ -5,6 +5,13 @@ from feduplink.schedule.column_generation import ColumnGeneration, ScheduleSolut
 from feduplink.schedule.delivery_rewards import check_delivery, expected_arrivals, find_rewards
 from feduplink.schedule.fixed_power import FixedPowers, find_fixed_powers
 from feduplink.schedule.front import bound_front, find_front, find_schedules
+from feduplink.schedule.learned_schedule import (
+    learned_schedules,
+    learned_senders,
+    load_phase_network,
+    save_phase_network,
+    shipped_phase_network,
+)
 from feduplink.schedule.participation import ChosenRounds, choose_rounds
 from feduplink.schedule.schedule_bound import BoundedSchedules, bound_schedules
 
@@ -24,4 +31,9 @@ __all__ = [
     "find_front",
     "find_rewards",
     "find_schedules",
+    "learned_schedules",
+    "learned_senders",
+    "load_phase_network",
+    "save_phase_network",
+    "shipped_phase_network",
 ]

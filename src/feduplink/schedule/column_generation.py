@@ -18,19 +18,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Prices, climb, improve, starting_points
 from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
 from feduplink.schedule.master_program import MasterProgram
+from feduplink.schedule.mixture import mixed_schedule, phase_rates
 
 #: Iterations at most; a few dozen are usual.
 _ITERATIONS = 300
 #: Of these, one in so many looks for other senders; the rest only move powers.
 _SWEEP_EVERY = 3
 _NEWTON_STEPS = 2
-#: By so much phases are stretched, so that rounding leaves no bit behind.
-_ROUNDING = 1e-12
 #: Cost of leaving out who has to take part, s.
 _NEVER = 1e30
 
@@ -107,7 +105,7 @@ class ColumnGeneration:
         #: Powers of all columns, (N, K, L). The first L deliver less, for nothing; the next L leave
         #: a worker out, at a price.
         self.power = torch.cat((nobody, alone), 1)
-        rates = self._rates(self.power)
+        rates = phase_rates(batch, self.power)
         rates[:, :workers] = -torch.eye(workers).to(rates)
         rates[:, workers : 2 * workers] = torch.diag_embed(demand)
         first = torch.arange(workers, device=demand.device)
@@ -210,7 +208,7 @@ class ColumnGeneration:
         """Columns of powers (N, M, L) W; who does not take part is silent."""
         power = torch.where(self.takes_part[:, None], power, 0.0)
         self.power = torch.cat((self.power, power), 1)
-        self.master.add(self._rates(power), self._cost(power, kappa))
+        self.master.add(phase_rates(self.batch, power), self._cost(power, kappa))
 
     def _reprice(self, kappa: float, rewards: Tensor | None = None) -> None:
         """Costs of all columns; to leave a worker out costs its reward, if there is one."""
@@ -220,27 +218,12 @@ class ColumnGeneration:
         cost[:, workers : 2 * workers] = _NEVER if rewards is None else rewards.to(cost)
         self.master.cost = cost
 
-    def _rates(self, power: Tensor) -> Tensor:
-        cross = self.batch.cross
-        sinr = self.batch.direct[:, None] * power / (1 + power @ cross.mT)
-        return link.rate(sinr)
-
     def _cost(self, power: Tensor, kappa: float) -> Tensor:
         drawn = torch.where(power > 0, power + self.batch.static_power_w, 0.0)
         return 1 + kappa * drawn.sum(-1)
 
     def _solution(self, kappa: float, excess: Tensor) -> ScheduleSolution:
         master = self.master
-        power = self.phases
-        durations = torch.where((power > 0).any(-1), master.durations, 0.0)
-        delivered = (durations[:, None] @ self._rates(power))[:, 0]
-        missing = torch.where(self.takes_part, self.demand / delivered, 1.0).amax(-1, keepdim=True)
-        durations = durations * missing.clamp_min(1.0) * (1 + _ROUNDING)
-        power = torch.where(durations[..., None] > 0, power, 0.0)
-        order = (power > 0).sum(-1).argsort(dim=-1, descending=True, stable=True)
-        power = power.gather(1, order[..., None].expand_as(power))
-        durations = durations.gather(1, order)
-        cost = (durations * self._cost(power, kappa)).sum(-1)
-        return ScheduleSolution(
-            Schedule(durations, power), cost, master.multipliers, self.demand, kappa, excess
-        )
+        schedule = mixed_schedule(self.batch, self.phases, master.durations, self.demand)
+        cost = (schedule.durations_s * self._cost(schedule.power, kappa)).sum(-1)
+        return ScheduleSolution(schedule, cost, master.multipliers, self.demand, kappa, excess)

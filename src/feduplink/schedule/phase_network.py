@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from feduplink import link
 from feduplink.lagrangian import ChannelBatch
+from feduplink.link import Schedule
 from feduplink.randomness import stream_seed
 from feduplink.schedule.master_program import MasterProgram
+from feduplink.schedule.mixture import mixed_schedule
 
 WIDTH = 32
 #: The linear program is solved so often, and the phases are improved so often before it is.
@@ -148,6 +150,28 @@ class PhaseProposal:
             self._add(phases)
             proposed.append(phases)
         return proposed
+
+    @property
+    def phases(self) -> Tensor:
+        """Powers of the phases in the basis, (N, L, L) W, float64."""
+        workers = self.demand.shape[-1]
+        return self.power.gather(1, self.master.basis[..., None].expand(-1, -1, workers))
+
+    @property
+    def shares(self) -> Tensor:
+        """What share of its model each worker sends in the best mixture, (N, L)."""
+        workers = self.demand.shape[-1]
+        durations = torch.zeros_like(self.master.cost)
+        durations.scatter_(1, self.master.basis, self.master.durations)
+        return 1 - durations[:, workers : 2 * workers].clamp(0.0, 1.0)
+
+    def add_powers(self, power: Tensor) -> None:
+        """Further phases, (N, M, L) W, that may be mixed."""
+        self._add(self._phases(power, (power > 0).to(power)))
+
+    def schedule(self, batch: ChannelBatch, demand: Tensor) -> Schedule:
+        """The best mixture; in ``batch`` and ``demand`` all digits of the channels count."""
+        return mixed_schedule(batch, self.phases, self.master.durations, demand)
 
     def _add(self, phases: Phases) -> None:
         self.power = torch.cat((self.power, phases.power.detach().double()), 1)
