@@ -227,8 +227,8 @@ AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
     },
 )
 
-#: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments
-#: or with the keyword ``seconds_per_joule``.
+#: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments or
+#: with some of the keywords ``seconds_per_joule``, ``delivery`` and ``deployment``.
 ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
     "access scheme",
     "feduplink.access_schemes",
@@ -236,5 +236,8 @@ ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
         "ideal": "feduplink.federated.access:Ideal",
         "tdma": "feduplink.federated.access:TDMA",
         "ofdma": "feduplink.federated.access:OFDMA",
+        "fixed-power": "feduplink.federated.scheduled_access:FixedPowerAccess",
+        "schedule": "feduplink.federated.scheduled_access:ComputedSchedule",
+        "learned-schedule": "feduplink.federated.scheduled_access:LearnedSchedule",
     },
 )

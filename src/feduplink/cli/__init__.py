@@ -43,6 +43,7 @@ from feduplink.cli import (
     optimum,
     report,
     reproduce,
+    schedule,
     serve,
     train,
 )
@@ -76,6 +77,7 @@ COMMANDS: tuple[Command, ...] = (
     check,
     export,
     serve,
+    schedule,
     federate,
     reproduce,
     report,

@@ -27,6 +27,7 @@ from feduplink.cli.options import (
     whole_number,
 )
 from feduplink.cli.resuming import check_beginning, resume_hint
+from feduplink.cli.schedule_options import add_delivery_option, delivery_from
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import default_policies
 from feduplink.device import usable_device
@@ -85,9 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=non_negative_number,
         default=0.0,
         metavar="S/J",
-        help="seconds that one joule is worth to tdma and ofdma, which choose their powers by it; "
-        "0 sends at Pmax (default: 0)",
+        help="seconds that one joule is worth to tdma, ofdma, fixed-power and schedule, which "
+        "choose their powers by it; 0 is as fast as they can (default: 0)",
     )
+    add_delivery_option(parser)
     add_common_options(parser, NAME)
     parser.add_argument(
         "--engine",
@@ -221,6 +223,7 @@ def run(args: argparse.Namespace) -> None:
         partition=args.partition or task_options(args.task).get("partition"),
         aggregation=args.aggregation,
         kappa_s_per_j=args.kappa,
+        delivery=args.delivery,
         deadline_s=args.deadline,
         packet_success=args.packet_success,
         present=args.present,
@@ -272,6 +275,7 @@ def _policies(
         scenario,
         seed=args.seed,
         seconds_per_joule=args.kappa,
+        delivery=delivery_from(args, scenario),
         recording=recording,
     )
 

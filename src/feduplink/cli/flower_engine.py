@@ -65,6 +65,7 @@ def federate_with_flower(
                 partition=args.partition,
                 data=args.data and args.data.absolute(),
                 kappa=args.kappa,
+                delivery=",".join(map(str, args.delivery)),
                 deadline=args.deadline,
                 packet_success=args.packet_success,
                 timeout=_ROUND_WITHIN_S,

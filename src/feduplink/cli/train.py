@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from feduplink.cli import train_pdx
+from feduplink.cli import train_pdx, train_phases
 from feduplink.cli.channel_source import add_channels_option, channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
@@ -23,6 +23,7 @@ from feduplink.cli.tables import terminal_table
 from feduplink.comparison_table import comparison_table
 from feduplink.device import usable_device
 from feduplink.errors import InputError
+from feduplink.federated import LearnedSchedule
 from feduplink.learning import (
     CsvLog,
     Preset,
@@ -61,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         required=True,
         metavar="NAME",
-        help=f"what to train: {', '.join(_trainable())}, or package.module:Class of your own",
+        help=f"what to train: {', '.join(_trainable())}, {LearnedSchedule.name}, or "
+        "package.module:Class of your own",
     )
     add_channels_option(
         parser,
@@ -102,6 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, then write the best policy, plots and ``metrics.json``."""
     directory = output_directory(args)
+    if args.policy == LearnedSchedule.name:
+        train_phases.run(args, directory)
+        return
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=args.resume)
     kind = policy_class(POLICIES.find(args.policy))

@@ -13,6 +13,12 @@ from feduplink.federated.federated_history import FederatedHistory, FinishedRoun
 from feduplink.federated.federation import Federation, federate
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.partition import Partition
+from feduplink.federated.scheduled_access import (
+    ComputedSchedule,
+    FixedPowerAccess,
+    LearnedSchedule,
+    ScheduledAccess,
+)
 from feduplink.federated.senders import find_senders
 from feduplink.federated.server_step import Aggregation, Arrivals, LinearAverage
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
@@ -25,6 +31,7 @@ __all__ = [
     "AccessScheme",
     "Aggregation",
     "Arrivals",
+    "ComputedSchedule",
     "ExactAverage",
     "Examples",
     "FederatedData",
@@ -32,13 +39,16 @@ __all__ = [
     "Federation",
     "FederationSettings",
     "FinishedRound",
+    "FixedPowerAccess",
     "Ideal",
+    "LearnedSchedule",
     "LinearAverage",
     "LocalWork",
     "Partition",
     "PublishedAverage",
     "Rounds",
     "RunHistory",
+    "ScheduledAccess",
     "Sender",
     "Task",
     "UnbiasedAverage",

@@ -67,6 +67,15 @@ class Ideal(AccessScheme):
         )
 
 
+def check_kappa(seconds_per_joule: float) -> float:
+    """κ itself, if it is one."""
+    if not 0 <= seconds_per_joule < math.inf:
+        raise InputError(
+            f"kappa: {seconds_per_joule} s/J is not accepted; accepted: 0 or more, finite."
+        )
+    return seconds_per_joule
+
+
 class OrthogonalAccess(AccessScheme):
     """Nobody disturbs anybody (:mod:`feduplink.link.orthogonal`); everyone sends.
 
@@ -79,11 +88,7 @@ class OrthogonalAccess(AccessScheme):
     _share_band: ClassVar[Callable[..., link.Upload]]
 
     def __init__(self, seconds_per_joule: float = 0.0) -> None:
-        if not 0 <= seconds_per_joule < math.inf:
-            raise InputError(
-                f"kappa: {seconds_per_joule} s/J is not accepted; accepted: 0 or more, finite."
-            )
-        self.seconds_per_joule = seconds_per_joule
+        self.seconds_per_joule = check_kappa(seconds_per_joule)
 
     def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
         """Everyone at the power that minimises its time plus κ times its energy."""
@@ -159,19 +164,20 @@ def access_scheme(sender: Sender) -> AccessScheme:
 
 
 def access_schemes_among(
-    names: Sequence[str], *, seconds_per_joule: float = 0.0
+    names: Sequence[str], **settings: Any
 ) -> tuple[dict[str, AccessScheme], list[str]]:
     """The access schemes among the names of a comparison, by name, and the names that are left.
 
-    Those stand for policies. A ``package.module:Object`` is a scheme if it is a class of schemes
-    or a function, which no policy is; it goes by its own name.
+    ``settings`` are those of :func:`find_access_scheme`. The names that are left stand for
+    policies. A ``package.module:Object`` is a scheme if it is a class of schemes or a function,
+    which no policy is; it goes by its own name.
     """
     registered = ACCESS_SCHEMES.names()
     chosen = [name for name in registered if name in names]
     chosen += [name for name in names if name not in registered and _is_path_of_scheme(name)]
     found: dict[str, AccessScheme] = {}
     for name in chosen:
-        scheme = find_access_scheme(name, seconds_per_joule=seconds_per_joule)
+        scheme = find_access_scheme(name, **settings)
         label = name if name in registered else scheme.name
         found[label if label not in found else name] = scheme
     return found, [name for name in names if name not in chosen]
@@ -187,14 +193,15 @@ def _is_path_of_scheme(name: str) -> bool:
     return issubclass(found, AccessScheme) if isinstance(found, type) else callable(found)
 
 
-def find_access_scheme(name: str, *, seconds_per_joule: float = 0.0) -> AccessScheme:
-    """The scheme of a name; κ goes to those that take ``seconds_per_joule``.
+def find_access_scheme(name: str, **settings: Any) -> AccessScheme:
+    """The scheme of a name: a registered one, an entry point's or ``package.module:Object``.
 
-    A name is a registered one, an entry point's or ``package.module:Object``.
+    Of the ``settings`` each gets those that it takes, ``seconds_per_joule`` κ, ``delivery`` d and
+    the ``deployment``.
     """
     made_by: Any = ACCESS_SCHEMES.find(name)
-    takes_price = "seconds_per_joule" in inspect.signature(made_by).parameters
-    scheme = made_by(**{"seconds_per_joule": seconds_per_joule} if takes_price else {})
+    taken = inspect.signature(made_by).parameters
+    scheme = made_by(**{key: value for key, value in settings.items() if key in taken})
     if not isinstance(scheme, AccessScheme):
         raise InputError(
             f"access scheme: {name} makes a {type(scheme).__name__}; accepted: an AccessScheme."

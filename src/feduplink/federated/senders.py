@@ -17,19 +17,22 @@ def find_senders(
     *,
     seed: int = 0,
     seconds_per_joule: float = 0.0,
+    delivery: float | Sequence[float] = 1.0,
     recording: ChannelSource | None = None,
 ) -> dict[str, Sender]:
     """Access schemes and policies by the names that a command line takes.
 
     Policies are tuned on the training channels of ``recording``, or else of the scenario in any
-    cell; κ = ``seconds_per_joule`` goes to the schemes that take it.
+    cell; κ = ``seconds_per_joule`` and the ``delivery`` d go to the schemes that take them.
     """
-    schemes, policies = access_schemes_among(names, seconds_per_joule=seconds_per_joule)
+    anywhere = any_cell(scenario)
+    source = recording or ChannelSource.from_scenario(anywhere, seed=seed)
+    deployment = Deployment.from_channels(anywhere, source, seed=seed)
+    schemes, policies = access_schemes_among(
+        names, seconds_per_joule=seconds_per_joule, delivery=delivery, deployment=deployment
+    )
     senders: dict[str, Sender] = {**schemes}
     if policies:
-        anywhere = any_cell(scenario)
-        source = recording or ChannelSource.from_scenario(anywhere, seed=seed)
-        deployment = Deployment.from_channels(anywhere, source, seed=seed)
         senders.update(find_policies(policies, deployment))
     return senders
 

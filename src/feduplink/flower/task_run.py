@@ -27,7 +27,9 @@ class TaskRun(ValidatedModel):
         seed: of data, first weights, minibatches, channels and arrivals.
         partition: how the task spreads its data; None is its own way.
         data: directory of the data sets, on every node; None looks at ``FEDUPLINK_DATA``.
-        kappa: seconds that one joule is worth to ``tdma`` and ``ofdma``.
+        kappa: seconds that one joule is worth to access schemes that choose powers by it.
+        delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
+            or one per worker with commas.
         deadline: longest round on the air, s; None is none.
         packet_success: which SINR decides whether an upload arrives.
         timeout: seconds that the server waits for nodes: to connect, and to reply in a round.
@@ -43,6 +45,7 @@ class TaskRun(ValidatedModel):
     partition: str | None = None
     data: Path | None = None
     kappa: float = Field(0.0, ge=0)
+    delivery: str = "1"
     deadline: float | None = Field(None, gt=0)
     packet_success: PacketSuccess = "worst-phase"
     timeout: float = Field(3600.0, gt=0)
@@ -77,6 +80,10 @@ class TaskRun(ValidatedModel):
     def sender(self) -> tuple[str, Sender]:
         """The policy or access scheme, and how tables call it."""
         found = find_senders(
-            [self.policy], self.scenario, seed=self.seed, seconds_per_joule=self.kappa
+            [self.policy],
+            self.scenario,
+            seed=self.seed,
+            seconds_per_joule=self.kappa,
+            delivery=[float(rate) for rate in self.delivery.split(",")],
         )
         return next(iter(found.items()))

@@ -2,7 +2,9 @@
 
 With t = ln p and s = ln SINR, worker i contributes
 
-    φ_i(s_i, t_i) = a PSR(s_i) + b R(s_i) + c R(s_i) q(t_i) − d,   q(t) = 1 / (μ_a e^t + P_c),
+    φ_i(s_i, t_i) = a PSR(s_i) + b R(s_i) + c R(s_i) q(t_i) − d − e e^t_i,
+
+    q(t) = 1 / (μ_a e^t + P_c),
 
 and what other measures are worth; and s_i = ln α_i + t_i − ln(1 + Σ_j β_ij e^(t_j)) is concave
 in t.
@@ -86,6 +88,8 @@ class ChannelBatch:
         value = prices.success * link.packet_success_rate(sinr, self.waterfall) + value
         for measure, price in prices.others:
             value = value + price * measure.value(sinr, power)
+        if prices.power_cost is not None:
+            value = value - prices.power_cost * power
         return torch.where(power > 0, value, 0.0)
 
     def value(self, power: Tensor, prices: Prices) -> Tensor:
@@ -135,4 +139,7 @@ def gradient_and_hessian(
     )
     for measure, price in prices.others:
         slopes = slopes + price * measure.slopes(sinr, torch.where(on_air, power, 1.0))
+    if prices.power_cost is not None:
+        spent = prices.power_cost * power
+        slopes = replace(slopes, t=slopes.t - spent, tt=slopes.tt - spent)
     return log_power_derivatives(batch, power, on_air.to(power) * slopes)

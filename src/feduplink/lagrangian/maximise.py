@@ -101,40 +101,45 @@ def starting_points(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
     levels = [torch.minimum(alike * level, batch.pmax_w) for level in (1.0, 10.0, 0.1)]
     alone = _best_alone(batch, prices)
     full = batch.pmax_w.expand_as(batch.direct)
-    return [*levels, full, alone, _switched(batch, prices, torch.where(alone > 0, full, 0.0))]
+    return [*levels, full, alone, _switched(batch, prices, alone > 0)]
 
 
 def switched_from_each(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
-    """Senders at full power that switching finds from each worker alone, (N, L) W each."""
-    alone = torch.diag(batch.pmax_w)
-    return [_switched(batch, prices, power.expand_as(batch.direct)) for power in alone]
+    """Senders that switching finds from each worker alone, (N, L) W each."""
+    everyone = torch.eye(len(batch.pmax_w), dtype=torch.bool, device=batch.pmax_w.device)
+    return [_switched(batch, prices, on_air.expand_as(batch.direct)) for on_air in everyone]
 
 
-def _switched(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
-    """Workers at full power or silent, switched while it pays: one of them, or two at once.
+def _switched(batch: ChannelBatch, prices: Prices, on_air: Tensor) -> Tensor:
+    """Workers at one power or silent, switched while it pays: one of them, or two at once.
 
-    Where workers exclude each other, the best senders are not found by one worker's moves: who is
-    on the air keeps a better one off it.
+    The power is Pmax or, where power costs, what would be best alone. Where workers exclude each
+    other, the best senders are not found by one worker's moves: who is on the air keeps a better
+    one off it.
     """
+    power = batch.pmax_w.expand_as(batch.direct)
+    if prices.power_cost is not None:
+        best = prices.rate / prices.power_cost - 1 / batch.direct
+        power = torch.minimum(best.clamp_min(_LOWEST * batch.pmax_w), power)
     workers = power.shape[-1]
     first, second = torch.triu_indices(workers, workers, device=power.device)
     switches = torch.zeros(len(first), workers, dtype=torch.bool, device=power.device)
     rows = torch.arange(len(first), device=power.device)
     switches[rows, first] = True
     switches[rows, second] = True
-    on_air = power > 0
-    value = batch.value(power, prices)
+    value = batch.value(torch.where(on_air, power, 0.0), prices)
     for _ in range(workers):
-        trials = torch.where(on_air[:, None] ^ switches, batch.pmax_w, 0.0)
-        interference = 1 + trials @ batch.cross.mT
-        sinr = batch.direct[:, None] * trials / interference
-        best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(-1)
+        # Trials come first, so that prices per channel, (N, L), are those of their channels.
+        trials = torch.where(on_air ^ switches[:, None], power, 0.0)
+        interference = 1 + (trials.transpose(0, 1) @ batch.cross.mT).transpose(0, 1)
+        sinr = batch.direct * trials / interference
+        best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(0)
         better = best > value
         if not bool(better.any()):
             break
         on_air = torch.where(better[:, None], on_air ^ switches[chosen], on_air)
         value = torch.where(better, best, value)
-    return torch.where(on_air, batch.pmax_w, 0.0)
+    return torch.where(on_air, power, 0.0)
 
 
 def _best_alone(batch: ChannelBatch, prices: Prices) -> Tensor:
@@ -169,17 +174,13 @@ def sweep(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
     for i in range(power.shape[-1]):
         column = batch.cross[:, :, i]
         others = interference - column * power[:, i, None]
-        levels = (batch.pmax_w[i] * grid).expand(len(power), -1)
-        candidates = torch.cat((power[:, i, None], levels), dim=1)
-        trial = power[:, None, :].repeat(1, candidates.shape[1], 1)
+        levels = (batch.pmax_w[i] * grid)[:, None].expand(-1, len(power))
+        candidates = torch.cat((power[None, :, i], levels))
+        trial = power.repeat(len(candidates), 1, 1)
         trial[:, :, i] = candidates
-        sinr = (
-            batch.direct[:, None]
-            * trial
-            / (others[:, None] + column[:, None] * candidates[..., None])
-        )
+        sinr = batch.direct * trial / (others + column * candidates[..., None])
         values = batch.worker_values(sinr, trial, prices).sum(-1)
-        chosen = candidates.gather(1, values.argmax(1, keepdim=True))[:, 0]
+        chosen = candidates.gather(0, values.argmax(0, keepdim=True))[0]
         power[:, i] = chosen
         interference = others + column * chosen[:, None]
     return power

@@ -11,11 +11,13 @@ and the constraints among packet success, rate and energy efficiency this is
     Σ_i a_i PSR_i + b_i R_i + c_i EE_i − 1(p_i > 0) d_i
 
 with prices a, b, c and an activation cost d; other measures add a term each, and constraints over
-all rounds the constant −Σ λ c0.
+all rounds the constant −Σ λ c0. Where transmit power itself costs, as in a round that is to take
+little energy, there is also −e_i p_i.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,7 +31,7 @@ from feduplink.scenario import Scenario
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of one unit of each quantity, (L,) each.
+    """Prices of one unit of each quantity, (L,) each; (N, L) if channels have their own.
 
     Attributes:
         success: a, on the packet success rate.
@@ -37,6 +39,7 @@ class Prices:
         efficiency: c, on the energy efficiency in nats/s/Hz/W.
         activation_cost: d, what being on the air costs.
         others: further measures with their prices, below 0 for what has an upper limit.
+        power_cost: e, what a watt costs; None is nothing.
 
     """
 
@@ -45,6 +48,7 @@ class Prices:
     efficiency: Tensor
     activation_cost: Tensor
     others: tuple[tuple[Measure, Tensor], ...] = ()
+    power_cost: Tensor | None = None
 
     @classmethod
     def from_problem(cls, problem: Problem, scenario: Scenario, multipliers: Multipliers) -> Prices:
@@ -79,12 +83,20 @@ class Prices:
 
     def to(self, dtype: torch.dtype) -> Prices:
         """The same prices in another precision."""
+        return self._each(lambda price: price.to(dtype))
+
+    def take(self, index: Tensor | slice) -> Prices:
+        """Those of some of the channels, by index, mask or slice."""
+        return self._each(lambda price: price[index] if price.ndim > 1 else price)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Prices:
         return Prices(
-            self.success.to(dtype),
-            self.rate.to(dtype),
-            self.efficiency.to(dtype),
-            self.activation_cost.to(dtype),
-            tuple((measure, price.to(dtype)) for measure, price in self.others),
+            change(self.success),
+            change(self.rate),
+            change(self.efficiency),
+            change(self.activation_cost),
+            tuple((measure, change(price)) for measure, price in self.others),
+            None if self.power_cost is None else change(self.power_cost),
         )
 
     def check_usual(self, who: str) -> None:
@@ -94,6 +106,8 @@ class Prices:
                 f"{who}: knows packet success, rate and energy efficiency; not accepted: "
                 f"{self.others[0][0].name}."
             )
+        if self.power_cost is not None:
+            raise InputError(f"{who}: takes no price on transmit power.")
         if any(bool((p < 0).any()) for p in (self.success, self.rate, self.efficiency)):
             raise InputError(
                 f"{who}: takes lower limits on rate and energy efficiency; not accepted: upper "

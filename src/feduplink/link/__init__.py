@@ -19,6 +19,7 @@ from feduplink.link.measures import (
     SuccessRate,
 )
 from feduplink.link.orthogonal import ofdma, tdma
+from feduplink.link.phases import Schedule, scheduled_upload, simultaneous_upload
 from feduplink.link.quality import (
     energy_efficiency,
     inverse_draw,
@@ -38,10 +39,10 @@ from feduplink.link.quality import (
 from feduplink.link.upload import (
     Upload,
     airtime,
+    bits_per_hz,
     efficiency_for_energy,
     energy,
     rate_for_time,
-    simultaneous_upload,
 )
 
 __all__ = [
@@ -49,10 +50,12 @@ __all__ = [
     "Measure",
     "PacketSuccess",
     "Rate",
+    "Schedule",
     "Slopes",
     "SuccessRate",
     "Upload",
     "airtime",
+    "bits_per_hz",
     "efficiency_for_energy",
     "energy",
     "energy_efficiency",
@@ -68,6 +71,7 @@ __all__ = [
     "rate_from_log",
     "rate_slopes",
     "rate_with_slope",
+    "scheduled_upload",
     "simultaneous_upload",
     "sinr",
     "success_at",

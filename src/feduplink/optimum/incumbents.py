@@ -53,24 +53,26 @@ class Incumbents:
         improved = channel[winners]
         self.power[improved] = power[winners]
         # Of two equally good ones either may have been kept, and its own value goes with it.
-        self.value[improved] = self._batch.take(improved).value(self.power[improved], self._prices)
+        self.value[improved] = self._batch.take(improved).value(
+            self.power[improved], self._prices.take(improved)
+        )
         return improved
 
     def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
         """Climb from the allocations that are within ``margin`` of the best, and offer them."""
-        batch = self._batch.take(channel)
-        promising = batch.value(power, self._prices) > self.value[channel] - margin
+        batch, prices = self._batch.take(channel), self._prices.take(channel)
+        promising = batch.value(power, prices) > self.value[channel] - margin
         if not bool(promising.any()):
             return
-        batch = batch.take(promising)
-        power = climb(batch, self._prices, power[promising], steps=3)
-        self.offer(channel[promising], power, batch.value(power, self._prices))
+        batch, prices = batch.take(promising), prices.take(promising)
+        power = climb(batch, prices, power[promising], steps=3)
+        self.offer(channel[promising], power, batch.value(power, prices))
 
     def search_from(self, channel: Tensor, power: Tensor, *, rounds: int = 2) -> None:
         """Search locally from allocations (M, L) W of some channels, silence included."""
-        batch = self._batch.take(channel)
-        power = improve(batch, self._prices, power, rounds=rounds)
-        self.offer(channel, power, batch.value(power, self._prices))
+        batch, prices = self._batch.take(channel), self._prices.take(channel)
+        power = improve(batch, prices, power, rounds=rounds)
+        self.offer(channel, power, batch.value(power, prices))
 
 
 def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:

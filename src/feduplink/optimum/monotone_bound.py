@@ -36,17 +36,14 @@ def check_monotone(prices: Prices) -> None:
 
 
 class MonotoneBound:
-    """Bounds for the channels of a batch at given prices, (L,) each."""
+    """Bounds for the channels of a batch at given prices, (L,) or (N, L) each."""
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
         check_monotone(prices)
         self.batch = batch
         self.prices = prices
-        #: b and c as far as they are positive; what is priced below 0 is bounded at its least.
-        self.rate = prices.rate.clamp_min(0.0)
-        self.efficiency = prices.efficiency.clamp_min(0.0)
         self.draws = batch.static_power_w
-        self.efficient = bool((self.efficiency > 0).any())
+        self.efficient = bool((prices.efficiency > 0).any())
         #: Measures beside rate and efficiency with their prices.
         self.others: list[tuple[Measure, Tensor]] = [*prices.others]
         if bool((prices.success != 0).any()):
@@ -81,6 +78,7 @@ class BoundedBoxes:
     def __init__(self, bound: MonotoneBound, boxes: PowerBoxes) -> None:
         self.bound, self.boxes = bound, boxes
         batch = bound.batch
+        self._price(bound.prices.take(boxes.channel))
         self.cross = CrossGains(batch.cross, boxes.channel)
         self.direct = batch.direct[boxes.channel]
         self.least = 1 + self.cross.at_worker(boxes.low)
@@ -96,17 +94,35 @@ class BoundedBoxes:
         some: BoundedBoxes = object.__new__(BoundedBoxes)
         some.bound = self.bound
         some.boxes = self.boxes.take(index)
+        some._price(self.prices.take(index))
         some.cross = CrossGains(self.bound.batch.cross, some.boxes.channel)
         for name in ("direct", "least", "gain", "most", "term", "upper", "others"):
             setattr(some, name, getattr(self, name)[index])
         return some
 
+    def _price(self, prices: Prices) -> None:
+        """Keep the prices of the boxes' channels, (L,) or (M, L) each.
+
+        b and c as far as they are positive; what is priced below 0 is bounded at its least.
+        """
+        self.prices = prices
+        self.rate = prices.rate.clamp_min(0.0)
+        self.efficiency = prices.efficiency.clamp_min(0.0)
+        self.activation_cost, self.power_cost = prices.activation_cost, prices.power_cost
+
     def _terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
         """The most that a worker is worth at a power in [low, high], the others at their lowest."""
         bound = self.bound
-        term = bound.rate * torch.log1p(self.gain * high)
+        best = high
+        if self.power_cost is not None:
+            # Where ∂/∂p (b ln(1 + k p) − e p) = 0.
+            peak = self.rate / self.power_cost - 1 / self.gain
+            best = torch.minimum(torch.maximum(peak, low), high)
+        term = self.rate * torch.log1p(self.gain * best)
+        if self.power_cost is not None:
+            term -= self.power_cost * best
         if bound.efficient:
-            term += bound.efficiency * self._efficiency(low, high)
+            term += self.efficiency * self._efficiency(low, high)
         term += others
         term = torch.where(low > 0, term, term.clamp_min(0.0))
         return torch.where(high > 0, term, 0.0)
@@ -114,10 +130,11 @@ class BoundedBoxes:
     def _others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """−d and what other measures are worth, at their best and at their worst ends, (M, L)."""
         bound = self.bound
-        best = -bound.prices.activation_cost.expand_as(self.gain)
+        best = -self.activation_cost.expand_as(self.gain)
         worst = best
         sinr, power = (self.direct * low / self.most, self.gain * high), (low, high)
         for measure, price in bound.others:
+            price = price[self.boxes.channel] if price.ndim > 1 else price
             in_sinr, in_power = measure.monotone_in_sinr or 0, measure.monotone_in_power or 0
             most = price * measure.value(sinr[in_sinr >= 0], power[in_power >= 0])
             least = price * measure.value(sinr[in_sinr < 0], power[in_power < 0])
@@ -143,18 +160,21 @@ class BoundedBoxes:
     def raised_low(self, threshold: Tensor) -> Tensor:
         """Lower limits (M, L) W under which the bound is at most ``threshold`` (M,).
 
-        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) and
-        the rest of its term, and the others no more than they are.
+        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) −
+        e l_i and the rest of its term, and the others no more than they are.
         """
         bound, boxes = self.bound, self.boxes
-        per_rate = bound.rate
+        per_rate = self.rate
         if bound.efficient:
             mu = bound.batch.amplifier_inefficiency
-            per_rate = per_rate + bound.efficiency / (mu * boxes.low + bound.draws)
+            per_rate = per_rate + self.efficiency / (mu * boxes.low + bound.draws)
         needed = (threshold - self.upper)[:, None] + self.term
         # A worker that may rest and may be worth nothing keeps its silence.
         useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
-        exponent = (needed - self.others) / torch.where(per_rate > 0, per_rate, 1.0)
+        spare = needed - self.others
+        if self.power_cost is not None:
+            spare = spare + self.power_cost * boxes.low
+        exponent = spare / torch.where(per_rate > 0, per_rate, 1.0)
         raised = torch.expm1(exponent * (1 - 1e-12)) / self.gain
         raised = torch.where(useful & (exponent > 0), raised, boxes.low)
         return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
@@ -173,16 +193,17 @@ class BoundedBoxes:
         mu = self.bound.batch.amplifier_inefficiency
         peak = link.most_efficient_power(self.direct / most, self.bound.draws, mu)
         least = torch.minimum(high, torch.maximum(low, peak * (1 + 1e-9)))
-        return low, torch.where(self.bound.rate > 0, high, least)
+        return low, torch.where(self.rate > 0, high, least)
 
     def _best_limits_of_rates(self) -> tuple[Tensor, Tensor]:
         """The same for rates alone.
 
         Where the sum rate rises with p_j all over the box, its best is at the upper limit; where
         it falls, at the lower one, or in silence. At most ∂/∂p_j = b_j α_j / Z_j −
-        Σ_i b_i β_ij α_i p_i / (I_i Z_i), each part at its largest, and at least at its smallest.
+        Σ_i b_i β_ij α_i p_i / (I_i Z_i) − e_j, each part at its largest, and at least at its
+        smallest.
         """
-        rate, boxes = self.bound.rate, self.boxes
+        rate, boxes = self.rate, self.boxes
         low, high = boxes.low, boxes.high
         most = 1 + self.cross.at_worker(high)
         own_low, own_high = self.direct * low, self.direct * high
@@ -190,7 +211,9 @@ class BoundedBoxes:
         slowest = rate * self.direct / (most + own_high) - self.cross.from_worker(pull)
         pull = rate * own_low / (most * (most + own_low))
         fastest = rate * self.direct / (self.least + own_low) - self.cross.from_worker(pull)
-        free = self.bound.prices.activation_cost <= 0
+        if self.power_cost is not None:
+            slowest, fastest = slowest - self.power_cost, fastest - self.power_cost
+        free = self.activation_cost <= 0
         rises = (slowest > 0) & (free | (low > 0))
         falls = fastest < 0
         return torch.where(rises, high, low), torch.where(falls & ~rises, low, high)
@@ -207,10 +230,13 @@ class BoundedBoxes:
         fixed = constant + weight * (chord * (self.least - 1) - self.least.log())
         slope = own_slope - self.cross.from_worker(received)
         # What rounding may take is in proportion to what cancels in the sum, not to the sum.
-        sizes = (self.bound.rate + self.bound.efficiency / self.bound.draws) * (
+        sizes = (self.rate + self.efficiency / self.bound.draws) * (
             1 + most.log() + torch.log1p(self.gain * high)
         )
-        rounding = _ROUNDING * (sizes + self.bound.prices.activation_cost.abs()).sum(-1)
+        sizes = sizes + self.activation_cost.abs()
+        if self.power_cost is not None:
+            sizes = sizes + self.power_cost * high
+        rounding = _ROUNDING * sizes.sum(-1)
         upper = torch.full_like(self.upper, torch.inf)
         at = (low + high) / 2
         corner = at
@@ -229,13 +255,15 @@ class BoundedBoxes:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Weights w, constants and slopes such that Σ w R + constant + slope p is a bound."""
         bound = self.bound
-        cost = bound.prices.activation_cost
+        cost = self.activation_cost
         # −d for who is sure to send; for who may rest the line from 0 in silence to −d.
         sure = low > 0
         constant = torch.where(sure, -cost, 0.0)
         slope = torch.where(sure, 0.0, -cost / width)
+        if self.power_cost is not None:
+            slope = slope - self.power_cost
         if not bound.efficient:
-            return bound.rate.expand_as(low), constant, slope
+            return self.rate.expand_as(low), constant, slope
         # McCormick for R q, with the chord of q = 1 / (μ p + P_c), which is convex in p.
         mu = bound.batch.amplifier_inefficiency
         q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
@@ -244,11 +272,11 @@ class BoundedBoxes:
         middle = torch.log1p(self.direct * (low + high) / (self.least + most))
         q = 1 / (mu * (low + high) / 2 + bound.draws)
         use_low = (q_high - q) * (middle - rate_low) <= (q - q_low) * (rate_high - middle)
-        factor = bound.efficiency * torch.where(use_low, rate_low, rate_high)
+        factor = self.efficiency * torch.where(use_low, rate_low, rate_high)
         base = torch.where(use_low, q_high, q_low)
         falling = (q_low - q_high) / width
         constant = constant + factor * (q_high - base - falling * low)
-        return bound.rate + bound.efficiency * base, constant, slope + factor * falling
+        return self.rate + self.efficiency * base, constant, slope + factor * falling
 
     def _lost_by_tangents(self) -> Tensor:
         """About what the width of a worker's powers costs the tangent bound, (M, L).
@@ -260,8 +288,8 @@ class BoundedBoxes:
         span = (most - self.least) / self.least
         mu = bound.batch.amplifier_inefficiency
         q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
-        drop = bound.efficiency * (q_high - q_low)
-        weight = bound.rate + bound.efficiency * q_high
+        drop = self.efficiency * (q_high - q_low)
+        weight = self.rate + self.efficiency * q_high
         pulled = (weight * span / 4 + drop / 2) / self.least
         own = torch.log1p(self.gain * high) - torch.log1p(self.direct * low / most)
         return self.cross.from_worker(pulled) * (high - low) + drop * own
@@ -281,12 +309,12 @@ class BoundedBoxes:
         middle = torch.minimum(torch.maximum(middle, low + 0.1 * (high - low)), (low + high) / 2)
         others = self._others(low, middle)[0] if bound.others else self.others
         lost = self.term - self._terms(low, middle, others)
-        per_rate = bound.rate
+        per_rate = self.rate
         if bound.efficient or bound.others:
             others = self._others(middle, high)[0] if bound.others else self.others
             lost = lost + self.term - self._terms(middle, high, others)
         if bound.efficient:
-            per_rate = per_rate + bound.efficiency / (
+            per_rate = per_rate + self.efficiency / (
                 bound.batch.amplifier_inefficiency * low + bound.draws
             )
         sinr = self.gain * high

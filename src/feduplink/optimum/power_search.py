@@ -194,7 +194,7 @@ class PowerSearch(BranchAndBound):
         """Powers in the boxes may be better than what is known, and lead to better ones."""
         channel = bounded.boxes.channel
         sinr = bounded.direct * power / (1 + bounded.cross.at_worker(power))
-        value = self.batch.worker_values(sinr, power, self.prices).sum(-1)
+        value = self.batch.worker_values(sinr, power, self.prices.take(channel)).sum(-1)
         improved = self.incumbents.offer(channel, power, value)
         if len(improved):
             self.incumbents.search_from(improved, self.incumbents.power[improved])

@@ -31,8 +31,10 @@ def has_relaxation(prices: Prices) -> bool:
     """Whether the relaxation is a bound at these prices.
 
     It is one for lower limits on packet success, rate and energy efficiency, and upper ones on
-    measures that are convex functions of ln p alone.
+    measures that are convex functions of ln p alone; power itself has no price in it.
     """
+    if prices.power_cost is not None:
+        return False
     usual = (prices.success, prices.rate, prices.efficiency)
     return not any(bool((price < 0).any()) for price in usual) and all(
         measure.convex_in_log_power and not bool((price > 0).any())

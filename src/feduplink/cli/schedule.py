@@ -1,0 +1,172 @@
+"""``feduplink schedule``: the fastest and the cheapest rounds, and all between."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from feduplink.channels import ChannelSource
+from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.console import console
+from feduplink.cli.options import (
+    MODEL_WEIGHTS,
+    add_common_options,
+    add_scenario_options,
+    add_split_option,
+    names_listed,
+    output_directory,
+    seconds,
+    whole_number,
+)
+from feduplink.cli.schedule_options import add_delivery_option, delivery_from, kappas_listed
+from feduplink.cli.tables import terminal_table
+from feduplink.comparison import default_policies, find_policies
+from feduplink.errors import InputError
+from feduplink.federated import ComputedSchedule, Rounds, UplinkRules, find_access_scheme
+from feduplink.federated.round_costs import RoundCosts, compare_rounds, rounds_on
+from feduplink.federated.scheduled_access import uploads_of
+from feduplink.policies import Deployment
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.report.schedule_files import SCHEDULES_FILE, cost_table, write_schedules
+from feduplink.schedule import Schedule, bound_front, find_front
+
+NAME = "schedule"
+HELP = "the fastest and the cheapest rounds of test or recorded channels, and all between"
+EXAMPLE = "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget 60"
+
+_KAPPAS = "0,1,3,10,30,100"
+#: A bound within this share of the cost ends the proof.
+_GAP = 0.02
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--kappa",
+        type=kappas_listed,
+        default=_KAPPAS,
+        metavar="S/J[,S/J...]",
+        help="seconds that one joule is worth: schedules of least time + kappa * energy for each "
+        f"of them; 0 is the fastest round (default: {_KAPPAS})",
+    )
+    add_delivery_option(parser)
+    parser.add_argument(
+        "--model-weights",
+        type=whole_number(1, 10**12),
+        default=MODEL_WEIGHTS,
+        metavar="N",
+        help="weights of the model that every worker uploads (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--policies",
+        type=names_listed,
+        default=",".join(default_policies()),
+        metavar="NAME[,NAME...]",
+        help=f"policies to put beside them: any of {', '.join(POLICIES.names())}, "
+        "package.module:Class of your own, and directories of training runs (default: "
+        f"{','.join(default_policies())}); {', '.join(_priced_schemes())} are always there",
+    )
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="also prove what no schedule costs less than, so many seconds for each kappa at most, "
+        f"until it is within {_GAP:.0%} of every channel's cost (default: 0, no proof)".replace(
+            "%", "%%"
+        ),
+    )
+    add_channels_option(parser, "policies are tuned on the first; the third is scheduled")
+    add_common_options(parser, NAME)
+    add_split_option(parser)
+    add_scenario_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Schedule, compare, write everything to --out and say what was found."""
+    directory = output_directory(args)
+    scenario, channels = channels_from(args)
+    delivery = delivery_from(args, scenario)
+    if args.budget > 0 and delivery != 1.0:
+        raise InputError("budget: accepted only with everyone in every round, --delivery 1.")
+    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
+    rounds = rounds_on(channels.test, scenario, seed=args.seed)
+    rules = UplinkRules(scenario, scenario.model_bits(args.model_weights))
+    policies = find_policies(args.policies, deployment) if args.policies else {}
+    costs = {name: [cost] for name, cost in compare_rounds(policies, rounds, rules).items()}
+    for name in _priced_schemes():
+        schemes = {
+            f"{name} {kappa:g}": find_access_scheme(name, seconds_per_joule=kappa)
+            for kappa in args.kappa
+        }
+        costs[name] = list(compare_rounds(schemes, rounds, rules).values())
+    if delivery == 1.0:
+        schedules, bounds = _everyone(args.kappa, rounds, rules, args.budget)
+    else:
+        schedules = {
+            kappa: ComputedSchedule(kappa, delivery, deployment).schedules(
+                rounds.observed, rounds.present, rules
+            )
+            for kappa in args.kappa
+        }
+        bounds = {}
+    costs[ComputedSchedule.name] = [
+        RoundCosts.from_uploads(uploads_of(schedule, rounds, rules), kappa)
+        for kappa, schedule in schedules.items()
+    ]
+    table = cost_table(costs, bounds, _notes(channels, args.delivery))
+    write_schedules(
+        directory,
+        scenario,
+        costs,
+        bounds,
+        schedules,
+        shown=args.kappa[len(args.kappa) // 2],
+        table=table,
+        seed=args.seed,
+        delivery=args.delivery,
+        model_bits=rules.bits.tolist(),
+        notes=channels.notes,
+        channels=channels.as_metrics(),
+    )
+    out = console()
+    out.print(channels.headline(channels.test))
+    out.print(terminal_table(table))
+    out.print(
+        f"schedule.md, front.png, timeline.png, {SCHEDULES_FILE}, metrics.json in {directory}"
+    )
+
+
+def _priced_schemes() -> list[str]:
+    """Other access schemes that choose their powers by κ: a point for each of them."""
+    found = {name: find_access_scheme(name) for name in ACCESS_SCHEMES.names()}
+    return [
+        name
+        for name, scheme in found.items()
+        if hasattr(scheme, "seconds_per_joule") and name != ComputedSchedule.name
+    ]
+
+
+def _everyone(
+    kappas: Sequence[float], rounds: Rounds, rules: UplinkRules, budget_s: float
+) -> tuple[dict[float, Schedule], dict[float, float]]:
+    """Schedules by κ, and what the mean cost of any is at least on these channels."""
+    scenario, bits = rules.scenario, rules.bits
+    bounds: dict[float, float] = {}
+    if budget_s > 0:
+        proved = bound_front(scenario, rounds.csi, bits, kappas, gap=_GAP, budget_s=budget_s)
+        bounds = {k: float(p.lower.mean()) for k, p in zip(kappas, proved, strict=True)}
+        if scenario.csi_noise == 0:
+            found = [p.solution.schedule for p in proved]
+            return dict(zip(kappas, found, strict=True)), bounds
+    solutions = find_front(scenario, rounds.observed, bits, kappas)
+    return {k: s.schedule for k, s in zip(kappas, solutions, strict=True)}, bounds
+
+
+def _notes(channels: ChannelSource, delivery: Sequence[float]) -> list[str]:
+    """What a reader of the table has to know."""
+    notes = [*channels.notes, "arrivals: mean number of models that arrive per round"]
+    if any(rate < 1 for rate in delivery):
+        rates = ", ".join(f"{rate:g}" for rate in delivery)
+        notes.append(f"schedule: every worker delivers in a share {rates} of the rounds")
+    return notes

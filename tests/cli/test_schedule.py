@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import pytest
+
+from feduplink.cli import main
+
+SMALL = ["schedule", "--workers", "3", "--channels-per-split", "4", "--policies", "max"]
+
+
+def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    assert main([*SMALL, "--kappa", "20,0", "--budget", "20", "--out", str(out)]) == 0
+    assert "schedule" in capsys.readouterr().out
+    metrics = json.loads((out / "metrics.json").read_text())
+    front = metrics["policies"]["schedule"]
+    assert [point["kappa_s_per_j"] for point in front] == [0, 20]
+    assert front[0]["time_s"] <= front[1]["time_s"] * 1.002
+    assert front[1]["energy_j"] <= front[0]["energy_j"]
+    for point, bound in zip(front, metrics["bounds"], strict=True):
+        cost = point["time_s"] + point["kappa_s_per_j"] * point["energy_j"]
+        assert 0.98 * cost <= bound["cost_s"] <= cost
+    assert set(metrics["policies"]) == {"max", "tdma", "ofdma", "fixed-power", "schedule"}
+    assert metrics["policies"]["max"][0]["kappa_s_per_j"] is None
+    with h5py.File(out / "schedules.h5") as file:
+        assert file["kappa=20/power_w"].shape == (4, 3, 3)
+        planned = file["kappa=0/durations_s"][:].sum(-1).mean()
+        assert planned == pytest.approx(front[0]["time_s"])
+    for name in ("front.png", "timeline.png", "schedule.md"):
+        assert (out / name).stat().st_size > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--kappa", "-1"], "a finite number of 0 or more"),
+        (["--delivery", "0"], "above 0 and at most 1"),
+        (["--delivery", "0.5,0.5"], "one for each of the 3 workers"),
+        (["--delivery", "0.5", "--budget", "1"], "--delivery 1"),
+    ],
+)
+def test_refusals(options, sentence, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([*SMALL, *options, "--out", str(tmp_path / "run")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from scipy.optimize import linprog
+
+from feduplink import Scenario, link
+from feduplink.channels import draw_splits
+from feduplink.schedule import ScheduleSolution, find_front, find_schedules
+
+BITS = 1.0e6
+TWO = Scenario(workers=2)
+
+
+def brute_force(csi: torch.Tensor, scenario: Scenario, kappa: float, levels: int) -> float:
+    """The best schedule among all mixtures of powers on a grid, by HiGHS."""
+    pmax, static = float(scenario.pmax_w), float(scenario.static_power)
+    relative = torch.cat((torch.zeros(1), torch.logspace(-4, 0, levels))).double()
+    grid = torch.tensor(list(itertools.product(relative.tolist(), repeat=csi.shape[-1])))[1:]
+    power = pmax * grid.double()
+    rates = scenario.bandwidth_hz * torch.log2(1 + link.sinr(csi.double()[None], power))
+    cost = 1 + kappa * ((power + static) * (power > 0)).sum(-1)
+    found = linprog(cost.numpy(), A_ub=-rates.T.numpy(), b_ub=[-BITS] * csi.shape[-1])
+    assert found.success
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 10.0, 200.0])
+def test_two_workers_against_all_mixtures_of_a_grid(kappa: float):
+    csi = draw_splits(TWO, 12, seed=5).test
+    found = find_schedules(TWO, csi, BITS, seconds_per_joule=kappa, tolerance=1e-6)
+    for channel, cost in zip(csi, found.cost.tolist(), strict=True):
+        exact = brute_force(channel, TWO, kappa, levels=80)
+        # Powers between those of the grid are a little better.
+        assert 0.99 * exact <= cost <= exact * (1 + 1e-4)
+
+
+def test_a_schedule_does_what_it_says():
+    scenario = Scenario()
+    csi = draw_splits(scenario, 8, seed=2).test
+    bits = torch.linspace(0.5e6, 2e6, 8)
+    found = find_schedules(scenario, csi, bits, seconds_per_joule=20.0)
+    upload = link.scheduled_upload(csi.double(), found.schedule, bits, scenario.bandwidth_hz)
+    assert upload.finished.all()
+    torch.testing.assert_close(upload.duration_s, found.schedule.time_s)
+    energy = link.energy(upload.power, upload.airtime_s, bits, scenario.static_power).sum(-1)
+    torch.testing.assert_close(energy, found.schedule.energy_j(scenario.static_power))
+    torch.testing.assert_close(found.cost, upload.duration_s + 20.0 * energy)
+    assert (found.schedule.power <= scenario.pmax_w).all()
+    assert (found.excess <= 1e-3).all()
+
+
+def test_without_interference_everyone_at_once_is_fastest():
+    scenario = Scenario(workers=4)
+    csi = torch.diag_embed(draw_splits(scenario, 6, seed=1).test.diagonal(dim1=-2, dim2=-1)) + 1e-9
+    found = find_schedules(scenario, csi, BITS, tolerance=1e-6)
+    full = scenario.pmax_w.expand(6, 4)
+    slowest = link.simultaneous_upload(csi.double(), full, BITS, scenario.bandwidth_hz).duration_s
+    torch.testing.assert_close(found.cost, slowest, rtol=1e-5, atol=0.0)
+
+
+def test_under_strong_interference_one_at_a_time_is_fastest():
+    scenario = Scenario(workers=3)
+    csi = draw_splits(scenario, 6, seed=1).test.double()
+    csi = torch.full_like(csi, 1e12) * (1 - torch.eye(3)) + torch.diag_embed(
+        csi.diagonal(dim1=-2, dim2=-1)
+    )
+    found = find_schedules(scenario, csi, BITS, tolerance=1e-6)
+    present = torch.ones(6, 3, dtype=torch.bool)
+    limits = scenario.bandwidth_hz, scenario.pmax_w, scenario.static_power
+    tdma = link.tdma(csi, present, BITS, *limits)
+    torch.testing.assert_close(found.cost, tdma.duration_s, rtol=1e-5, atol=0.0)
+    busy = found.schedule.durations_s > 1e-6
+    assert ((found.schedule.power > 0).sum(-1)[busy] == 1).all()
+
+
+def test_the_cheapest_round_takes_turns_at_the_most_efficient_power():
+    scenario = Scenario(workers=5)
+    csi = draw_splits(scenario, 30, seed=4).test.double()
+    found = find_schedules(scenario, csi, BITS, seconds_per_joule=1e4)
+    gain = csi.diagonal(dim1=-2, dim2=-1)
+    best = link.EnergyEfficiency.from_scenario(scenario).most_alone(gain, scenario.pmax_w)
+    least = link.efficiency_for_energy(BITS, 1.0, scenario.bandwidth_hz) / best
+    spent = found.schedule.energy_j(scenario.static_power)
+    assert (spent >= least.sum(-1) * (1 - 1e-6)).all()
+    assert (spent <= least.sum(-1) * 1.01).all()
+
+
+def front(count: int = 4) -> list[ScheduleSolution]:
+    csi = draw_splits(Scenario(), count, seed=0).test
+    return find_front(Scenario(), csi, BITS, [0.0, 5.0, 20.0, 100.0])
+
+
+def test_along_the_front_time_buys_energy():
+    found = front()
+    static = Scenario().static_power
+    times = torch.stack([solution.schedule.time_s for solution in found])
+    energies = torch.stack([solution.schedule.energy_j(static) for solution in found])
+    # Two schedules of least cost that are off by a share ε of it may cross by so much.
+    assert (times.diff(dim=0) > -2e-3 * times[0]).all()
+    assert (energies.diff(dim=0) < 2e-3 * energies[0] + 2e-3 * times[0] / 5.0).all()
+
+
+def test_fewer_senders_cost_less_and_only_they_send():
+    csi = draw_splits(Scenario(), 6, seed=0).test
+    senders = torch.zeros(6, 8, dtype=torch.bool)
+    senders[:, [1, 4, 5]] = True
+    some = find_schedules(Scenario(), csi, BITS, senders=senders)
+    assert torch.equal(some.schedule.senders, senders)
+    alone = csi[:, [1, 4, 5]][:, :, [1, 4, 5]]
+    same = find_schedules(Scenario(workers=3), alone, BITS)
+    torch.testing.assert_close(some.cost, same.cost, rtol=2e-3, atol=0.0)
+    nobody = find_schedules(Scenario(), csi, BITS, senders=torch.zeros_like(senders))
+    assert (nobody.cost == 0).all()

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from feduplink import Scenario, link
+from feduplink.channels import draw_splits
+from feduplink.schedule import find_fixed_powers, find_schedules
+
+BITS = 1.0e6
+
+
+@pytest.mark.parametrize("kappa", [0.0, 30.0])
+def test_two_workers_against_a_grid_of_powers(kappa: float):
+    scenario = Scenario(workers=2)
+    csi = draw_splits(scenario, 6, seed=5).test.double()
+    found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=kappa)
+    levels = (scenario.pmax_w * torch.logspace(-4, 0, 120)).tolist()
+    grid = torch.tensor(list(itertools.product(levels, repeat=2)), dtype=torch.float64)
+    for channel, cost in zip(csi, found.cost.tolist(), strict=True):
+        upload = link.simultaneous_upload(channel, grid, BITS, scenario.bandwidth_hz)
+        energy = ((grid + scenario.static_power) * upload.airtime_s).sum(-1)
+        best = float((upload.duration_s + kappa * energy).min())
+        assert 0.98 * best <= cost <= 1.005 * best
+
+
+def test_it_is_what_the_round_costs_and_no_better_than_a_schedule():
+    scenario = Scenario(workers=4)
+    csi = draw_splits(scenario, 5, seed=1).test
+    found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=10.0)
+    upload = link.scheduled_upload(csi.double(), found.schedule, BITS, scenario.bandwidth_hz)
+    torch.testing.assert_close(upload.duration_s, found.time_s)
+    energy = link.energy(found.power, upload.airtime_s, BITS, scenario.static_power).sum(-1)
+    torch.testing.assert_close(energy, found.energy_j)
+    best = find_schedules(scenario, csi, BITS, seconds_per_joule=10.0)
+    assert (found.cost >= best.cost * (1 - 1e-3)).all()
+    assert (found.power <= scenario.pmax_w * (1 + 1e-12)).all()
+
+
+def test_only_senders_send():
+    senders = torch.tensor([[True, False, True]])
+    csi = draw_splits(Scenario(workers=3), 1, seed=1).test
+    found = find_fixed_powers(Scenario(workers=3), csi, BITS, senders=senders)
+    assert torch.equal(found.power > 0, senders)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import torch
+
+from feduplink import Scenario, link
+from feduplink.channels import draw_splits
+from feduplink.schedule import find_schedules, learned_schedules, shipped_phase_network
+
+BITS = 1.0e6
+
+
+def test_the_shipped_network_is_near_the_search():
+    scenario = Scenario()
+    csi = draw_splits(scenario, 16, seed=9).test
+    for kappa, most in ((0.0, 1.06), (10.0, 1.05), (50.0, 1.05)):
+        schedule = learned_schedules(
+            shipped_phase_network(), scenario, csi, BITS, seconds_per_joule=kappa
+        )
+        upload = link.scheduled_upload(csi.double(), schedule, BITS, scenario.bandwidth_hz)
+        assert upload.finished.all()
+        cost = upload.duration_s + kappa * schedule.energy_j(scenario.static_power)
+        best = find_schedules(scenario, csi, BITS, seconds_per_joule=kappa).cost
+        assert (cost >= best * (1 - 2e-3)).all()
+        assert float(cost.mean() / best.mean()) < most
+
+
+def test_workers_may_come_in_any_order_and_number():
+    network = shipped_phase_network()
+    scenario = Scenario(workers=5)
+    csi = draw_splits(scenario, 3, seed=2).test
+    order = torch.tensor([3, 0, 4, 1, 2])
+    one = learned_schedules(network, scenario, csi, BITS, seconds_per_joule=5.0)
+    other = learned_schedules(
+        network, scenario, csi[:, order][:, :, order], BITS, seconds_per_joule=5.0
+    )
+    torch.testing.assert_close(one.time_s, other.time_s, rtol=1e-3, atol=0.0)
+
+
+def test_only_senders_send():
+    csi = draw_splits(Scenario(workers=3), 1, seed=1).test
+    senders = torch.tensor([[True, False, True]])
+    found = learned_schedules(
+        shipped_phase_network(), Scenario(workers=3), csi, BITS, senders=senders
+    )
+    assert torch.equal(found.senders, senders)

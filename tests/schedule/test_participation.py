@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from feduplink import Scenario
+from feduplink.channels import draw_splits
+from feduplink.errors import InputError
+from feduplink.schedule import choose_rounds, expected_arrivals, find_rewards, find_schedules
+
+BITS = 1.0e6
+SMALL = Scenario(workers=4)
+
+
+@pytest.mark.parametrize(("kappa", "reward"), [(0.0, 0.7), (20.0, 1.5)])
+def test_senders_against_all_subsets(kappa: float, reward: float):
+    csi = draw_splits(SMALL, 8, seed=3).test
+    rewards = torch.full((4,), reward, dtype=torch.float64)
+    found = choose_rounds(SMALL, csi, BITS, rewards, seconds_per_joule=kappa)
+    costs = []
+    for on_air in itertools.product([False, True], repeat=4):
+        senders = torch.tensor(on_air).expand(8, -1)
+        cost = find_schedules(SMALL, csi, BITS, seconds_per_joule=kappa, senders=senders).cost
+        costs.append(cost + reward * (4 - sum(on_air)))
+    best = torch.stack(costs).amin(0)
+    assert (found.lower <= best * (1 + 2e-3)).all()
+    assert (found.cost >= best * (1 - 2e-3)).all()
+    # Rounding a share or two up or down loses little.
+    assert (found.cost <= best * 1.1).all()
+    assert float(found.cost.mean()) <= 1.02 * float(best.mean())
+    assert torch.equal(found.schedule.senders, found.senders)
+
+
+def test_the_absent_are_not_chosen_and_not_missed():
+    csi = draw_splits(SMALL, 3, seed=3).test
+    present = torch.tensor([True, False, True, False]).expand(3, -1)
+    rewards = torch.full((4,), 100.0, dtype=torch.float64)
+    found = choose_rounds(SMALL, csi, BITS, rewards, present=present)
+    assert torch.equal(found.senders, present)
+    same = find_schedules(SMALL, csi, BITS, senders=present)
+    torch.testing.assert_close(found.cost, same.cost, rtol=2e-3, atol=0.0)
+
+
+@pytest.mark.slow
+def test_every_worker_delivers_as_often_as_it_is_to():
+    splits = draw_splits(SMALL, 600, seed=0)
+    delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
+    rewards = find_rewards(
+        SMALL, splits.training[:200], BITS, delivery, seconds_per_joule=10.0, alike=True
+    )
+    assert rewards[1] == rewards[2] > rewards[0]
+    rounds = choose_rounds(SMALL, splits.test, BITS, rewards, seconds_per_joule=10.0)
+    assert rounds.senders[:, 3].all()
+    rates = expected_arrivals(SMALL, splits.test, BITS, rounds).mean(0)
+    # 600 rounds tell a rate to 0.02, the 200 learned from add as much.
+    assert (rates[:3] >= delivery[:3] - 0.05).all()
+    assert (rates[:3] <= delivery[:3] + 0.12).all()
+
+
+def test_delivery_rates_are_rates():
+    csi = draw_splits(SMALL, 2, seed=0).test
+    for wrong in ([0.0] * 4, [1.1] * 4, [0.5] * 3):
+        with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
+            find_rewards(SMALL, csi, BITS, torch.tensor(wrong))
