@@ -87,7 +87,7 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("problem.objective", "goodput"), "names 'goodput'; accepted: psr, rate,"),
         (_set("problem.constraints", "rate"), "names 1 constraints of"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
-        (_elsewhere, "has no dataset policy/power"),
+        (_elsewhere, "has a link in the place of policy/power"),
     ],
 )
 def test_what_is_no_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):
@@ -103,9 +103,10 @@ def test_what_is_no_proof_is_refused(path: Path, change: Callable[[h5py.File], N
 def test_other_files_are_refused(tmp_path: Path):
     text = tmp_path / "text.h5"
     text.write_text("no HDF5")
-    for path in (text, tmp_path / "nowhere.h5"):
-        with pytest.raises(InputError, match="cannot be read as a proof"):
-            read_proof(path)
+    with pytest.raises(InputError, match=r"proof: .*text.h5 cannot be read as HDF5"):
+        read_proof(text)
+    with pytest.raises(InputError, match=r"proof: .*nowhere.h5 does not exist"):
+        read_proof(tmp_path / "nowhere.h5")
 
 
 def test_a_proof_is_about_its_recording_alone(proof: Proof, path: Path, tmp_path: Path):

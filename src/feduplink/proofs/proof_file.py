@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.files import replaced_atomically
+from feduplink.hdf5_file import dataset_in, reading_hdf5, writing_hdf5
 from feduplink.proofs.proof import (
     Node,
     Proof,
@@ -66,7 +66,7 @@ _Name = TypeVar("_Name", bound=StrEnum)
 
 def write_proof(path: Path, proof: Proof) -> None:
     """Write a proof; the file appears under its name only when it is complete."""
-    with replaced_atomically(path) as temporary, h5py.File(temporary, "w") as file:
+    with writing_hdf5(path) as file:
         file.attrs.update(format=FORMAT, version=VERSION, scenario=proof.scenario)
         for name, values in _ARRAYS.items():
             file.create_dataset(name, data=values(proof), **_COMPRESSED)
@@ -89,18 +89,12 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
 
     Whether it holds is another question: :func:`feduplink.proofs.checker.check_proof`.
     """
-    try:
-        with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise _refusal("was not written by feduplink optimum --certificate")
-            if int(file.attrs["version"]) != VERSION:
-                raise _refusal(f"has format version {file.attrs['version']}; accepted: {VERSION}")
-            return _Reader(file).proof()
-    except InputError as error:
-        raise InputError(f"proof: {path} {error}.") from None
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(f"proof: {path} cannot be read as a proof: {reason}.") from None
+    with reading_hdf5(path, "proof") as file:
+        if file.attrs.get("format") != FORMAT:
+            raise _refusal("was not written by feduplink optimum --certificate")
+        if int(file.attrs["version"]) != VERSION:
+            raise _refusal(f"has format version {file.attrs['version']}; accepted: {VERSION}")
+        return _Reader(file).proof()
 
 
 def _refusal(reason: str) -> InputError:
@@ -209,24 +203,15 @@ class _Reader:
 
     def _shape(self, name: str, dimensions: int) -> tuple[int, ...]:
         """That of a dataset, of which nothing is read yet."""
-        dataset = self._dataset(name)
+        dataset = dataset_in(self._file, name)
         if dataset.ndim != dimensions or dataset.size > _MOST_NUMBERS:
             raise _refusal(f"has {name} of shape {dataset.shape}")
         shape: tuple[int, ...] = dataset.shape
         return shape
 
-    def _dataset(self, name: str) -> h5py.Dataset:
-        """A dataset of this very file: no link and no storage elsewhere."""
-        dataset = self._file.get(name)
-        if not isinstance(dataset, h5py.Dataset):
-            raise _refusal(f"has no dataset {name}")
-        if dataset.file.id != self._file.id or dataset.external or dataset.is_virtual:
-            raise _refusal(f"has {name} in another file")
-        return dataset
-
     def _read(self, name: str, shape: str, kinds: str) -> np.ndarray[Any, np.dtype[Any]]:
         """A dataset whose sizes are those of ``shape``, for instance ``NL``."""
-        dataset = self._dataset(name)
+        dataset = dataset_in(self._file, name)
         expected = tuple(self._sizes[size] for size in shape)
         if dataset.shape != expected or dataset.dtype.kind not in kinds:
             raise _refusal(f"has {name} of {dataset.dtype} {dataset.shape}; accepted: {expected}")
