@@ -53,7 +53,7 @@ def replaced_atomically(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     with replaced_atomically(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

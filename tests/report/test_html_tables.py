@@ -40,7 +40,7 @@ def test_short_csv_files_are_tables(tmp_path: Path):
 @pytest.mark.parametrize("content", [b"", b"a,b\n1\n", b"a\n\xff\n"])
 def test_damaged_csv_is_one_sentence(tmp_path: Path, content: bytes):
     (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.csv: is damaged"):
+    with pytest.raises(InputError, match=r"a\.csv: is (damaged|no text)"):
         read_csv_tables(tmp_path)
 
 
