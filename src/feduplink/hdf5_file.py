@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from feduplink.errors import InputError
 from feduplink.files import check_regular, replaced_atomically
@@ -110,3 +111,25 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
             f"declares {name} of shape {dataset.shape}, more than its {stored} bytes can hold"
         )
     return dataset
+
+
+def attribute_of(holder: h5py.Group, name: str) -> str | float:
+    """A text or number beside the data, kept in its own place.
+
+    Texts of variable length are kept in a heap; HDF5 follows a damaged one without end, so they are
+    refused, and :func:`fixed_text` makes others.
+    """
+    if name not in holder.attrs:
+        raise InputError(f"has no attribute {name}")
+    kind = holder.attrs.get_id(name).dtype
+    if kind.kind not in "Sfiu":
+        raise InputError(f"has {kind} in the attribute {name}; accepted: text of fixed length")
+    value = np.asarray(holder.attrs[name])
+    if value.ndim:
+        raise InputError(f"has several values in the attribute {name}; accepted: one")
+    return value.item().decode("utf-8") if kind.kind == "S" else float(value)
+
+
+def fixed_text(text: str) -> np.bytes_:
+    """For an attribute or a dataset: a text of this length."""
+    return np.bytes_(text.encode() or b" ")

@@ -67,8 +67,12 @@ def _elsewhere(file: h5py.File) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_set(".format", "something"), "was not written by feduplink optimum --certificate"),
-        (_set(".version", 2), "has format version 2; accepted: 1"),
+        (
+            _set(".format", np.bytes_("something")),
+            "was not written by feduplink optimum --certificate",
+        ),
+        (_set(".version", 1), "has format version 1.0; accepted: 2"),
+        (_set(".format", "feduplink proof"), "has object in the attribute format"),
         (_set("tree/node", None), "has no dataset tree/node"),
         (_set("policy/power", np.zeros((2, 2))), "has policy/power of float64 (2, 2)"),
         (_set("policy/power", np.zeros((3, 4), complex)), "has policy/power of complex128"),
@@ -84,8 +88,8 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("statement.objective", np.nan), "states no objective"),
         (_set("statement.upper_bound", np.inf), "states no bound"),
         (_set("statement.violation", -1.0), "states no violation"),
-        (_set("problem.objective", "goodput"), "names 'goodput'; accepted: psr, rate,"),
-        (_set("problem.constraints", "rate"), "names 1 constraints of"),
+        (_set("problem.objective", np.bytes_("goodput")), "names 'goodput'; accepted: psr, rate,"),
+        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints of"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
         (_elsewhere, "has a link in the place of policy/power"),
     ],

@@ -48,3 +48,12 @@ def test_markdown_must_be_text(tmp_path: Path):
     (tmp_path / "a.md").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.md: is no text"):
         read_markdown(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "read"), [("a.md", read_markdown), ("a.csv", read_csv_tables)])
+def test_a_link_out_of_the_run_is_refused(tmp_path: Path, name: str, read):
+    (tmp_path / "secret").write_text("token\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="leads out of its run"):
+        read(tmp_path / "run")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
+from feduplink.files import read_limited
 from feduplink.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 #: Names in the file: of its input, its output, and of what is said about it.
 CSI, POWER, METADATA = "csi", "power_w", "feduplink"
+#: How a file says where else weights are.
+_ELSEWHERE = b"\x0a\x08location"
+#: Of a file: that of pdx has a thousandth of it.
+_MOST_BYTES = 1 << 28
 
 
 class OnnxPolicy:
@@ -36,6 +41,11 @@ class OnnxPolicy:
     def __init__(self, file: str | os.PathLike[str], *, threads: int = 1) -> None:
         runtime = _onnxruntime()
         path = Path(file)
+        content = read_limited(path, "policy", _MOST_BYTES)
+        if _ELSEWHERE in content:
+            raise InputError(
+                f"policy: {path} has weights in another file; accepted: a file that holds them all."
+            )
         options = runtime.SessionOptions()
         # One allocation is small: a second thread costs more than it brings.
         options.intra_op_num_threads = threads
@@ -44,20 +54,18 @@ class OnnxPolicy:
         options.enable_mem_reuse = False
         try:
             self._session = runtime.InferenceSession(
-                path.read_bytes(), options, providers=["CPUExecutionProvider"]
+                content, options, providers=["CPUExecutionProvider"]
             )
             written = self._session.get_modelmeta().custom_metadata_map[METADATA]
-        except OSError:
-            raise InputError(f"policy: {path} cannot be read; accepted: an ONNX file.") from None
+            self.metadata: dict[str, Any] = json.loads(written)
+            self.scenario = Scenario(**self.metadata["scenario"])
+            self.fixed_workers: int | None = self.metadata["workers"]
         except Exception as error:  # ONNX Runtime's classes have no common base of their own
             reason = " ".join(str(error).split())
             raise InputError(
                 f"policy: {path} is no exported policy ({reason}); accepted: what 'feduplink "
                 "export' writes."
             ) from None
-        self.metadata: dict[str, Any] = json.loads(written)
-        self.scenario = Scenario(**self.metadata["scenario"])
-        self.fixed_workers: int | None = self.metadata["workers"]
 
     def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
