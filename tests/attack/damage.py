@@ -9,6 +9,7 @@ process that reads them is another one, so that a crash is noticed and not share
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import itertools
 import json
@@ -37,7 +38,6 @@ from feduplink.channels import Channels, read_channels, write_channels
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.federated.data.reviews import read_reviews
 from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
-from feduplink.flower.task_result import HISTORY_FILE, TaskResult
 from feduplink.metrics import read_metrics, write_metrics
 from feduplink.policies import GraphPolicy, load_policy, save_policy, shipped_pdx
 from feduplink.proofs import read_proof, write_proof
@@ -172,6 +172,8 @@ def _flower_result() -> bytes:
 
 
 def _flower(path: Path) -> Any:
+    from feduplink.flower.task_result import TaskResult
+
     try:
         return TaskResult.read(path).history
     except InputError as error:
@@ -271,7 +273,11 @@ def formats() -> list[Format]:
             "csi as bytes", "a.bin", body.tobytes(),
             lambda p: csi_from_bytes((p / "a.bin").read_bytes(), 3, limits).tolist(), _is_csi,
         ),
-        Format("result of Flower", HISTORY_FILE, _flower_result(), _flower, _anything),
+        *(
+            [Format("result of Flower", "flower.json", _flower_result(), _flower, _anything)]
+            if importlib.util.find_spec("flwr")
+            else []
+        ),
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
+import pytest
 import torch
 
 from feduplink import Scenario, cli, draw_csi
@@ -43,11 +44,15 @@ _NEVER = 10**9
 
 @dataclass(frozen=True)
 class Case:
-    """A command, without ``--out``, and the file that says that it can be resumed."""
+    """A command, without ``--out``, and the file that says that it can be resumed.
+
+    ``before`` is called before the command; ``kills`` is how often one run of it is killed.
+    """
 
     name: str
     words: tuple[str, ...]
     checkpoint: str | None
+    kills: int = 1
     before: Callable[[], None] = field(default=lambda: None)
 
     def command(self, out: Path) -> list[str]:
@@ -87,18 +92,18 @@ def federate_cases(directory: Path) -> list[Case]:
 
 def reproduce_cases(directory: Path) -> list[Case]:
     """A figure whose settings two processes work on, and one of a federation."""
-
-    def tiny() -> None:
-        from experiments import tiny
-
-        reproduce.QUICK = tiny.TINY  # type: ignore[misc]
-
-    options = ("--quick", "--processes", "2")
+    data = os.environ.get("FEDUPLINK_DATA")
     return [
-        Case(figure, ("reproduce", figure, *options), None, tiny)
-        for figure in ("interference", "airquality")
-        if figure != "airquality" or os.environ.get("FEDUPLINK_DATA")
+        Case(figure, ("reproduce", figure, "--quick", "--processes", "2"), None, 4, _tiny)
+        for figure in ("interference", *(["airquality"] if data else []))
     ]
+
+
+def _tiny() -> None:
+    from experiments import tiny
+
+    reproduce.QUICK = tiny.TINY
+    tiny.limit_settings(pytest.MonkeyPatch())
 
 
 CASES = {"train": train_cases, "federate": federate_cases, "reproduce": reproduce_cases}
@@ -147,29 +152,34 @@ def left_alone(case: Case, directory: Path) -> Left:
     return Left(files_of(out), steps, started.seconds)
 
 
-def killed_and_continued(case: Case, alone: Left, directory: Path, rng: random.Random) -> Outcome:
-    """Kill a command once, in the middle of its work, and continue until it is done."""
-    while True:
-        out = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=directory)) / "out"
+def killed_and_continued(
+    case: Case, alone: Left, directory: Path, rng: random.Random
+) -> list[Outcome]:
+    """Kill a command in the middle of its work, and continue it until it is done."""
+    out = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=directory)) / "out"
+    found: list[Outcome] = []
+    for _ in range(case.kills):
         moment = Moment.draw(rng, alone)
         started = _start(case, out, directory, step=moment.step or _NEVER)
         if moment.share is not None:
-            started.signal_at(moment.share * alone.seconds, moment.number)
+            started.signal_at(moment.share * alone.seconds / case.kills, moment.number)
         status = started.wait()
-        if status != 0:
-            break  # else it was over before
-    wrong = None
-    if status != _STATUS[moment.number]:
-        wrong = f"ended with {status}: {started.log.read_text()[-2000:]}"
-    elif left := started.orphans():
-        wrong = f"left {left}"
+        if status == 0:  # it was over before
+            break
+        wrong = None
+        if status != _STATUS[moment.number]:
+            wrong = f"ended with {status}: {started.log.read_text()[-2000:]}"
+        elif left := started.orphans():
+            wrong = f"left {left}"
+        found.append(Outcome(case.name, moment, wrong))
+    if not found:
+        return killed_and_continued(case, alone, directory, rng)
+    continued = _start(case, out, directory)
+    if continued.wait() != 0:
+        wrong = f"could not be continued: {continued.log.read_text()[-2000:]}"
     else:
-        continued = _start(case, out, directory)
-        if (status := continued.wait()) != 0:
-            wrong = f"could not be continued: {continued.log.read_text()[-2000:]}"
-        else:
-            wrong = difference(files_of(out), alone.files)
-    return Outcome(case.name, moment, wrong)
+        wrong = difference(files_of(out), alone.files)
+    return [replace(outcome, wrong=outcome.wrong or wrong) for outcome in found]
 
 
 def files_of(out: Path) -> dict[str, bytes]:
@@ -310,17 +320,27 @@ def _is_running(pid: int) -> bool:
 
 
 def outcomes(
-    kind: Literal["train", "federate", "reproduce"], kills: int, directory: Path, seed: int = 0
+    kind: Literal["train", "federate", "reproduce"],
+    kills: int,
+    directory: Path,
+    seed: int = 0,
+    *,
+    first_only: bool = False,
 ) -> Iterator[Outcome]:
-    """So many kills, of the cases in turn."""
-    cases = CASES[kind](directory)
+    """So many kills, of the cases in turn, or of the first one only."""
+    cases = CASES[kind](directory)[: 1 if first_only else None]
     for case in cases:
         if case.checkpoint is not None:
             _warm_up(case, directory)
     alone = {case.name: left_alone(case, directory) for case in cases}
-    for number, case in zip(range(kills), itertools.cycle(cases), strict=False):
+    left = kills
+    for number, case in enumerate(itertools.cycle(cases)):
         rng = random.Random(f"{seed}-{kind}-{number}")
-        yield killed_and_continued(case, alone[case.name], directory, rng)
+        found = killed_and_continued(case, alone[case.name], directory, rng)[:left]
+        yield from found
+        left -= len(found)
+        if not left:
+            return
 
 
 def _warm_up(case: Case, directory: Path) -> None:

@@ -17,7 +17,7 @@ SMALL = ("--workers", 3, "--count", 20)
 @pytest.mark.parametrize("kind", ["train", "federate"])
 def test_a_few_kills(tmp_path: Path, kind):
     """The full number of them: ``python -m attack.kills``."""
-    found = list(kills.outcomes(kind, 4, tmp_path))
+    found = list(kills.outcomes(kind, 2, tmp_path, first_only=True))
     assert [outcome for outcome in found if outcome.wrong] == []
 
 
