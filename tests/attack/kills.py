@@ -40,6 +40,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 #: Exit status of a command that a signal ended, as ``os.waitstatus_to_exitcode`` gives it.
 _STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 _NEVER = 10**9
+#: In which an interpreter imports PyTorch on a busy machine.
+_STARTED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -240,8 +242,11 @@ class _Started:
         return os.waitstatus_to_exitcode(status)
 
     def orphans(self) -> list[str]:
-        """Those of its session that are still there after a while."""
-        deadline = time.monotonic() + 10
+        """Those of its session that are still there after a while.
+
+        One that was just starting ends when it has imported what it needs, and knows its parent.
+        """
+        deadline = time.monotonic() + _STARTED_WITHIN_S
         while (left := list(_session(self.pid))) and time.monotonic() < deadline:
             time.sleep(0.02)
         return left

@@ -53,7 +53,7 @@ def test_an_onnx_file_has_its_own_scenario(run: Run, option: tuple[object, ...])
 
 
 def test_a_file_that_is_no_policy(run: Run):
-    assert "policy.onnx cannot be read" in refused(
+    assert "policy.onnx does not exist" in refused(
         run("serve", "--policy", "policy.onnx", "--port", 0)
     )
 
