@@ -1,8 +1,22 @@
 from __future__ import annotations
 
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from feduplink.files import replaced_atomically, write_json
+from feduplink.errors import InputError
+from feduplink.files import (
+    UNFINISHED,
+    only_writer,
+    read_limited,
+    replaced_atomically,
+    write_json,
+    write_text,
+)
 
 
 def test_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -24,3 +38,86 @@ def test_makes_the_directories_it_needs(tmp_path):
     file = tmp_path / "run" / "1" / "metrics.json"
     write_json(file, {})
     assert file.read_text() == "{}\n"
+
+
+def test_the_content_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):
+    order: list[str] = []
+    flushed, renamed = os.fsync, Path.replace
+
+    def fsync(handle: int) -> None:
+        order.append("directory" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+        flushed(handle)
+
+    def replace(path: Path, target: Path) -> Path:
+        order.append("name")
+        return renamed(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    write_json(tmp_path / "metrics.json", {})
+    assert order == ["content", "name", "directory"]
+
+
+def test_what_a_killed_write_left_goes_with_the_next_write(tmp_path):
+    file = tmp_path / "policy.safetensors"
+    old = tmp_path / f".{file.name}.abc{UNFINISHED}"
+    another = tmp_path / f".{file.name}.def{UNFINISHED}"
+    for left in (old, another):
+        left.write_text("half of")
+    os.utime(old, (0, 0))
+    write_text(file, "whole")
+    # The other one may be just being written.
+    assert {path.name for path in tmp_path.iterdir()} == {file.name, another.name}
+
+
+def test_whoever_holds_a_directory_removes_what_is_unfinished(tmp_path):
+    inside = tmp_path / "kept" / f".x.json.abc{UNFINISHED}"
+    inside.parent.mkdir()
+    inside.write_text("half of")
+    own = tmp_path / ".hidden"
+    own.write_text("of the user")
+    with only_writer(tmp_path):
+        assert not inside.exists()
+        assert own.exists()
+
+
+def test_a_directory_has_one_writer(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from feduplink.files import only_writer\n"
+        "with only_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(InputError, match="another process is writing to"),
+            only_writer(tmp_path),
+        ):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    with only_writer(tmp_path):  # the lock went with its holder
+        pass
+
+
+def test_a_directory_that_nothing_was_written_to_goes_again(tmp_path):
+    with only_writer(tmp_path / "runs" / "train"):
+        assert (tmp_path / "runs" / "train").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    with only_writer(tmp_path / "runs" / "train"):
+        (tmp_path / "runs" / "train" / "metrics.json").touch()
+    assert (tmp_path / "runs" / "train" / "metrics.json").exists()
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no regular file"):
+        read_limited(tmp_path / "pipe", "scenario", 10)
+    (tmp_path / "large").write_bytes(bytes(11))
+    with pytest.raises(InputError, match="has 11 bytes; accepted: no more than 10"):
+        read_limited(tmp_path / "large", "scenario", 10)
+    with pytest.raises(InputError, match="does not exist"):
+        read_limited(tmp_path / "nothing", "scenario", 10)

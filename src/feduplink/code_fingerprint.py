@@ -9,6 +9,25 @@ from pathlib import Path
 #: The directory of the package.
 PACKAGE = Path(__file__).parent
 
+#: What training and federations compute with: a run that other code began is not resumed.
+RUNS = (
+    "channels",
+    "evaluation",
+    "feasibility",
+    "federated",
+    "judgement",
+    "lagrangian",
+    "learning",
+    "link",
+    "optimum",
+    "policies",
+    "problem",
+    "randomness",
+    "scenario",
+    "sionna",
+    "utility",
+)
+
 #: Source, scenarios and weights; what Python or an editor leaves beside them does not count.
 _SUFFIXES = (".py", ".yaml", ".safetensors")
 

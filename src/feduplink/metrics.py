@@ -10,10 +10,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feduplink.errors import InputError
-from feduplink.files import write_json
+from feduplink.files import read_limited, write_json
 from feduplink.provenance import provenance
 
 METRICS_FILE = "metrics.json"
+
+#: Of a file: ten runs of a thousand rounds are a hundredth of it.
+_MOST_BYTES = 1 << 26
 
 Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
@@ -38,7 +41,7 @@ def finite_or_none(value: float | None) -> float | None:
 class _Entry(BaseModel):
     """Commands write more than is read back here."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Claim(_Entry):
@@ -107,7 +110,7 @@ def read_metrics(directory: Path) -> RunMetrics:
     """The metrics of the run in ``directory``; an :class:`InputError` if they are none of ours."""
     path = directory / METRICS_FILE
     try:
-        metrics = RunMetrics.model_validate_json(path.read_bytes())
+        metrics = RunMetrics.model_validate_json(read_limited(path, "metrics", _MOST_BYTES))
     except ValidationError as error:
         problem = error.errors()[0]
         where = "".join(f"{part}: " for part in problem["loc"])

@@ -5,21 +5,26 @@ Loading parses a header and copies numbers; nothing in the file is ever executed
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.files import replaced_atomically
+from feduplink.files import check_regular, replaced_atomically
 
 _HEADER = "feduplink"
 _CHECKSUM = "sha256"
+#: Of the numbers in our files.
+_TYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
 @dataclass(frozen=True)
@@ -41,28 +46,73 @@ def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
     # One entry of metadata: the order of several changes from write to write.
     metadata = {_HEADER: json.dumps({_CHECKSUM: checksum(tensors, header), **header})}
     with replaced_atomically(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+        try:
+            save_file(tensors, temporary, metadata=metadata)
+        except SafetensorError as error:  # among them what the disk refuses
+            raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def read_tensors(path: Path, kind: str) -> TensorFile:
     """Read a file of the given kind; a foreign or damaged one raises :class:`InputError`."""
+    check_regular(path, kind)
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})[_HEADER])
-            expected = header.pop(_CHECKSUM)
+            written = (file.metadata() or {}).get(_HEADER, "null")
             names = file.keys()  # the file itself is not iterable
             tensors = {name: file.get_tensor(name) for name in names}
-    except FileNotFoundError:
-        raise InputError(f"{kind}: {path} does not exist.") from None
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
-        raise InputError(f"{kind}: {path} was not written by feduplink.") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
-    if expected != checksum(tensors, header):
+    header = _header(written)
+    if header is None:
+        raise InputError(f"{kind}: {path} was not written by feduplink.")
+    if any(tensor.dtype not in _TYPES for tensor in tensors.values()):
+        raise InputError(f"{kind}: {path} has a type of numbers that feduplink does not write.")
+    if header.pop(_CHECKSUM, None) != checksum(tensors, header):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
-    if header["kind"] != kind:
-        raise InputError(f"{kind}: {path} holds a {header['kind']}; accepted: a {kind}.")
+    if header.get("kind") != kind:
+        raise InputError(f"{kind}: {path} holds a {header.get('kind')}; accepted: a {kind}.")
     return TensorFile(tensors, header)
+
+
+@contextlib.contextmanager
+def fitting(file: Path, kind: str, to: str) -> Iterator[None]:
+    """Within the block tensors of a file are put to use; those that do not fit are refused.
+
+    The sentence says which ``kind`` of file does not fit ``to`` what.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise InputError(f"{kind}: {file} does not fit {to}: {reason}.") from None
+
+
+def check_finite(path: Path, file: TensorFile) -> None:
+    """Refuse a file with NaN or infinity among its numbers: everything made of it would be."""
+    for name, tensor in file.tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise InputError(
+                f"{file.header['kind']}: {path} has NaN or infinity in {name}; accepted: finite "
+                "numbers."
+            )
+
+
+def _header(text: str) -> dict[str, Any] | None:
+    """The JSON object that the text is, every key once; None if it is none."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a key occurs twice")
+        return found
+
+    try:
+        header = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        return None
+    return header if isinstance(header, dict) else None
 
 
 def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:

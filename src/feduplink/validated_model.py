@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from feduplink.errors import InputError
+
+#: Characters of a value that a sentence repeats.
+_LONGEST = 120
 
 
 class ValidatedModel(BaseModel):
@@ -19,6 +22,19 @@ class ValidatedModel(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise InputError(_first_problem(error, type(self))) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """True is 1 to Python; who writes it where a number belongs means something else."""
+        for name, value in fields.items():
+            field = cls.model_fields.get(name)
+            if field is None or bool in (field.annotation, *get_args(field.annotation)):
+                continue
+            entries = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(entry, bool) for entry in entries):
+                raise ValueError(f"{name}: {_shown(value)} is neither a number nor a text")
+        return fields
 
 
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
@@ -36,4 +52,13 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
         return f"{message}."
     if problem["type"] == "extra_forbidden":
         return f"{field}: no such field; accepted: {', '.join(model.model_fields)}."
-    return f"{field}: {message} (got {problem['input']!r})."
+    return f"{field}: {message} (got {_shown(problem['input'])})."
+
+
+def _shown(value: object) -> str:
+    """The value as it is written, unless that would fill a page."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

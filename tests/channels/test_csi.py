@@ -66,9 +66,12 @@ def test_no_noise_is_no_change(default_csi, generator):
         (torch.ones(2, 3), r"^csi: shape \(2, 3\) is not square"),
         (torch.ones(3), r"^csi: shape \(3,\) is not square"),
         (torch.ones(4, 0, 0), r"^csi: shape \(4, 0, 0\) .* L >= 1"),
-        (torch.ones(2, 2, dtype=torch.int64), r"^csi: accepted is a floating-point tensor"),
-        (torch.ones(2, 2, dtype=torch.complex64), r"^csi: accepted is a floating-point tensor"),
-        ([[1.0]], r"^csi: accepted is a floating-point tensor"),
+        (torch.ones(2, 2, dtype=torch.int64), r"^csi: accepted is a tensor of float32 or float64"),
+        (
+            torch.ones(2, 2, dtype=torch.complex64),
+            r"^csi: accepted is a tensor of float32 or float64",
+        ),
+        ([[1.0]], r"^csi: accepted is a tensor of float32 or float64"),
         (torch.tensor([[1.0, torch.nan], [1.0, 1.0]]), r"^csi: holds NaN or infinity"),
         (torch.tensor([[1.0, torch.inf], [1.0, 1.0]]), r"^csi: holds NaN or infinity"),
         (torch.tensor([[1.0, -1.0], [1.0, 1.0]]), r"^csi: holds a negative or zero gain"),
@@ -92,3 +95,10 @@ def test_denoising_is_the_mean_of_the_gains_that_explain_the_observation():
 def test_denoising_without_noise_changes_nothing():
     csi = torch.rand(2, 3, 3) + 1
     assert torch.equal(denoised_csi(csi, 0.0), csi)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gains_in_16_bits_are_refused(dtype: torch.dtype):
+    """Powers in as few digits exceed Pmax by rounding."""
+    with pytest.raises(InputError, match="accepted is a tensor of float32 or float64"):
+        check_csi(torch.ones(2, 3, 3, dtype=dtype))

@@ -61,7 +61,7 @@ def test_double_precision_is_drawn_in_single():
         ("TooFew", r"csi: \(3, 2, 2\) was drawn; accepted here: a tensor \(4, 2, 2\)\.$"),
         ("Flat", r"csi: \(4, 2\) was drawn"),
         ("Listed", r"csi: list was drawn"),
-        ("Whole", r"csi: accepted is a floating-point tensor"),
+        ("Whole", r"csi: accepted is a tensor of float32 or float64"),
         ("NotANumber", r"csi: holds NaN or infinity"),
         ("Negative", r"csi: holds a negative or zero gain"),
         ("TooLarge", r"csi: holds NaN or infinity"),

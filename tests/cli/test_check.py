@@ -78,7 +78,7 @@ def test_what_cannot_be_proved_is_refused_before_the_search(run: Run, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nowhere.h5",), "nowhere.h5 cannot be read as a proof"),
+        (("nowhere.h5",), "nowhere.h5 does not exist"),
         ((), "PROOF"),
         (("proof.h5", "--processes", 0), "--processes"),
     ],

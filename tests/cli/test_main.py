@@ -59,7 +59,7 @@ def test_every_scenario_field_is_an_option_with_its_default(capsys: pytest.Captu
         (("--rate-min", "0.7,0.6"), ("rate_min", "2 entries", "8 workers")),
         (("--ee-min", "-1"), ("ee_min", "greater than or equal to 0")),
         (("--pmax-dbw", "inf"), ("pmax_dbw", "finite")),
-        (("--pmax-dbw", "-500"), ("pmax_dbw", "-120")),
+        (("--pmax-dbw", "-500"), ("pmax_dbw", "-90")),
         (("--interference", "0"), ("interference", "greater than 0")),
         (("--csi-noise", "-1"), ("csi_noise",)),
         (("--channel-model", "moon"), ("channel_model", "hata-urban", "moon")),

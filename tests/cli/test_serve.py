@@ -31,7 +31,7 @@ def test_tokens_that_are_none(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
         assert not content or content not in sentence
     monkeypatch.setenv("FEDUPLINK_TOKEN", "short")
     assert "token: FEDUPLINK_TOKEN holds none" in refused(run("serve"))
-    assert "No such file" in refused(run("serve", "--token-file", tmp_path / "nowhere"))
+    assert "does not exist" in refused(run("serve", "--token-file", tmp_path / "nowhere"))
 
 
 def test_addresses_that_cannot_be_had(run: Run):
@@ -53,7 +53,7 @@ def test_an_onnx_file_has_its_own_scenario(run: Run, option: tuple[object, ...])
 
 
 def test_a_file_that_is_no_policy(run: Run):
-    assert "policy.onnx cannot be read" in refused(
+    assert "policy.onnx does not exist" in refused(
         run("serve", "--policy", "policy.onnx", "--port", 0)
     )
 

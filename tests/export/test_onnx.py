@@ -110,8 +110,19 @@ def test_what_is_no_network_is_refused(tmp_path: Path):
 
 def test_other_files_are_refused(tmp_path: Path):
     file = tmp_path / "policy.onnx"
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="does not exist"):
         OnnxPolicy(file)
     file.write_bytes(b"no policy")
-    with pytest.raises(InputError, match="is no exported policy"):
+    with pytest.raises(InputError, match="is no exported policy, or damaged"):
         OnnxPolicy(file)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path):
+    """A weight that has become another one would go unnoticed."""
+    file = export_onnx(PerceptronPolicy.initialised(Scenario(workers=3)), tmp_path / "a.onnx").file
+    content = bytearray(file.read_bytes())
+    for place in (100, len(content) // 2, len(content) - 100):
+        content[place] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="is no exported policy, or damaged"):
+            OnnxPolicy(file)

@@ -93,15 +93,31 @@ def test_idx_files(tmp_path: Path):
     path = tmp_path / "images.gz"
     images = np.arange(24).reshape(2, 3, 4)
     path.write_bytes(idx(images))
-    assert mnist_task.read_idx(path).tolist() == images.reshape(2, 12).tolist()
+    assert mnist_task.read_idx(path, 3).tolist() == images.tolist()
     path.write_bytes(idx(np.array([3, 1])))
-    assert mnist_task.read_idx(path).tolist() == [3, 1]
-    path.write_bytes(idx(images)[:-12])
-    with pytest.raises(InputError, match="not a complete idx file"):
-        mnist_task.read_idx(path)
-    path.write_bytes(gzip.compress(b"hello"))
-    with pytest.raises(InputError, match="not a complete idx file"):
-        mnist_task.read_idx(path)
+    assert mnist_task.read_idx(path, 1).tolist() == [3, 1]
+    for damaged in (
+        idx(images)[:-12],
+        gzip.compress(b"hello"),
+        idx(np.array([3])),
+        b"\x1f\x8b\x08",
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="not a complete idx file"):
+            mnist_task.read_idx(path, 3)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [((2, 28, 28), [3, 10]), ((3, 28, 28), [3, 1]), ((2, 28, 27), [3, 1])],
+)
+def test_images_and_labels_belong_together(
+    tmp_path: Path, images: tuple[int, ...], labels: list[int]
+):
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(idx(np.zeros(images)))
+    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(idx(np.array(labels)))
+    with pytest.raises(InputError, match="do not belong together"):
+        mnist_task.read_images(tmp_path, "train")
 
 
 def test_grey_levels_come_back_from_what_models_see():

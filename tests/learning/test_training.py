@@ -217,3 +217,10 @@ def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_chan
     assert all(weights.is_cuda for weights in there.policy.parameters())
     for one, other in zip(here.history, there.history, strict=True):
         assert one.objective == pytest.approx(other.objective, rel=1e-3)
+
+
+def test_a_run_that_other_code_began_is_not_resumed(data, tmp_path, monkeypatch):
+    make_training(data).save(tmp_path / "checkpoint.safetensors")
+    monkeypatch.setattr("feduplink.learning.training.code_fingerprint", lambda parts: "other")
+    with pytest.raises(InputError, match="made with another version of the code"):
+        make_training(data).resume(tmp_path / "checkpoint.safetensors")

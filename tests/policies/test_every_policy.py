@@ -213,7 +213,7 @@ def test_batches_over_leading_dimensions(make, default_scenario, default_csi):
         (-torch.ones(8, 8), "csi: holds a negative or zero gain"),
         (torch.zeros(8, 8), "csi: holds a negative or zero gain"),
         (torch.ones(8, 7), r"csi: shape \(8, 7\) is not square"),
-        (torch.ones(8, 8, dtype=torch.int32), "csi: accepted is a floating-point tensor"),
+        (torch.ones(8, 8, dtype=torch.int32), "csi: accepted is a tensor of float32 or float64"),
     ],
 )
 def test_bad_csi_is_refused(make, default_scenario, csi, sentence):

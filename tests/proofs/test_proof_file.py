@@ -67,8 +67,12 @@ def _elsewhere(file: h5py.File) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_set(".format", "something"), "was not written by feduplink optimum --certificate"),
-        (_set(".version", 2), "has format version 2; accepted: 1"),
+        (
+            _set(".format", np.bytes_("something")),
+            "was not written by feduplink optimum --certificate",
+        ),
+        (_set(".version", 1), "has format version 1.0; accepted: 2"),
+        (_set(".format", "feduplink proof"), "has object in the attribute format"),
         (_set("tree/node", None), "has no dataset tree/node"),
         (_set("policy/power", np.zeros((2, 2))), "has policy/power of float64 (2, 2)"),
         (_set("policy/power", np.zeros((3, 4), complex)), "has policy/power of complex128"),
@@ -84,10 +88,10 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("statement.objective", np.nan), "states no objective"),
         (_set("statement.upper_bound", np.inf), "states no bound"),
         (_set("statement.violation", -1.0), "states no violation"),
-        (_set("problem.objective", "goodput"), "names 'goodput'; accepted: psr, rate,"),
-        (_set("problem.constraints", "rate"), "names 1 constraints of"),
+        (_set("problem.objective", np.bytes_("goodput")), "names 'goodput'; accepted: psr, rate,"),
+        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints of"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
-        (_elsewhere, "has no dataset policy/power"),
+        (_elsewhere, "has a link in the place of policy/power"),
     ],
 )
 def test_what_is_no_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):
@@ -103,9 +107,10 @@ def test_what_is_no_proof_is_refused(path: Path, change: Callable[[h5py.File], N
 def test_other_files_are_refused(tmp_path: Path):
     text = tmp_path / "text.h5"
     text.write_text("no HDF5")
-    for path in (text, tmp_path / "nowhere.h5"):
-        with pytest.raises(InputError, match="cannot be read as a proof"):
-            read_proof(path)
+    with pytest.raises(InputError, match=r"proof: .*text.h5 cannot be read as HDF5"):
+        read_proof(text)
+    with pytest.raises(InputError, match=r"proof: .*nowhere.h5 does not exist"):
+        read_proof(tmp_path / "nowhere.h5")
 
 
 def test_a_proof_is_about_its_recording_alone(proof: Proof, path: Path, tmp_path: Path):

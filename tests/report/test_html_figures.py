@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,20 @@ def test_a_picture_without_a_drawing_is_put_into_the_page(make_run: MakeRun):
         '<path style="fill: url(https://example.org/a.svg#b)"/>',
         '<use xlink:href="https://example.org/a.svg#b"/>',
         '<image href="https://example.org/a.png"/>',
+        '<path ONCLICK="alert(1)"/>',
+        '<path OnLoad="alert(1)"/>',
+        '<image HREF="https://example.org/a.png"/>',
+        '<path style="fill: URL(https://example.org/a.svg#b)"/>',
+        '<path style="fill: u\\72l(https://example.org/a.svg#b)"/>',
+        '<path style="background: #fff"/>',
+        '<path class="x"/>',
+        '<use xlink:href="DATA:text/html,x"/>',
+        '<image xlink:href="data:image/svg+xml;base64,AAAA"/>',
+        '<path transform="translate(1) url(x)"/>',
+        "<SCRIPT>alert(1)</SCRIPT>",
+        '<animate attributeName="href" to="javascript:alert(1)"/>',
+        '<a xlink:href="javascript:alert(1)"/>',
+        "<g>" * 60 + "</g>" * 60,
     ],
 )
 def test_a_drawing_with_anything_else_stays_out(make_run: MakeRun, intruder: str):
@@ -79,3 +95,49 @@ def test_damaged_files_are_named(make_run: MakeRun, suffix: str):
 
 def test_a_directory_without_figures(tmp_path: Path):
     assert read_figures(tmp_path, "p") == []
+
+
+def test_entities_stay_out(make_run: MakeRun):
+    directory = make_run("run", "a")
+    file = directory / "a.svg"
+    bomb = '<!DOCTYPE svg [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]>'
+    file.write_text(re.sub(r"<!DOCTYPE[^>]*>", bomb, file.read_text()))
+    (figure,) = read_figures(directory, "p")
+    assert figure.html.startswith("<img")
+
+
+@pytest.mark.parametrize("attribute", ["width", "height"])
+def test_a_drawing_without_a_size_is_none_of_ours(make_run: MakeRun, attribute: str):
+    directory = make_run("run", "a")
+    file = directory / "a.svg"
+    file.write_text(re.sub(rf' {attribute}="[^"]*pt"', "", file.read_text(), count=1))
+    (figure,) = read_figures(directory, "p")
+    assert figure.html.startswith("<img")
+
+
+def test_a_picture_of_many_pixels_is_refused(tmp_path: Path):
+    """A few kilobytes that unpack to 2.7 GB."""
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+
+    def part(name: bytes, content: bytes) -> bytes:
+        size, checksum = struct.pack(">I", len(content)), zlib.crc32(name + content)
+        return size + name + content + struct.pack(">I", checksum)
+
+    rows = zlib.compress(bytes(90_001) * 100)
+    content = part(b"IHDR", header) + part(b"IDAT", rows) + part(b"IEND", b"")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    with pytest.raises(InputError, match=r"a\.png: is damaged or too large"):
+        read_figures(tmp_path, "p")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_a_link_out_of_the_run_is_refused(make_run: MakeRun, tmp_path: Path, suffix: str):
+    directory = make_run("run", "a")
+    for file in (directory / "a.svg", directory / "a.png"):
+        if file.suffix == suffix:
+            file.rename(tmp_path / "secret")
+            file.symlink_to(tmp_path / "secret")
+        else:
+            file.unlink()
+    with pytest.raises(InputError, match="leads out of its run"):
+        read_figures(directory, "p")

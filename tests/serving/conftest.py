@@ -14,6 +14,7 @@ onnx = pytest.importorskip("onnx", reason="the extra export is not installed")
 
 from feduplink import Scenario
 from feduplink.export import OnnxPolicy
+from feduplink.export.onnx_policy import CHECKSUM_TO_COME, with_checksum
 from feduplink.serving.app import create_app
 from feduplink.serving.limits import Limits
 
@@ -55,6 +56,7 @@ def write_policy(file: Path) -> Path:
                 {
                     "policy": "inversion",
                     "version": "0",
+                    **CHECKSUM_TO_COME,
                     "scenario": SCENARIO.model_dump(mode="json"),
                     "workers": None,
                     "silence_w": 0.0,
@@ -64,7 +66,7 @@ def write_policy(file: Path) -> Path:
             )
         },
     )
-    file.write_bytes(model.SerializeToString())
+    file.write_bytes(with_checksum(model.SerializeToString()))
     return file
 
 

@@ -92,9 +92,12 @@ def denoised_csi(observed: Tensor, variance: float) -> Tensor:
 
 
 def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
-    """Return ``csi`` if it is (..., L, L), floating, finite and positive; raise otherwise."""
-    if not isinstance(csi, Tensor) or not csi.is_floating_point():
-        raise InputError("csi: accepted is a floating-point tensor of shape (..., L, L).")
+    """Return ``csi`` if it is (..., L, L), floating, finite and positive; raise otherwise.
+
+    In 16 bits powers would be rounded to above Pmax, and gains to infinity.
+    """
+    if not isinstance(csi, Tensor) or csi.dtype not in (torch.float32, torch.float64):
+        raise InputError("csi: accepted is a tensor of float32 or float64, of shape (..., L, L).")
     if csi.ndim < 2 or csi.shape[-1] != csi.shape[-2] or csi.shape[-1] == 0:
         raise InputError(
             f"csi: shape {tuple(csi.shape)} is not square; accepted: (..., L, L) with L >= 1."

@@ -17,13 +17,15 @@ from torch import Tensor
 from feduplink.channels.channel_model import Channels
 from feduplink.channels.csi import check_antenna, check_csi
 from feduplink.errors import InputError
-from feduplink.files import replaced_atomically
+from feduplink.hdf5_file import dataset_in, reading_hdf5, writing_hdf5
 from feduplink.tensorfile import checksum
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"
 #: Kinds of NumPy types that are real numbers: floating point, signed and unsigned integers.
 _REAL_KINDS = "fiu"
+#: Most workers, as of a scenario.
+_WORKERS = 1024
 
 
 def recording_identity(recorded: Tensor | None) -> str:
@@ -40,7 +42,7 @@ def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario
     The file appears under its name only when it is complete.
     """
     csi = check_csi(channels.csi)
-    with replaced_atomically(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+    with writing_hdf5(Path(path)) as file:
         file.create_dataset(CSI_DATASET, data=csi.to(torch.float32).numpy(), compression="gzip")
         if channels.antenna is not None:
             file.create_dataset(ANTENNA_DATASET, data=channels.antenna.numpy())
@@ -49,34 +51,13 @@ def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario
 
 def read_channels(path: str | os.PathLike[str]) -> Channels:
     """Read and check recorded channels; raises :class:`InputError` with the reason."""
-    try:
-        with h5py.File(path, "r") as file:
-            if not isinstance(file.get(CSI_DATASET), h5py.Dataset):
-                raise InputError(
-                    f"channels: {path} has no dataset {CSI_DATASET}; accepted: HDF5 files with "
-                    "that dataset, (N, L, L)."
-                )
-            if file[CSI_DATASET].dtype.kind not in _REAL_KINDS:
-                raise InputError(
-                    f"channels: {CSI_DATASET} of {path} holds {file[CSI_DATASET].dtype}; accepted: "
-                    f"real numbers. Complex antenna coefficients go to {ANTENNA_DATASET}."
-                )
-            csi = torch.from_numpy(np.asarray(file[CSI_DATASET], dtype=np.float32))
-            antenna = None
-            if ANTENNA_DATASET in file:
-                antenna = torch.from_numpy(np.asarray(file[ANTENNA_DATASET], dtype=np.complex64))
-    except (OSError, TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"channels: {path} cannot be read as HDF5 (missing, truncated or another format): "
-            f"{error}."
-        ) from None
-    if csi.ndim != 3 or len(csi) == 0:
-        raise InputError(
-            f"channels: {CSI_DATASET} of {path} has shape {tuple(csi.shape)}; accepted: (N, L, L) "
-            "with N >= 1."
-        )
+    with reading_hdf5(path, "channels") as file:
+        recorded, antenna = dataset_in(file, CSI_DATASET), None
+        _check_shape(recorded)
+        if ANTENNA_DATASET in file:
+            coefficients = dataset_in(file, ANTENNA_DATASET)
+            antenna = torch.from_numpy(np.asarray(coefficients, dtype=np.complex64))
+        csi = torch.from_numpy(np.asarray(recorded, dtype=np.float32))
     try:
         check_csi(csi)
         if antenna is not None:
@@ -84,3 +65,18 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
     except InputError as error:
         raise InputError(f"channels: {path}: {error}") from None
     return Channels(csi, antenna)
+
+
+def _check_shape(dataset: h5py.Dataset) -> None:
+    """Refuse, before anything is read, what cannot be H of some channels."""
+    shape = dataset.shape
+    if dataset.dtype.kind not in _REAL_KINDS:
+        raise InputError(
+            f"holds {dataset.dtype} in {CSI_DATASET}; accepted: real numbers, and complex antenna "
+            f"coefficients in {ANTENNA_DATASET}"
+        )
+    if len(shape) != 3 or shape[0] == 0 or shape[1] != shape[2] or not 1 <= shape[1] <= _WORKERS:
+        raise InputError(
+            f"has {CSI_DATASET} of shape {shape}; accepted: (N, L, L) with N >= 1 and L from 1 to "
+            f"{_WORKERS}"
+        )

@@ -15,7 +15,8 @@ A command is a module of this package that is listed in :data:`COMMANDS` and has
 ``run`` checks all its input before it writes anything, and raises
 :class:`~feduplink.errors.InputError` with one sentence for what it cannot accept. :func:`main`
 prints that sentence and returns 2. A proof that does not hold is another matter: a
-:class:`~feduplink.errors.ProofError`, and 1.
+:class:`~feduplink.errors.ProofError`, and 1. While a command runs no other one writes to its
+``--out``. SIGINT and SIGTERM end it with 130 and 143.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ from feduplink.cli import (
     serve,
     train,
 )
+from feduplink.cli.terminating import Terminated, terminated_in_order
 from feduplink.errors import InputError, ProofError
+from feduplink.files import only_writer
 from feduplink.version import __version__
 
-ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED = 0, 1, 2, 130
+ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 class Command(Protocol):
@@ -130,14 +133,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # one its waiting makes everything ten times slower.
     torch.set_num_threads(1)
     words = sys.argv[1:] if argv is None else argv
-    with warnings.catch_warnings(), provenance.command(words):
+    with warnings.catch_warnings(), provenance.command(words), terminated_in_order():
         warnings.showwarning = _show_warning
         try:
             args = build_parser().parse_args(words)
             with _modules_of_the_user():
                 for name in args.imported:
                     _import(name)
-                args.run(args)
+                with only_writer(args.out) if "out" in args else contextlib.nullcontext():
+                    args.run(args)
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)
             return REFUSED
@@ -145,11 +149,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"feduplink: {error}.", file=sys.stderr)
             return DOES_NOT_HOLD
         except OSError as error:
-            print(f"feduplink: {error}.", file=sys.stderr)
+            print(f"feduplink: {_reason(error)}.", file=sys.stderr)
             return REFUSED
         except KeyboardInterrupt as interrupt:
             print(f"feduplink: interrupted. {interrupt}".rstrip(), file=sys.stderr)
-            return INTERRUPTED
+            return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     return ACCEPTED
 
 
@@ -173,6 +177,13 @@ def _import(name: str) -> None:
             f"import: {name} cannot be imported: {reason}; accepted: a module of the current "
             "directory or an installed one."
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """Which file, and what is wrong with it, as far as the system says so."""
+    if error.filename is None or error.strerror is None:
+        return str(error).removesuffix(".")
+    return f"{error.filename}: {error.strerror}"
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:

@@ -13,4 +13,5 @@ _PLAIN_WIDTH = 120
 def console() -> Console:
     """Standard output; away from a terminal plain text, wide enough for the tables."""
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=True)
+    # What is printed is never markup: a path may hold brackets.
+    return Console(width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)

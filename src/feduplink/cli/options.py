@@ -52,13 +52,11 @@ def add_seed_option(parser: argparse.ArgumentParser) -> None:
 
 
 def output_directory(args: argparse.Namespace) -> Path:
-    """The directory of ``--out``, which need not exist yet.
+    """The directory of ``--out``.
 
     The same command may run there again; what another one left is not overwritten.
     """
     directory: Path = args.out
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"out: {directory} is a file; accepted: a directory, new or existing.")
     if (directory / METRICS_FILE).exists():
         origin = read_metrics(directory).provenance
         made_by = origin.command or "" if origin else ""

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
             # Without its data a figure cannot be drawn; the others can, if there are any.
             if name == names[-1] and not claims:
                 raise
-            out.print(f"{name}: not drawn. {refusal}", markup=False)
+            out.print(f"{name}: not drawn. {refusal}")
     _finish(directory, context, claims, out)
 
 

@@ -23,8 +23,8 @@ def resume_hint(checkpoint: Path) -> Iterator[None]:
     """An interrupt of the block says how to continue."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         how = "There is no checkpoint yet; run the same command again."
         if checkpoint.exists():
             how = "The same command with --resume continues from the last checkpoint."
-        raise KeyboardInterrupt(how) from None
+        raise type(interrupt)(how) from None

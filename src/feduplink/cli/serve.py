@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import tempfile
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def run(args: argparse.Namespace) -> None:
             routers.append(playground_router(policy.scenario, trained))
         except InputError as refusal:
             page = f"without the playground: {refusal}"
+        # Of a service that stops, supervisors expect that it ends by the signal itself.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         listen(
             create_app(policy, limits=limits, token=token, routers=routers),
             bound,

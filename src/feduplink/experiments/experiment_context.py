@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +16,7 @@ from feduplink.code_fingerprint import code_fingerprint
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
 from feduplink.observing import show_progress, track_each
+from feduplink.process_pool import process_pool
 
 _T = TypeVar("_T")
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -85,21 +84,15 @@ class ExperimentContext:
         """``work(context, *arguments[i])`` for every i, in order, several at once.
 
         ``what`` names them in the plural; observers are told how many of them are done.
-        ``work`` is a function of a module: other processes have to find it. Where one fails, those
-        that have not begun are not begun.
+        ``work`` is a function of a module: other processes have to find it. Where one fails, the
+        others are not waited for.
         """
         if self.processes == 1 or len(arguments) == 1:
             return [work(self, *given) for given in track_each(what, arguments)]
         alone = replace(self, processes=1)
-        with ProcessPoolExecutor(
-            self.processes, get_context("spawn"), initializer=_start_process
-        ) as pool:
+        with process_pool(self.processes, _start_process) as pool:
             started = [pool.submit(work, alone, *given) for given in arguments]
-            try:
-                return [future.result() for future in track_each(what, started)]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            return [future.result() for future in track_each(what, started)]
 
 
 def _start_process() -> None:

@@ -19,7 +19,14 @@ from torch import Tensor, nn
 from feduplink.channels import draw_csi
 from feduplink.errors import InputError
 from feduplink.export.allocation_module import allocation_module
-from feduplink.export.onnx_policy import CSI, METADATA, POWER, OnnxPolicy
+from feduplink.export.onnx_policy import (
+    CHECKSUM_TO_COME,
+    CSI,
+    METADATA,
+    POWER,
+    OnnxPolicy,
+    with_checksum,
+)
 from feduplink.files import replaced_atomically
 from feduplink.observing import track
 from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy
@@ -110,7 +117,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA, json.dumps(_metadata(policy))
     onnx.checker.check_model(model)
-    file.write_bytes(model.SerializeToString())
+    file.write_bytes(with_checksum(model.SerializeToString()))
 
 
 def _ends_in_sigmoid(policy: Policy) -> bool:
@@ -125,6 +132,7 @@ def _metadata(policy: Policy) -> dict[str, Any]:
     return {
         "policy": POLICIES.name_of(type(policy)),
         "version": __version__,
+        **CHECKSUM_TO_COME,
         "scenario": policy.scenario.model_dump(mode="json"),
         "workers": policy.fixed_workers,
         "silence_w": policy.silence_w,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
+from feduplink.files import read_limited
 from feduplink.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -20,6 +23,14 @@ if TYPE_CHECKING:
 
 #: Names in the file: of its input, its output, and of what is said about it.
 CSI, POWER, METADATA = "csi", "power_w", "feduplink"
+#: Among what is said about a file is its checksum, with this in the place of the checksum.
+_UNKNOWN = "0" * 64
+CHECKSUM_TO_COME = {"sha256": _UNKNOWN}
+_CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"')
+#: How a file says where else weights are.
+_ELSEWHERE = b"\x0a\x08location"
+#: Of a file: that of pdx has a thousandth of it.
+_MOST_BYTES = 1 << 28
 
 
 class OnnxPolicy:
@@ -36,6 +47,16 @@ class OnnxPolicy:
     def __init__(self, file: str | os.PathLike[str], *, threads: int = 1) -> None:
         runtime = _onnxruntime()
         path = Path(file)
+        content = read_limited(path, "policy", _MOST_BYTES)
+        if not _is_whole(content):
+            raise InputError(
+                f"policy: {path} is no exported policy, or damaged; accepted: what 'feduplink "
+                "export' writes."
+            )
+        if _ELSEWHERE in content:
+            raise InputError(
+                f"policy: {path} has weights in another file; accepted: a file that holds them all."
+            )
         options = runtime.SessionOptions()
         # One allocation is small: a second thread costs more than it brings.
         options.intra_op_num_threads = threads
@@ -44,20 +65,18 @@ class OnnxPolicy:
         options.enable_mem_reuse = False
         try:
             self._session = runtime.InferenceSession(
-                path.read_bytes(), options, providers=["CPUExecutionProvider"]
+                content, options, providers=["CPUExecutionProvider"]
             )
             written = self._session.get_modelmeta().custom_metadata_map[METADATA]
-        except OSError:
-            raise InputError(f"policy: {path} cannot be read; accepted: an ONNX file.") from None
+            self.metadata: dict[str, Any] = json.loads(written)
+            self.scenario = Scenario(**self.metadata["scenario"])
+            self.fixed_workers: int | None = self.metadata["workers"]
         except Exception as error:  # ONNX Runtime's classes have no common base of their own
             reason = " ".join(str(error).split())
             raise InputError(
                 f"policy: {path} is no exported policy ({reason}); accepted: what 'feduplink "
                 "export' writes."
             ) from None
-        self.metadata: dict[str, Any] = json.loads(written)
-        self.scenario = Scenario(**self.metadata["scenario"])
-        self.fixed_workers: int | None = self.metadata["workers"]
 
     def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
@@ -69,6 +88,20 @@ class OnnxPolicy:
         """As :meth:`allocate` for CSI (N, L, L) that was checked already."""
         powers: NDArray[np.float32] = self._session.run([POWER], {CSI: csi})[0]
         return powers
+
+
+def with_checksum(content: bytes) -> bytes:
+    """The file with its checksum in the place of :data:`CHECKSUM_TO_COME`."""
+    digest = hashlib.sha256(content).hexdigest()
+    return content.replace(_UNKNOWN.encode(), digest.encode(), 1)
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether the file has its own checksum: ONNX Runtime need not look at any other."""
+    if (found := _CHECKSUM.search(content)) is None:
+        return False
+    unsigned = content.replace(found[1], _UNKNOWN.encode(), 1)
+    return with_checksum(unsigned) == content
 
 
 def _onnxruntime() -> ModuleType:

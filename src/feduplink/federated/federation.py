@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
+from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
@@ -176,6 +177,7 @@ class Federation:
     def _identity(self) -> dict[str, Any]:
         """What two checkpoints must agree on to be of one comparison."""
         return {
+            "version of the code": code_fingerprint(RUNS),
             "task": self.task.name,
             "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),

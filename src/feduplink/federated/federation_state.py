@@ -14,7 +14,7 @@ from feduplink.federated.adam import AdamState
 from feduplink.federated.models.stacked import Weights
 from feduplink.federated.server_step import Aggregation
 from feduplink.federated.uplink import UplinkRecord
-from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, write_tensors
 
 _KIND = "federated checkpoint"
 
@@ -96,19 +96,23 @@ class FederationState:
 
         def like(known: Weights, prefix: str) -> Weights:
             found = file.under(prefix)
+            for name, tensor in known.items():
+                if (found[name].shape, found[name].dtype) != (tensor.shape, tensor.dtype):
+                    raise ValueError(f"{prefix}{name} has another shape or type")
             return {name: found[name].to(tensor.device) for name, tensor in known.items()}
 
-        return cls(
-            like(begun.weights, "weights."),
-            AdamState(
-                like(begun.adam.mean, "adam.mean."),
-                like(begun.adam.square, "adam.square."),
-                file.tensors["adam.steps"].to(begun.adam.steps.device),
-            ),
-            list(file.tensors["errors"].unbind(0)),
-            [UplinkRecord(**file.under(f"uplink.{n}.")) for n in range(len(begun.uplink))],
-            [like(state, f"server.{n}.") for n, state in enumerate(begun.server)],
-        )
+        with fitting(path, _KIND, "this comparison"):
+            return cls(
+                like(begun.weights, "weights."),
+                AdamState(
+                    like(begun.adam.mean, "adam.mean."),
+                    like(begun.adam.square, "adam.square."),
+                    file.tensors["adam.steps"].to(begun.adam.steps.device),
+                ),
+                list(file.tensors["errors"].unbind(0)),
+                [UplinkRecord(**file.under(f"uplink.{n}.")) for n in range(len(begun.uplink))],
+                [like(state, f"server.{n}.") for n, state in enumerate(begun.server)],
+            )
 
 
 def _row(weights: Weights, row: int) -> Weights:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, RunHistory, Task
-from feduplink.files import write_json
+from feduplink.files import read_limited, write_json
 from feduplink.flower.uplink_round import UplinkRound
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -20,6 +20,8 @@ HISTORY_FILE = "flower.json"
 MODEL_FILE = "model.safetensors"
 
 _MODEL = "federated model"
+#: Of the history: a thousand rounds of a hundred workers are a tenth of it.
+_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,24 @@ class TaskResult:
     @classmethod
     def read(cls, directory: Path) -> TaskResult:
         """Read what :meth:`write` wrote."""
-        try:
-            content = json.loads((directory / HISTORY_FILE).read_text(encoding="utf-8"))
-        except OSError:
+        file = directory / HISTORY_FILE
+        if not file.exists():
             raise InputError(
                 f"result: {directory} has no {HISTORY_FILE}; accepted: where a run was completed."
-            ) from None
-        errors = [math.nan if error is None else error for error in content["error"]]
-        uplink = tuple(map(UplinkRound.from_json, content["uplink"]))
-        history = (run_history(errors, uplink),)
-        return cls(
-            FederatedHistory(content["task"], content["metric_name"], {content["policy"]: history}),
-            uplink,
-            read_tensors(directory / MODEL_FILE, _MODEL).tensors,
-        )
+            )
+        text = read_limited(file, "result", _MOST_BYTES)
+        try:
+            content = json.loads(text)
+            errors = [math.nan if error is None else float(error) for error in content["error"]]
+            uplink = tuple(map(UplinkRound.from_json, content["uplink"]))
+            names = (str(content["task"]), str(content["metric_name"]))
+            history = FederatedHistory(
+                *names, {str(content["policy"]): (run_history(errors, uplink),)}
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            reason = " ".join(str(error).split()).removesuffix(".")
+            raise InputError(f"result: {file} is damaged: {reason}.") from None
+        return cls(history, uplink, read_tensors(directory / MODEL_FILE, _MODEL).tensors)
 
 
 def run_history(errors: Sequence[float], uplink: Sequence[UplinkRound]) -> RunHistory:

@@ -16,13 +16,14 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.curriculum import Curriculum
 from feduplink.learning.network_loss import RecordedLosses
 from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.randomness import torch_generator
-from feduplink.tensorfile import TensorFile, check_same, read_tensors, write_tensors
+from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, write_tensors
 from feduplink.validated_model import ValidatedModel
 
 #: Steps between two reports and two checkpoints.
@@ -108,20 +109,22 @@ class NetworkTraining:
         """Continue from a checkpoint of the same curriculum, settings and seed."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
-        state = file.header["state"]
-        self.step = state["step"]
-        self.network.load_state_dict(file.under("network."))
-        restore_adam(self._optimizer, file.under("adam."))
-        self._optimizer.param_groups[0].update(lr=state["rate"], betas=tuple(state["betas"]))
-        self._schedule.load_state_dict({"last_epoch": self.step, "_step_count": self.step + 1})
-        self._generator.set_state(file.tensors["generator"])
-        self.curriculum.restore(
-            TensorFile(file.under("curriculum."), state["curriculum"]), self._generator.device
-        )
+        with fitting(path, _CHECKPOINT, "this run"):
+            state = file.header["state"]
+            self.step = state["step"]
+            self.network.load_state_dict(file.under("network."))
+            restore_adam(self._optimizer, file.under("adam."))
+            self._optimizer.param_groups[0].update(lr=state["rate"], betas=tuple(state["betas"]))
+            self._schedule.load_state_dict({"last_epoch": self.step, "_step_count": self.step + 1})
+            self._generator.set_state(file.tensors["generator"])
+            self.curriculum.restore(
+                TensorFile(file.under("curriculum."), state["curriculum"]), self._generator.device
+            )
 
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
         return {
+            "version of the code": code_fingerprint(RUNS),
             "curriculum": self.curriculum.identity(),
             "settings": self.settings.model_dump(mode="json"),
             "seed": self._seed,

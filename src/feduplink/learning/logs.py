@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
+import time
 from pathlib import Path
 
+from feduplink.files import write_text
 from feduplink.learning.history import Epoch
 from feduplink.observing import Advance, Observer, Work
 
+#: Epochs may be short, and every one would be written with all before it.
+_WRITE_EVERY_S = 2.0
+
 
 class CsvLog(Observer):
-    """One row per epoch: objective, participation, violation and all constraints by worker."""
+    """One row per epoch: objective, participation, violation and all constraints by worker.
+
+    The file is whole at all times, and behind by no more than some seconds.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def begin(self, work: Work) -> None:
         """Start the file anew with the epochs so far."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("w", newline="", encoding="utf-8")
-        self._writer = csv.writer(self._file)
-        self._header_written = False
+        self._text = io.StringIO(newline="")
+        self._writer = csv.writer(self._text)
         for step in work.earlier:
-            self.advance(work, step)
+            self._add(step)
+        self._write()
 
     def advance(self, work: Work, step: Advance) -> None:
-        """Append a row."""
-        if isinstance(step.detail, Epoch):
-            self._write(step.detail)
+        """Add a row."""
+        self._add(step)
+        if time.monotonic() - self._written > _WRITE_EVERY_S:
+            self._write()
 
     def end(self, work: Work) -> None:
-        """Close the file."""
-        self._file.close()
+        """Write what is left."""
+        self._write()
 
-    def _write(self, epoch: Epoch) -> None:
-        if not self._header_written:
+    def _write(self) -> None:
+        write_text(self._path, self._text.getvalue())
+        self._written = time.monotonic()
+
+    def _add(self, step: Advance) -> None:
+        epoch = step.detail
+        if not isinstance(epoch, Epoch):
+            return
+        if not self._text.tell():
             self._writer.writerow(
                 ["epoch", "objective", "participation", "violation", "feasible"]
                 + [
@@ -44,7 +60,6 @@ class CsvLog(Observer):
                     for worker in range(1, len(values) + 1)
                 ]
             )
-            self._header_written = True
         figures = (epoch.objective, epoch.participation, epoch.violation, epoch.feasible)
         self._writer.writerow(
             [epoch.number + 1, *figures, *itertools.chain(*epoch.constraints.values())]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import ChannelSource, check_csi, noisy_csi
+from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import judge
@@ -26,7 +27,14 @@ from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
 from feduplink.randomness import torch_generator
-from feduplink.tensorfile import TensorFile, check_same, checksum, read_tensors, write_tensors
+from feduplink.tensorfile import (
+    TensorFile,
+    check_same,
+    checksum,
+    fitting,
+    read_tensors,
+    write_tensors,
+)
 
 _CHECKPOINT = "training checkpoint"
 #: Settings that may change when a run is resumed: more epochs, for instance.
@@ -207,21 +215,23 @@ class Training:
         """Continue from a checkpoint of the same policy, problem, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
-        self.policy.load_state_dict(file.under("policy."))
-        self._best_weights = file.under("best.")
-        state = file.under("state.")
-        self._state = (
-            PrimalDualState(**{name: t.to(self._device) for name, t in state.items()})
-            if state
-            else None
-        )
-        restore_adam(self._optimizer, file.under("adam."))
-        self._generator.set_state(file.tensors["generator"])
-        self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
+        with fitting(path, _CHECKPOINT, "this run"):
+            self.policy.load_state_dict(file.under("policy."))
+            self._best_weights = file.under("best.")
+            state = file.under("state.")
+            self._state = (
+                PrimalDualState(**{name: t.to(self._device) for name, t in state.items()})
+                if state
+                else None
+            )
+            restore_adam(self._optimizer, file.under("adam."))
+            self._generator.set_state(file.tensors["generator"])
+            self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
 
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it: all that an epoch depends on."""
         return {
+            "version of the code": code_fingerprint(RUNS),
             "policy": self.policy.name,
             "architecture": self.policy.architecture.model_dump(mode="json"),
             "scenario": self.policy.scenario.model_dump(mode="json"),

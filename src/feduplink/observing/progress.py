@@ -190,7 +190,9 @@ class TerminalProgress(_Lines):
         with self._lock:
             if self._timer is not threading.current_thread():  # its work has ended just now
                 return
-            self._console = self._console or Console(stderr=True, highlight=False)
+            self._console = self._console or Console(
+                stderr=True, highlight=False, markup=False, emoji=False
+            )
             self._live = Live(
                 console=self._console,
                 get_renderable=lambda: _table(self._shown()),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.device import usable_device
+from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.metrics import finite_or_none
@@ -185,6 +186,8 @@ def find_optimum(
             improvement of the bound (``Certificate``).
     """
     check_csi(csi, scenario.workers)
+    if len(csi) == 0:
+        raise InputError("csi: there are no channels; accepted: one or more.")
     problem = problem or Problem.from_scenario(scenario)
     out_of_reach = check_reachable(problem, scenario, csi)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)

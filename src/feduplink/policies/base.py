@@ -15,6 +15,9 @@ from feduplink.policies.deployment import Deployment
 from feduplink.randomness import stream_seed
 from feduplink.scenario import Scenario
 
+#: That powers are computed from: 32,768 channels of 8 workers. More would only need more memory.
+_GAINS_AT_ONCE = 1 << 21
+
 
 def silence(power: Tensor, below_w: float = SILENCE_W) -> Tensor:
     """Powers under ``below_w`` become exactly zero."""
@@ -76,10 +79,17 @@ class Policy(ABC):
     def allocate(self, csi: Tensor) -> Tensor:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
         check_csi(csi, self.fixed_workers)
+        channels = csi.reshape(-1, *csi.shape[-2:])
+        at_once = max(1, _GAINS_AT_ONCE // csi.shape[-1] ** 2)
+        power = torch.cat([self._limited(part) for part in channels.split(at_once)])
+        return power.reshape(csi.shape[:-1])
+
+    def _limited(self, csi: Tensor) -> Tensor:
+        """Powers within [0, Pmax], exactly zero where they are negligible, (N, L, L) to (N, L)."""
         with torch.no_grad():
-            power = self.powers(csi.reshape(-1, *csi.shape[-2:]))
+            power = self.powers(csi)
         power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
-        return silence(power, self.silence_w).reshape(csi.shape[:-1])
+        return silence(power, self.silence_w)
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be stored besides the scenario to restore the policy."""
@@ -114,6 +124,12 @@ class NeuralPolicy(Policy, nn.Module):
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario)
         self.architecture = architecture or self.architecture_type()
+        least_w = float(scenario.pmax_w.min())
+        if self.architecture.silence_w >= least_w:
+            raise InputError(
+                f"silence_w: {self.architecture.silence_w:g} W would silence a worker at its Pmax "
+                f"of {least_w:g} W; accepted: less than that."
+            )
 
     @classmethod
     def initialised(

@@ -58,6 +58,20 @@ class DualPoint:
         multipliers = Multipliers(tensors["constraints"], tensors["objective_weight"])
         return cls(multipliers, tensors["thresholds"])
 
+    def check(self, constraints: int, workers: int) -> None:
+        """Refuse what cannot be a point of a problem with K constraints and L workers."""
+        shape = (constraints, workers)
+        for name, tensor in self.tensors().items():
+            expected = shape[1:] if name == "objective_weight" else shape
+            if tensor.shape != expected:
+                raise InputError(
+                    f"multipliers: {name} has shape {tuple(tensor.shape)}; accepted: {expected}."
+                )
+            if not bool(tensor.isfinite().all()):
+                raise InputError(f"multipliers: {name} has NaN or infinity; accepted: numbers.")
+        if bool((self.multipliers.constraints < 0).any()):
+            raise InputError("multipliers: one is negative; accepted: 0 or more.")
+
     def prices(self, problem: Problem, scenario: Scenario) -> Prices:
         """Of every quantity in the Lagrangian of one channel."""
         aim = problem.with_thresholds(self.thresholds)
@@ -78,6 +92,7 @@ class LagrangianPolicy(Policy):
         self.point = point
         self._given = problem
         self.problem = problem or Problem.from_scenario(scenario)
+        point.check(len(self.problem.constraints), scenario.workers)
 
     def prices(self, csi: Tensor) -> Prices:
         """On the device of the channels (N, L, L), for as many workers as they have."""

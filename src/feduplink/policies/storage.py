@@ -9,7 +9,13 @@ from feduplink.errors import InputError
 from feduplink.policies.base import Policy
 from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
 from feduplink.scenario import Scenario
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.tensorfile import (
+    TensorFile,
+    check_finite,
+    fitting,
+    read_tensors,
+    write_tensors,
+)
 
 #: The name of a policy's file inside the directory of a training run.
 POLICY_FILE = "policy.safetensors"
@@ -44,13 +50,9 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     scenario = Scenario(**fields)
     for measure in scenario.measures:
         MEASURES.find_in_file(measure, file)
-    try:
+    check_finite(file, content)
+    with fitting(file, _KIND, f"a {kind.name}"):
         policy = kind.from_tensors(scenario, content.tensors)
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(f"policy: {file} does not fit a {kind.name}: {reason}.") from None
     if other := policy.tensors().keys() ^ content.tensors.keys():
         raise InputError(
             f"policy: {file} does not fit a {kind.name}: it has other tensors than this version's "

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 import numpy as np
 from flint import arb
 
 from feduplink.observing import show_progress, track
+from feduplink.process_pool import process_pool
 from feduplink.proofs import balls
 from feduplink.proofs.leaf_bounds import LeafBounds
 from feduplink.proofs.proof import Integers, Node, Proof, ProofTree
@@ -113,12 +112,12 @@ def _checked(parts: list[_Part], processes: int) -> Iterator[str | None]:
     if min(processes, len(parts)) == 1:
         yield from map(_wrong_part, parts)
         return
-    count, apart = min(processes, len(parts)), get_context("spawn")
-    with ProcessPoolExecutor(count, apart, show_progress, (False,)) as pool:
-        try:
-            yield from pool.map(_wrong_part, parts)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with process_pool(min(processes, len(parts)), _work_silently) as pool:
+        yield from pool.map(_wrong_part, parts)
+
+
+def _work_silently() -> None:
+    show_progress(False)
 
 
 def _wrong_part(part: _Part) -> str | None:

@@ -12,7 +12,13 @@ import h5py
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.files import replaced_atomically
+from feduplink.hdf5_file import (
+    attribute_of,
+    dataset_in,
+    fixed_text,
+    reading_hdf5,
+    writing_hdf5,
+)
 from feduplink.proofs.proof import (
     Node,
     Proof,
@@ -25,7 +31,7 @@ from feduplink.proofs.proof import (
 )
 
 FORMAT = "feduplink proof"
-VERSION = 1
+VERSION = 2
 
 #: Limits of what is read: workers, constraints, channels and boxes.
 _MOST_WORKERS = 1024
@@ -59,6 +65,9 @@ _ARRAYS: dict[str, Callable[[Proof], Any]] = {
     "tangents/upper_ends": lambda proof: proof.tree.upper_ends,
 }
 _ROWS = "channels/rows"
+_SCENARIO = "scenario"
+#: Attributes of the problem.
+_SAID = ("objective", "utility", "waterfall", "amplifier_inefficiency", "constraints")
 _COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
 
 _Name = TypeVar("_Name", bound=StrEnum)
@@ -66,20 +75,21 @@ _Name = TypeVar("_Name", bound=StrEnum)
 
 def write_proof(path: Path, proof: Proof) -> None:
     """Write a proof; the file appears under its name only when it is complete."""
-    with replaced_atomically(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update(format=FORMAT, version=VERSION, scenario=proof.scenario)
+    with writing_hdf5(path) as file:
+        file.attrs.update(format=fixed_text(FORMAT), version=VERSION)
+        file[_SCENARIO] = fixed_text(proof.scenario)
         for name, values in _ARRAYS.items():
             file.create_dataset(name, data=values(proof), **_COMPRESSED)
         if proof.rows is not None:
             file.create_dataset(_ROWS, data=proof.rows, **_COMPRESSED)
-        file["channels"].attrs["sha256"] = proof.channels_sha256
+        file["channels"].attrs["sha256"] = fixed_text(proof.channels_sha256)
         problem = proof.problem
         file["problem"].attrs.update(
-            objective=problem.objective.value,
-            utility=problem.utility.value,
+            objective=fixed_text(problem.objective.value),
+            utility=fixed_text(problem.utility.value),
             waterfall=problem.waterfall,
             amplifier_inefficiency=problem.amplifier_inefficiency,
-            constraints=" ".join(problem.constraints),
+            constraints=fixed_text(" ".join(problem.constraints)),
         )
         file.create_group("statement").attrs.update(vars(proof.statement))
 
@@ -89,18 +99,14 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
 
     Whether it holds is another question: :func:`feduplink.proofs.checker.check_proof`.
     """
-    try:
-        with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise _refusal("was not written by feduplink optimum --certificate")
-            if int(file.attrs["version"]) != VERSION:
-                raise _refusal(f"has format version {file.attrs['version']}; accepted: {VERSION}")
-            return _Reader(file).proof()
-    except InputError as error:
-        raise InputError(f"proof: {path} {error}.") from None
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(f"proof: {path} cannot be read as a proof: {reason}.") from None
+    with reading_hdf5(path, "proof") as file:
+        if not {"version", "format"} <= file.attrs.keys():
+            raise _refusal("was not written by feduplink optimum --certificate")
+        if (version := attribute_of(file, "version")) != VERSION:
+            raise _refusal(f"has format version {version}; accepted: {VERSION}")
+        if attribute_of(file, "format") != FORMAT:
+            raise _refusal("was not written by feduplink optimum --certificate")
+        return _Reader(file).proof()
 
 
 def _refusal(reason: str) -> InputError:
@@ -138,7 +144,7 @@ class _Reader:
         csi = self._numbers("channels/csi", "NLL", positive=True)
         if csi.dtype != np.float32:
             csi = csi.astype(np.float64)
-        if channels_sha256(csi) != self._file["channels"].attrs["sha256"]:
+        if channels_sha256(csi) != attribute_of(self._file["channels"], "sha256"):
             raise _refusal("is damaged: the checksum of its channels does not match")
         power = self._numbers("policy/power", "NL")
         return Proof(
@@ -152,14 +158,19 @@ class _Reader:
             upper=self._numbers("bounds/upper", "N"),
             floor=self._numbers("bounds/floor", "L", positive=True),
             tree=self._tree(),
-            scenario=str(self._file.attrs.get("scenario", "")),
+            scenario=self._scenario(),
         )
 
+    def _scenario(self) -> str:
+        dataset = dataset_in(self._file, _SCENARIO)
+        if dataset.shape != () or dataset.dtype.kind != "S":
+            raise _refusal(f"has {_SCENARIO} of {dataset.dtype}; accepted: a text of fixed length")
+        return bytes(dataset[()]).decode("utf-8").strip(" ")
+
     def _statement(self) -> Statement:
-        attrs = self._file["statement"].attrs
-        statement = Statement(
-            float(attrs["objective"]), float(attrs["violation"]), float(attrs["upper_bound"])
-        )
+        states = self._file["statement"]
+        names = ("objective", "violation", "upper_bound")
+        statement = Statement(*(float(attribute_of(states, name)) for name in names))
         if np.isnan(statement.objective) or statement.objective == np.inf:
             raise _refusal("states no objective: it is not a number")
         if not np.isfinite(statement.upper_bound):
@@ -169,24 +180,24 @@ class _Reader:
         return statement
 
     def _problem(self) -> ProvedProblem:
-        attrs = self._file["problem"].attrs
+        said = {name: attribute_of(self._file["problem"], name) for name in _SAID}
         constraints = tuple(
-            _member(ProvedMeasure, name) for name in str(attrs["constraints"]).split()
+            _member(ProvedMeasure, name) for name in str(said["constraints"]).split()
         )
         if len(constraints) != self._sizes["K"]:
             raise _refusal(f"names {len(constraints)} constraints of {self._sizes['K']}")
         return ProvedProblem(
-            objective=_member(ProvedMeasure, attrs["objective"]),
-            utility=_member(ProvedUtility, attrs["utility"]),
+            objective=_member(ProvedMeasure, said["objective"]),
+            utility=_member(ProvedUtility, said["utility"]),
             weights=self._not_negative("problem/weights", "L"),
             constraints=constraints,
             limits=self._numbers("problem/limits", "KL"),
             active=self._whole("problem/active", "KL", 2).astype(bool),
             pmax_w=self._numbers("problem/pmax_w", "L", positive=True),
             static_power_w=self._numbers("problem/static_power_w", "L", positive=True),
-            waterfall=_positive("waterfall", attrs["waterfall"]),
+            waterfall=_positive("waterfall", said["waterfall"]),
             amplifier_inefficiency=_positive(
-                "amplifier_inefficiency", attrs["amplifier_inefficiency"]
+                "amplifier_inefficiency", said["amplifier_inefficiency"]
             ),
         )
 
@@ -209,24 +220,15 @@ class _Reader:
 
     def _shape(self, name: str, dimensions: int) -> tuple[int, ...]:
         """That of a dataset, of which nothing is read yet."""
-        dataset = self._dataset(name)
+        dataset = dataset_in(self._file, name)
         if dataset.ndim != dimensions or dataset.size > _MOST_NUMBERS:
             raise _refusal(f"has {name} of shape {dataset.shape}")
         shape: tuple[int, ...] = dataset.shape
         return shape
 
-    def _dataset(self, name: str) -> h5py.Dataset:
-        """A dataset of this very file: no link and no storage elsewhere."""
-        dataset = self._file.get(name)
-        if not isinstance(dataset, h5py.Dataset):
-            raise _refusal(f"has no dataset {name}")
-        if dataset.file.id != self._file.id or dataset.external or dataset.is_virtual:
-            raise _refusal(f"has {name} in another file")
-        return dataset
-
     def _read(self, name: str, shape: str, kinds: str) -> np.ndarray[Any, np.dtype[Any]]:
         """A dataset whose sizes are those of ``shape``, for instance ``NL``."""
-        dataset = self._dataset(name)
+        dataset = dataset_in(self._file, name)
         expected = tuple(self._sizes[size] for size in shape)
         if dataset.shape != expected or dataset.dtype.kind not in kinds:
             raise _refusal(f"has {name} of {dataset.dtype} {dataset.shape}; accepted: {expected}")

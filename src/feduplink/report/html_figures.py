@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,21 +12,18 @@ from markupsafe import Markup
 from PIL import Image
 
 from feduplink.errors import InputError
+from feduplink.report.run_files import read_run_file, read_run_text, run_files
 from feduplink.report.style import DOTS_PER_INCH, NEUTRAL
+from feduplink.report.svg_drawing import LINK, SVG, parse_drawing
 
-_SVG = "{http://www.w3.org/2000/svg}"
-_LINK = "{http://www.w3.org/1999/xlink}href"
-#: What a figure of ours is drawn with; a drawing with anything else is not let into the page.
-_DRAWN_WITH = {"svg", "g", "defs", "clipPath", "pattern", "path", "rect", "use", "image"}
-#: Not needed inside a page: the page has the caption, and the style applies to all of it.
-_LEFT_OUT = {"title", "metadata", "style"}
-
-#: A reference to anything but a part of the same drawing.
-_FOREIGN = re.compile(r"url\((?!#)")
+#: Of a file, and of a picture: some ten times what ours have.
+_MOST_BYTES = 1 << 23
+_MOST_PIXELS = 40_000_000
 
 #: CSS pixels.
 _PIXELS_PER_INCH = 96
 _PIXELS_PER_POINT = _PIXELS_PER_INCH / 72
+_WIDEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def read_figures(directory: Path, prefix: str) -> list[HtmlFigure]:
 
     ``prefix`` begins the ids inside the drawings: two of them on one page must not share any.
     """
-    names = {path.stem for path in directory.iterdir() if path.suffix in (".svg", ".png")}
+    names = {path.stem for suffix in (".svg", ".png") for path in run_files(directory, suffix)}
     figures = []
     for number, name in enumerate(sorted(names), 1):
         drawing, picture = directory / f"{name}.svg", directory / f"{name}.png"
@@ -67,45 +64,29 @@ def read_figures(directory: Path, prefix: str) -> list[HtmlFigure]:
 def _drawing(path: Path, prefix: str) -> HtmlFigure | None:
     """The drawing as an element of the page; None if it is none of ours."""
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        found = parse_drawing(read_run_text(path, _MOST_BYTES))
     except ElementTree.ParseError:
         raise InputError(f"{path}: is damaged; accepted: a whole SVG file.") from None
-    caption = root.findtext(f"{_SVG}title") or path.stem
-    _leave_out(root)
-    if not _is_ours(root):
+    if found is None:
+        return None
+    root, title = found
+    caption = title or path.stem
+    width, height = (root.attrib.pop(name, "") for name in ("width", "height"))
+    if not (width.endswith("pt") and height.endswith("pt")):
         return None
     for element in root.iter():
         _adapt(element, prefix)
-    width = float(root.attrib.pop("width").removesuffix("pt")) * _PIXELS_PER_POINT
-    del root.attrib["height"]
     root.attrib |= {"role": "img", "aria-label": caption}
     html = Markup(ElementTree.tostring(root, encoding="unicode"))
-    return HtmlFigure(path.stem, caption, round(width), html)
-
-
-def _leave_out(root: ElementTree.Element) -> None:
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag.removeprefix(_SVG) in _LEFT_OUT:
-                parent.remove(child)
-
-
-def _is_ours(root: ElementTree.Element) -> bool:
-    """Whether it is drawn as ours are, and brings nothing that runs or comes from elsewhere."""
-    return root.get("width", "").endswith("pt") and all(
-        element.tag.removeprefix(_SVG) in _DRAWN_WITH
-        and element.get(_LINK, "#").startswith(("#", "data:image/png;base64,"))
-        and not any(name.startswith("on") or name == "href" for name in element.attrib)
-        and not any(_FOREIGN.search(value) for value in element.attrib.values())
-        for element in root.iter()
-    )
+    pixels = float(width.removesuffix("pt")) * _PIXELS_PER_POINT
+    return HtmlFigure(path.stem, caption, round(min(max(pixels, 1), _WIDEST)), html)
 
 
 def _adapt(element: ElementTree.Element, prefix: str) -> None:
     """No namespaces, which HTML does not have; ids of its own; the colours of the page."""
-    element.tag = element.tag.removeprefix(_SVG)
+    element.tag = element.tag.removeprefix(SVG)
     element.tail = element.text = None  # only the file's line breaks
-    if (link := element.attrib.pop(_LINK, None)) is not None:
+    if (link := element.attrib.pop(LINK, None)) is not None:
         element.set("href", f"#{prefix}{link[1:]}" if link.startswith("#") else link)
     if (own := element.get("id")) is not None:
         element.set("id", prefix + own)
@@ -118,14 +99,22 @@ def _adapt(element: ElementTree.Element, prefix: str) -> None:
 
 
 def _picture(path: Path) -> HtmlFigure:
+    content = read_run_file(path, _MOST_BYTES)
     try:
-        with Image.open(path) as image:
+        # Pillow knows formats that have other programs read them.
+        with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
             width, height = image.size
+            if width * height > _MOST_PIXELS:
+                raise ValueError("more pixels than a figure has")
             caption = str(image.info.get("Title", path.stem))
             image.load()
-    except (OSError, SyntaxError):  # the latter for a broken part inside
-        raise InputError(f"{path}: is damaged; accepted: a whole PNG file.") from None
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    # SyntaxError for a broken part inside, ValueError for a text that unpacks to too much.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise InputError(
+            f"{path}: is damaged or too large; accepted: a whole PNG file of no more than "
+            f"{_MOST_PIXELS} pixels."
+        ) from None
+    data = base64.b64encode(content).decode("ascii")
     html = Markup('<img src="data:image/png;base64,{}" alt="{}" width="{}" height="{}">').format(
         data, caption, width, height
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,12 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from feduplink.errors import InputError
+from feduplink.report.run_files import read_run_text, run_files
 
 #: Longer tables are for programs, not for readers.
 _MOST_ROWS = 200
+#: Bytes of a file: some hundred times what tables of ours have, and ten times what lists have.
+_MOST_MARKDOWN, _MOST_CSV = 1 << 18, 1 << 27
 #: It has one row per epoch; the plot of convergence shows them.
 _LEFT_OUT = "history.csv"
 
@@ -34,12 +38,15 @@ def read_markdown(directory: Path) -> list[Markup]:
     markdown = MarkdownIt("js-default").disable("image")
     markdown.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
     markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
-    return [Markup(markdown.render(_text_of(path))) for path in sorted(directory.glob("*.md"))]
+    return [
+        Markup(markdown.render(read_run_text(path, _MOST_MARKDOWN)))
+        for path in run_files(directory, ".md")
+    ]
 
 
 def read_csv_tables(directory: Path) -> list[CsvTable]:
     """The CSV files of a run that are short enough to be read, by name."""
-    paths = [path for path in sorted(directory.glob("*.csv")) if path.name != _LEFT_OUT]
+    paths = [path for path in run_files(directory, ".csv") if path.name != _LEFT_OUT]
     tables = [_csv_table(path) for path in paths]
     return [table for table in tables if len(table.rows) <= _MOST_ROWS]
 
@@ -47,22 +54,17 @@ def read_csv_tables(directory: Path) -> list[CsvTable]:
 def _csv_table(path: Path) -> CsvTable:
     """The table, or of one that is too long as many rows as tell."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = itertools.islice(csv.reader(file), _MOST_ROWS + 2)
+        lines = csv.reader(io.StringIO(read_run_text(path, _MOST_CSV), newline=""))
+        header, *rows = itertools.islice(lines, _MOST_ROWS + 2)
         columns = list(zip(header, *rows, strict=True))
-    except (ValueError, csv.Error):  # also bytes that are no text, and no header at all
+    except InputError:
+        raise
+    except (ValueError, csv.Error):  # also no header at all
         raise InputError(
             f"{path}: is damaged; accepted: CSV in UTF-8 with a header and rows of its length."
         ) from None
     numeric = [all(map(_is_number, cells)) for _name, *cells in columns]
     return CsvTable(path.name, header, numeric, rows)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is no text; accepted: UTF-8.") from None
 
 
 def _is_number(cell: str) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 from torch import Tensor
 
 from feduplink import link
 from feduplink.comparison import Outcome
 from feduplink.comparison_table import comparison_markdown
-from feduplink.files import replaced_atomically, write_text
+from feduplink.files import write_text
+from feduplink.hdf5_file import writing_hdf5
 from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
 from feduplink.optimum import DistributionBound, Optimum
@@ -75,7 +75,7 @@ def optimum_metrics(optimum: Optimum, judgements: Mapping[str, Judgement]) -> di
 def _write_allocations(path: Path, optimum: Optimum) -> None:
     """Write the powers, the value and the bound of every channel as HDF5."""
     scenario = optimum.scenario
-    with replaced_atomically(path) as temporary, h5py.File(temporary, "w") as file:
+    with writing_hdf5(path) as file:
         power = file.create_dataset("power", data=optimum.power.cpu().numpy())
         power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
         objective = file.create_dataset("objective", data=_channel_objective(optimum).cpu().numpy())

@@ -52,7 +52,8 @@ def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
 
 def _walk(directory: Path) -> Iterator[FinishedRun]:
     listed: list[str] = []
-    if (directory / METRICS_FILE).is_file():
+    file = directory / METRICS_FILE
+    if file.is_file() and not file.is_symlink():
         run = FinishedRun.read(directory)
         if run.metrics.report is not None:
             return

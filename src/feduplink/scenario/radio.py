@@ -14,7 +14,8 @@ from feduplink.scenario.part import ScenarioPart
 #: Bits of the checksum that every upload ends with.
 CHECKSUM_BITS = 32
 
-_PowerDbw = Annotated[float, Field(ge=-120, le=60)]
+# Ten times the power under which a worker counts as silent, 1e-10 W, is the least Pmax.
+_PowerDbw = Annotated[float, Field(ge=-90, le=60)]
 _Watts = Annotated[float, Field(gt=0, le=1e3)]
 _ComputeEnergy = Annotated[float, Field(ge=0, le=1)]
 _Bits = Annotated[float, Field(gt=0, le=1024)]

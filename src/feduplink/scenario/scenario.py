@@ -20,9 +20,14 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
+from feduplink.files import read_limited
 from feduplink.scenario.cell import Cell
 from feduplink.scenario.goal import Goal
 from feduplink.scenario.radio import Radio
+from feduplink.yaml_text import parse_yaml
+
+#: Of a file: seven fields with a value for each of 1024 workers are a fifth of it.
+_MOST_BYTES = 1 << 20
 
 #: What describes how channels are drawn; without effect on channels that are recorded.
 DRAWING_FIELDS = frozenset(Cell.model_fields) - {"workers", "csi_noise"} | {
@@ -94,9 +99,10 @@ class Scenario(Goal, Radio, Cell):
         if str(path) in shipped_scenarios() or not (source.suffix or source.exists()):
             return cls._shipped(str(path))
         try:
-            return cls.from_text(source.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"scenario: cannot read {path}: {error}.") from None
+            text = read_limited(source, "scenario", _MOST_BYTES).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"scenario: {path} is no text in UTF-8: {error}.") from None
+        return cls.from_text(text, str(path))
 
     @classmethod
     def _shipped(cls, name: str) -> Scenario:
@@ -112,10 +118,9 @@ class Scenario(Goal, Radio, Cell):
     def from_text(cls, text: str, origin: str = "the text") -> Scenario:
         """Read a scenario from YAML, or JSON; ``origin`` is what a refusal calls the text."""
         try:
-            fields = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"scenario: {origin} is not YAML: {reason}.") from None
+            fields = parse_yaml(text)
+        except ValueError as error:
+            raise InputError(f"scenario: {origin} {str(error).removesuffix('.')}.") from None
         if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
             raise InputError(f"scenario: {origin} must hold a mapping of field names to values.")
         return cls(**fields)

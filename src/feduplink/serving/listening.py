@@ -14,12 +14,14 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from feduplink.errors import InputError
+from feduplink.files import read_limited
 from feduplink.serving.limits import Limits
 from feduplink.serving.request_log import log, log_to_stderr
 
 #: Holds the token where no file does.
 TOKEN_VARIABLE = "FEDUPLINK_TOKEN"
 _SHORTEST_TOKEN = 16
+_LONGEST_TOKEN_FILE = 1 << 12
 
 #: How long a connection may be idle, s: a controller asks again over the one it has.
 _KEEP_ALIVE_S = 75
@@ -29,7 +31,9 @@ _QUIET_S = 0.5
 
 def find_token(file: Path | None) -> str | None:
     """The token of a file, or else of the environment, or None."""
-    given = file.read_text(encoding="utf-8") if file else os.environ.get(TOKEN_VARIABLE)
+    given = os.environ.get(TOKEN_VARIABLE)
+    if file is not None:
+        given = read_limited(file, "token", _LONGEST_TOKEN_FILE).decode("utf-8", "replace")
     if given is None:
         return None
     token = given.strip()

@@ -15,10 +15,14 @@ from typing import Any
 import numpy as np
 
 from feduplink.errors import InputError
+from feduplink.files import check_regular
 
 #: Rows of the embedding before the words: unknown words, and the filling after a review.
 UNKNOWN, PADDING = 0, 1
 SPECIAL_TOKENS = 2
+
+#: Of a file, packed or not: 50,000 reviews are a quarter of it.
+_MOST_BYTES = 1 << 28
 
 _TOKEN = re.compile(r"[a-z0-9]+(?=n't\b)|n't\b|'(?:s|m|re|ve|d|ll)\b|[a-z0-9]+|[^\sa-z0-9]")
 
@@ -34,11 +38,17 @@ class Review:
 
 def read_reviews(path: Path) -> Iterator[Review]:
     """The reviews of ``imdb_50k.csv.xz``, in the order of the file."""
+    check_regular(path, "data", _MOST_BYTES)
+    left = _MOST_BYTES
     try:
         with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                yield Review(row["split"], row["label"] == "1", row["text"])
-    except (lzma.LZMAError, EOFError, KeyError, UnicodeDecodeError, csv.Error) as error:
+            for row in csv.DictReader(file, strict=True):
+                review = Review(row["split"], row["label"] == "1", row["text"])
+                left -= len(review.text)
+                if left < 0:
+                    raise ValueError(f"unpacks to more than {_MOST_BYTES} characters")
+                yield review
+    except (lzma.LZMAError, OSError, EOFError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(f"data: {path} is damaged: {error}.") from None
 
 

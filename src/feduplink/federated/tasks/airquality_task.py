@@ -14,6 +14,7 @@ from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron
 from feduplink.federated.partition import fitted_sizes, held_out_and_shares
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task
+from feduplink.files import check_regular
 from feduplink.scenario import data_sizes
 
 FEATURES = (
@@ -33,12 +34,16 @@ LARGEST_TARGET = 10.0
 TEST_ROWS = 100
 HIDDEN_UNITS = 50
 WORK = LocalWork(batch_size=8, batches=None, learning_rate=8e-4, clip_norm=1.0)
+#: Of a file: the table is a twentieth of it.
+_MOST_BYTES = 1 << 24
 
 
 def airquality(*, workers: int, directory: Path | None = None) -> Task:
     """The paper's air quality readings: k_i between 20 and 200 rows, 100 held-out rows."""
     root = require("airquality", directory)
     features, target = read_readings(root / "airquality" / "AirQualityUCI.csv")
+    if len(target) <= TEST_ROWS:
+        raise InputError(f"data: {root} has {len(target)} complete readings; accepted: more.")
     target = target * (LARGEST_TARGET / target.max())
     sizes = fitted_sizes(data_sizes(workers) // 5, len(target) - TEST_ROWS)
 
@@ -73,6 +78,7 @@ def _squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 def read_readings(path: Path) -> tuple[Tensor, Tensor]:
     """Features (N, 8) and target (N,), float64, of the rows where all nine are present."""
+    check_regular(path, "data", _MOST_BYTES)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [
@@ -82,6 +88,8 @@ def read_readings(path: Path) -> tuple[Tensor, Tensor]:
             ]
         table = torch.tensor(rows, dtype=torch.float64)
         complete = table[(table != MISSING).all(1)]
-    except (OSError, UnicodeDecodeError, KeyError, ValueError, AttributeError, IndexError) as error:
+        if not (bool(complete.isfinite().all()) and bool((complete[:, -1] > 0).any())):
+            raise ValueError("it has numbers that are no readings")
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, csv.Error) as error:
         raise InputError(f"data: {path} is not the UCI Air Quality table: {error}.") from None
     return complete[:, :-1], complete[:, -1]

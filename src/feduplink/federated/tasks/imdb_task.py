@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from feduplink.errors import InputError
 from feduplink.federated.data.data_sets import require
+from feduplink.federated.data.npz_file import read_npz
 from feduplink.federated.data.reviews import SPECIAL_TOKENS, encode, read_reviews
 from feduplink.federated.models.bilstm import ReviewClassifier
 from feduplink.federated.partition import held_out_and_shares
@@ -107,13 +108,15 @@ def embedding_table(vectors: Tensor, known: Tensor) -> Tensor:
 
 def read_word_vectors(path: Path, count: int) -> tuple[list[str], Tensor, Tensor]:
     """The ``count`` most frequent words, their vectors (count, 50), and which GloVe knows."""
+    arrays = read_npz(path)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            words = bytes(arrays["tokens"]).decode("utf-8").split("\n")
-            vectors: np.ndarray[Any, Any] = arrays["vectors"][:count].astype(np.float32)
-            known = arrays["in_glove"][:count]
-    except (OSError, KeyError, ValueError, UnicodeDecodeError) as error:
+        words = bytes(arrays["tokens"]).decode("utf-8").split("\n")
+        vectors: np.ndarray[Any, Any] = arrays["vectors"][:count].astype(np.float32)
+        known = arrays["in_glove"][:count].astype(np.bool_)
+        if vectors.ndim != 2 or known.shape != vectors.shape[:1] or not np.isfinite(vectors).all():
+            raise ValueError("vectors that are none")
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"data: {path} is damaged: {error}.") from None
-    if len(words) < count:
+    if min(len(words), len(vectors)) < count:
         raise InputError(f"data: {path} has {len(words)} words; accepted: {count} or more.")
     return words[:count], torch.from_numpy(vectors), torch.from_numpy(known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,28 +28,25 @@ from feduplink.federated.partition import (
     with_pixel_noise,
 )
 from feduplink.federated.task import Examples, FederatedData, LocalWork, Task, error_rate
+from feduplink.files import check_regular
 from feduplink.scenario import data_sizes
 
 HIDDEN_UNITS = 50
 CLASSES = 10
+SIDE = 28
 TEST_IMAGES = 1000
 WORK = LocalWork(batch_size=16, batches=5, learning_rate=1e-3, clip_norm=1.0)
 
 _MEAN, _STD = 0.1307, 0.3081
 _UNSIGNED_BYTES = 8
+#: Of a file, packed or not: the largest has a sixth of it.
+_MOST_BYTES = 1 << 28
 
 
 def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
     """The paper's handwritten digits: k_i between 500 and 5000 images, 1000 held-out images."""
     root = require("mnist", directory) / "mnist"
-    train = (
-        read_idx(root / "train-images-idx3-ubyte.gz"),
-        read_idx(root / "train-labels-idx1-ubyte.gz"),
-    )
-    test = (
-        read_idx(root / "t10k-images-idx3-ubyte.gz"),
-        read_idx(root / "t10k-labels-idx1-ubyte.gz"),
-    )
+    train, test = read_images(root, "train"), read_images(root, "t10k")
     return image_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
 
 
@@ -101,17 +99,33 @@ def grey_levels(inputs: Tensor) -> Tensor:
     return (inputs * _STD + _MEAN).mul(255).round().clamp(0, 255).to(torch.uint8)
 
 
-def read_idx(path: Path) -> Tensor:
-    """An idx file of bytes: images (N, pixels) uint8, or labels (N,) int64."""
+def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
+    """Images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
+    images = read_idx(root / f"{part}-images-idx3-ubyte.gz", 3)
+    labels = read_idx(root / f"{part}-labels-idx1-ubyte.gz", 1).long()
+    if len(images) != len(labels) or images.shape[1:] != (SIDE, SIDE) or labels.max() >= CLASSES:
+        raise InputError(
+            f"data: the {part} files of {root} do not belong together; accepted: images of "
+            f"{SIDE} x {SIDE} pixels and as many labels from 0 to {CLASSES - 1}."
+        )
+    return images.flatten(1), labels
+
+
+def read_idx(path: Path, dimensions: int) -> Tensor:
+    """The bytes of an idx file with so many ``dimensions``, uint8; no more of it than it says."""
+    check_regular(path, "data", _MOST_BYTES)
     try:
-        content = gzip.decompress(path.read_bytes())
-        _, kind, dimensions = struct.unpack(">HBB", content[:4])
-        start = 4 + 4 * dimensions
-        shape = struct.unpack(f">{dimensions}I", content[4:start])
-        values = np.frombuffer(content, np.uint8, offset=start)
-        if kind != _UNSIGNED_BYTES or len(values) != math.prod(shape):
-            raise ValueError(f"{len(values)} values for the shape {shape}")
-    except (OSError, EOFError, struct.error, ValueError) as error:
+        with gzip.open(path) as file:
+            _, kind, found = struct.unpack(">HBB", file.read(4))
+            if (kind, found) != (_UNSIGNED_BYTES, dimensions):
+                raise ValueError(f"type {kind} with {found} dimensions")
+            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
+            size = math.prod(shape)
+            if not 0 < size <= _MOST_BYTES:
+                raise ValueError(f"the shape {shape}")
+            content = file.read(size + 1)
+        if len(content) != size:
+            raise ValueError(f"not as many values as the shape {shape} has")
+    except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise InputError(f"data: {path} is not a complete idx file: {error}.") from None
-    table = torch.from_numpy(values.reshape(shape[0], -1).copy())
-    return table if dimensions > 1 else table[:, 0].long()
+    return torch.from_numpy(np.frombuffer(content, np.uint8).reshape(shape).copy())

@@ -1,0 +1,83 @@
+"""A disk that takes no more, or nothing: one sentence, the old state intact, no crash."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .forked import Ended, forked
+
+SMALL = ("--workers", 3, "--channels-per-split", 30)
+COMMANDS = {
+    "channels": ("channels", "--workers", 3, "--count", 400),
+    "evaluate": ("evaluate", *SMALL, "--policies", "max"),
+    "optimum": ("optimum", *SMALL, "--budget", 0),
+    "train": ("train", "--policy", "pdg", *SMALL, "--epochs", 3),
+    "federate": ("federate", "--workers", 3, "--rounds", 2, "--policies", "max"),
+}
+
+
+def refused(ended: Ended) -> str:
+    assert ended.status == 2, ended.said
+    [sentence] = [line for line in ended.said.splitlines() if line.startswith("feduplink: ")]
+    assert "Traceback" not in ended.said
+    return sentence
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("most_bytes", [0, 3000])
+def test_no_room_for_the_first_file(tmp_path: Path, command: str, most_bytes: int):
+    out = tmp_path / "out"
+    ended = forked(
+        [*COMMANDS[command], "--out", out],
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)),
+    )
+    assert "File too large" in refused(ended)
+    assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+def test_a_checkpoint_survives_a_disk_that_has_filled_up(tmp_path: Path):
+    out = tmp_path / "out"
+    train = [*COMMANDS["train"], "--checkpoint-every", 1, "--out", out]
+    assert forked(train).status == 0
+    (out / "metrics.json").unlink()
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    ended = forked(
+        [*train, "--epochs", 5, "--resume"],
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)),
+    )
+    refused(ended)
+    after = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert after == {**before, "history.csv": after["history.csv"]}
+    assert forked([*train, "--epochs", 5, "--resume"]).status == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """64 kB in memory; only root may have one made."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_real_disk_that_is_full(small_disk: Path, command: str):
+    (small_disk / "filling").write_bytes(bytes(48_000))
+    ended = forked([*COMMANDS[command], "--out", small_disk / "out"])
+    assert "No space left on device" in refused(ended)
+    assert list(small_disk.rglob(".*")) == []
+
+
+def test_a_disk_that_is_read_only(small_disk: Path):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    ended = forked([*COMMANDS["channels"], "--out", small_disk / "out"])
+    assert refused(ended) == f"feduplink: {small_disk / 'out'}: Read-only file system."

@@ -1,0 +1,103 @@
+"""A page of runs whose files are full of attacks, in a real browser: nothing runs or is fetched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chromium import DESKTOP, opened_page
+from feduplink.metrics import write_metrics
+from feduplink.report.page import read_sections, write_page
+from feduplink.report.runs import find_runs
+from feduplink.report.style import figure, save_figure
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CALL = "document.title='taken'"
+ELSEWHERE = "http://elsewhere.invalid"
+XHTML = "http://www.w3.org/1999/xhtml"
+MARKUP = (
+    f"<script>{CALL}</script>",
+    f'<img src=x onerror="{CALL}">',
+    f'<svg/onload="{CALL}">',
+    f'"><script>{CALL}</script>',
+    f"<iframe src='{ELSEWHERE}'></iframe>",
+    f"![x]({ELSEWHERE}/a.png)",
+    f"[x](javascript:{CALL})",
+    f'<link rel=stylesheet href="{ELSEWHERE}/a.css">',
+    f'<meta http-equiv=refresh content="0; url={ELSEWHERE}">',
+    "{{ 7 * 7 }}{% for x in y %}",
+)
+DRAWN = (
+    f"<script>{CALL}</script>",
+    f'<g ONLOAD="{CALL}"/>',
+    f'<image HREF="{ELSEWHERE}/a.png"/>',
+    f'<path style="fill: URL({ELSEWHERE}/a.svg#b)"/>',
+    f'<foreignObject><iframe xmlns="{XHTML}" src="{ELSEWHERE}"/></foreignObject>',
+    f'<use xlink:href="{ELSEWHERE}/a.svg#b"/>',
+    f'<animate onbegin="{CALL}"/>',
+    f"<style>@import url({ELSEWHERE}/a.css);</style>",
+    f'<a xlink:href="javascript:{CALL}"><path d="M0 0"/></a>',
+)
+
+
+def attacked_run(directory: Path) -> None:
+    everything = " ".join(MARKUP)
+    claim = {"claim": everything, "measured": everything, "verdict": "holds"}
+    names = {"title": everything, "caption": everything, "claims": [claim]}
+    write_metrics(
+        directory,
+        {
+            **names,
+            "seed": 1,
+            "data": everything,
+            "substitution": everything,
+            "scenario": {everything: everything},
+            "settings": {everything: [everything]},
+        },
+    )
+    (directory / "a.md").write_text("\n\n".join(MARKUP) + f"\n\n| {everything} |\n| --- |\n| x |\n")
+    (directory / "a.csv").write_text("\n".join('"' + m.replace('"', '""') + '"' for m in MARKUP))
+    with figure(3, 2, everything) as drawing:
+        drawing.subplots().plot([0, 1])
+    for number, intruder in enumerate(DRAWN):
+        save_figure(directory / f"a{number}.png", drawing)
+        file = directory / f"a{number}.svg"
+        file.write_text(file.read_text().replace("</svg>", f"{intruder}</svg>"))
+        if number % 2:  # nothing stands in for it
+            (directory / f"a{number}.png").unlink()
+
+
+def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path, browser: Browser):
+    attacked_run(tmp_path / "run")
+    page = write_page(tmp_path, read_sections(find_runs([tmp_path / "run"])))
+    text = page.read_text()
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    # A style goes, and the drawing with it stays; with anything else the picture stands in.
+    assert len(drawings) == 1
+    assert "import" not in drawings[0]
+    assert "49" not in re.findall(r"<h2>.*?</h2>", text)[0]
+    with opened_page(browser, page.as_uri(), DESKTOP) as (opened, asked):
+        opened.wait_for_timeout(300)
+        for element in ("iframe", "foreignObject", "link", "form", "object", "embed"):
+            assert opened.locator(f"body {element}").count() == 0, element
+        handlers = "[...document.querySelectorAll('*')].some(e => "
+        handlers += "[...e.attributes].some(a => /^on/i.test(a.name)))"
+        assert opened.evaluate(handlers) is False
+        assert "taken" not in opened.title()
+        links = opened.evaluate("[...document.links].map(a => a.protocol)")
+        assert "javascript:" not in links
+        assert asked == [page.as_uri()]
+
+
+def test_the_policy_of_the_page_is_not_what_keeps_it_safe(tmp_path: Path, browser: Browser):
+    attacked_run(tmp_path / "run")
+    page = write_page(tmp_path, read_sections(find_runs([tmp_path / "run"])))
+    without = re.sub(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page.read_text())
+    page.write_text(without)
+    with opened_page(browser, page.as_uri(), DESKTOP) as (opened, asked):
+        opened.wait_for_timeout(300)
+        assert "taken" not in opened.title()
+        assert asked == [page.as_uri()]

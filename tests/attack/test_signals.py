@@ -1,0 +1,57 @@
+"""Commands that are killed, interrupted or asked to end, and a second one in the same place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feduplink.files import only_writer
+
+from . import kills
+from .forked import forked
+
+SMALL = ("--workers", 3, "--count", 20)
+
+
+@pytest.mark.parametrize("kind", ["train", "federate"])
+def test_a_few_kills(tmp_path: Path, kind):
+    """The full number of them: ``python -m attack.kills``."""
+    found = list(kills.outcomes(kind, 2, tmp_path, first_only=True))
+    assert [outcome for outcome in found if outcome.wrong] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), [("train", 40), ("federate", 40), ("reproduce", 6)])
+def test_many_kills(tmp_path: Path, kind, count: int):
+    found = list(kills.outcomes(kind, count, tmp_path, seed=1))
+    assert [outcome for outcome in found if outcome.wrong] == []
+
+
+def test_two_commands_do_not_write_to_one_place(tmp_path: Path):
+    out = tmp_path / "out"
+    with only_writer(out):
+        ended = forked(["channels", *SMALL, "--out", out])
+    assert ended.status == 2
+    assert ended.said.startswith(f"feduplink: out: another process is writing to {out}; accepted")
+    assert not out.exists()
+    assert forked(["channels", *SMALL, "--out", out]).status == 0
+
+
+def test_brackets_in_a_path_are_no_markup(tmp_path: Path):
+    out = tmp_path / "a[/b]:smile:"
+    ended = forked(["channels", *SMALL, "--out", out])
+    assert ended.status == 0, ended.said
+    assert f"in {out}/channels.h5" in ended.said
+
+
+def test_leftovers_of_a_killed_command_go_with_the_next(tmp_path: Path):
+    out = tmp_path / "out"
+
+    def die_before_the_name() -> None:
+        kills._count_steps(2)  # the temporary file is there, and is about to be flushed
+
+    assert forked(["channels", *SMALL, "--out", out], die_before_the_name).status == -9
+    assert len(list(out.iterdir())) == 1
+    assert forked(["channels", *SMALL, "--out", out]).status == 0
+    assert {path.name for path in out.iterdir()} == {"channels.h5", "metrics.json"}
