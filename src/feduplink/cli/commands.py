@@ -90,6 +90,11 @@ COMMANDS = (
         "feduplink federate --task digits --policies ideal,max,openloop --runs 2",
     ),
     Command(
+        "sweep",
+        "run a command for several values of one or two options: table, CSV and plot",
+        "feduplink sweep --vary interference 1 2 4 8 -- evaluate --policies max,openloop,pdx",
+    ),
+    Command(
         "reproduce",
         "draw the paper's figures from runs of our own and say which of its claims hold",
         "feduplink reproduce interference mnist --quick",

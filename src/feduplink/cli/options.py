@@ -31,6 +31,11 @@ _SHORT_NAMES = {"static_power_w": "--static-power"}
 def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
     """``--seed`` and ``--out``."""
     add_seed_option(parser)
+    add_out_option(parser, command)
+
+
+def add_out_option(parser: argparse.ArgumentParser, command: str) -> None:
+    """``--out``."""
     parser.add_argument(
         "--out",
         type=Path,
