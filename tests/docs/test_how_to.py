@@ -59,7 +59,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("evaluate", {"max", "openloop", "pdg"}),
         ("inverse", {"max", "openloop", "inverse"}),
-        ("goodput", {"max", "openloop", "dual"}),
+        ("goodput", {"max", "openloop"}),
         ("per-worker", {"rand", "orth", "max", "openloop"}),
         ("images", {"ideal", "max", "openloop"}),
         ("energy", {"tdma", "max", "openloop"}),
