@@ -3,6 +3,7 @@
 # make test-all  all tests, the slow ones too
 # make coverage  all quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
+# make site    the documentation as a site, in site;  make notebooks  the notebooks from their scripts
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +17,7 @@ EXTRAS := $(wildcard $(foreach name,export flower proofs serving sionna,tests/$(
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install install-all demo test test-extras test-all coverage lint clean
+.PHONY: install install-all demo test test-extras test-all coverage lint site notebooks clean
 
 install: $(CORE)
 
@@ -53,6 +54,12 @@ lint: $(ALL)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+site: $(ALL)
+	$(BIN)/mkdocs build --strict
+
+notebooks: $(ALL)
+	$(BIN)/jupytext --to ipynb notebooks/*.py
+
 clean:
-	rm -rf $(VENV) dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis .coverage
+	rm -rf $(VENV) dist build runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis .coverage
 	find src tests -name __pycache__ -prune -exec rm -rf {} +

@@ -18,8 +18,11 @@ COMMANDS = {
     "check": ["check", "proof.h5"],
 }
 PROGRAM = """
-import contextlib, io, json, sys
+import contextlib, importlib, io, json, sys
 from feduplink.cli import main
+from feduplink.cli.commands import COMMANDS
+for command in COMMANDS:
+    importlib.import_module(f"feduplink.cli.{command.name}")
 extras, commands = json.load(sys.stdin)
 loaded = sorted(set(extras) & set(sys.modules))
 sys.modules.update(dict.fromkeys(extras))  # importing them fails from here on

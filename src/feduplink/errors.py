@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 #: Characters of a sentence; of a longer one the middle is left out.
 _LONGEST = 1200
 
@@ -26,3 +29,24 @@ class ProofError(ValueError):
 
     The message says where it fails; the command line prints it and exits with status 1.
     """
+
+
+def unknown_name(field: str, name: str, accepted: Iterable[str], *others: str) -> InputError:
+    """The refusal of a name that is none of ``accepted``; ``others`` says what else would do.
+
+    >>> raise unknown_name("policy", "mox", ["rand", "max"])
+    Traceback (most recent call last):
+    ...
+    feduplink.errors.InputError: policy: 'mox' is unknown, did you mean max? accepted: rand, max.
+    """
+    names = list(accepted)
+    listed = ", ".join([*names, *others])
+    return InputError(
+        f"{field}: {name!r} is unknown{did_you_mean(name, names)} accepted: {listed}."
+    )
+
+
+def did_you_mean(name: str, accepted: Iterable[str]) -> str:
+    """``, did you mean NAME?`` if one of the accepted names is near, else a semicolon."""
+    near = difflib.get_close_matches(name, list(accepted), n=1)
+    return f", did you mean {near[0]}?" if near else ";"

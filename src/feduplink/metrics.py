@@ -83,6 +83,7 @@ class RunMetrics(_Entry):
         claims: what it was to show.
         data: the data set that it ran on.
         substitution: what stood in for what was asked for, where something did.
+        policies: the figures of each, by name.
         figures: by name, which is that of a subdirectory; in the order to be shown.
         scenario, settings, seed: what it was made with.
         runs_s: seconds that its own runs took, now or in another command; not those it found kept,
@@ -97,6 +98,7 @@ class RunMetrics(_Entry):
     claims: tuple[Claim, ...] = ()
     data: str | None = None
     substitution: str | None = None
+    policies: dict[str, Any] = {}
     figures: dict[str, Any] = {}
     scenario: dict[str, Any] | None = None
     settings: dict[str, Any] = {}

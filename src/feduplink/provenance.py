@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from typing import Any
-
-import numpy as np
-import torch
 
 from feduplink.version import __version__
 
@@ -67,8 +65,8 @@ def provenance() -> dict[str, Any]:
         "seconds": round(time.monotonic() - work.clock, 3) if work else None,
         "feduplink": __version__,
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
+        "torch": metadata.version("torch"),
+        "numpy": metadata.version("numpy"),
         "system": f"{platform.system()} {platform.machine()}",
         "processors": os.cpu_count(),
     }

@@ -17,7 +17,6 @@ feduplink.errors.InputError: policy: 'mox' is unknown, did you mean max? accepte
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import sys
@@ -25,7 +24,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from feduplink.errors import InputError
+from feduplink.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from feduplink.channels.channel_model import ChannelModel
@@ -78,7 +77,7 @@ class Registry(Generic[_T]):
         ``field`` is what it was given for, if that has another name than the kind.
         """
         if name not in self._paths and ":" not in name and name not in self.names():
-            raise InputError(self._unknown(name, field))
+            raise unknown_name(field or self.kind, name, self.names(), "or package.module:Object")
         return name
 
     def find(self, name: str) -> _T:
@@ -148,12 +147,6 @@ class Registry(Generic[_T]):
         item: _T = found
         return item
 
-    def _unknown(self, name: str, field: str) -> str:
-        near = difflib.get_close_matches(name, self.names(), n=1)
-        guess = f", did you mean {near[0]}?" if near else ";"
-        accepted = f"{', '.join(self.names())}, or package.module:Object"
-        return f"{field or self.kind}: {name!r} is unknown{guess} accepted: {accepted}."
-
 
 #: Classes of policies, :class:`feduplink.policies.Policy`.
 POLICIES: Registry[type[Policy]] = Registry(
@@ -172,6 +165,11 @@ POLICIES: Registry[type[Policy]] = Registry(
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
     },
 )
+
+#: Those of them that learn, and those that are compared where none are named. Their classes say
+#: the same, so that classes of users can; here it is known before any is imported.
+TRAINABLE = ("pdm", "pdg", "pdx")
+COMPARED = ("rand", "orth", "max", "openloop")
 
 #: What builds a channel model for a scenario, :class:`feduplink.channels.ChannelModel`.
 CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from feduplink.errors import InputError
+from feduplink.errors import InputError, did_you_mean
 
 #: Characters of a value that a sentence repeats.
 _LONGEST = 120
@@ -51,7 +51,9 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if not field:
         return f"{message}."
     if problem["type"] == "extra_forbidden":
-        return f"{field}: no such field; accepted: {', '.join(model.model_fields)}."
+        names = list(model.model_fields)
+        guess = did_you_mean(field, names)
+        return f"{field}: no such field{guess} accepted: {', '.join(names)}."
     return f"{field}: {message} (got {_shown(problem['input'])})."
 
 

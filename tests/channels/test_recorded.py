@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -116,3 +118,16 @@ def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
 
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("model", ["wbs", "hata-urban", "hata-suburban-shadowed"])
+@pytest.mark.parametrize("workers", [2, 8, 30])
+def test_gains_in_decibels_are_noticed(tmp_path, generator, model, workers):
+    csi = draw_channels(Scenario(workers=workers, channel_model=model), 50, generator).csi
+    write_channels(tmp_path / "linear.h5", Channels(csi))
+    write_channels(tmp_path / "db.h5", Channels((10 * csi.log10()).clamp(min=1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_channels(tmp_path / "linear.h5")
+    with pytest.warns(UserWarning, match="as if they were in dB"):
+        read_channels(tmp_path / "db.h5")

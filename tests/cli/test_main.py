@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import subprocess
 import sys
 import tomllib
-import types
 from pathlib import Path
 
 import pytest
 
 import feduplink
-from feduplink import cli
-from feduplink.cli import COMMANDS, Command
+from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, cli
+from feduplink.cli import channels, parsing, train
+from feduplink.cli.commands import COMMANDS, Command
+from feduplink.comparison import default_policies
+from feduplink.registry import COMPARED, TRAINABLE
 from feduplink.scenario import Scenario
 
 from .conftest import Run, metrics_of, refused
@@ -19,16 +23,17 @@ from .conftest import Run, metrics_of, refused
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.NAME)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
-        cli.main([command.NAME, "--help"])
+        cli.main([command.name, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    assert command.HELP in text
-    assert ("--seed" in text) == (command.NAME != "check")  # nothing in it is random
-    assert ("--out" in text) == (command.NAME not in ("check", "serve"))  # all others write files
-    assert f"example: feduplink {command.NAME}" in text
+    assert command.summary in text
+    # Nothing in a check is random, and a sweep leaves that to the command it runs.
+    assert ("--seed" in text) == (command.name not in ("check", "sweep"))
+    assert ("--out" in text) == (command.name not in ("check", "serve"))  # all others write files
+    assert f"example: feduplink {command.name}" in text
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
@@ -83,13 +88,116 @@ def test_bad_options_end_with_one_sentence_and_no_files(
 
 def test_unknown_and_missing_commands(run: Run):
     assert "evaluate" in refused(run("dance"))
+    assert "did you mean train?" in refused(run("trian"))
     assert "COMMAND" in refused(run())
+    assert "--colour: no such option" in refused(run("--colour"))
+
+
+def test_unknown_options_point_to_the_help_of_their_command(run: Run):
+    sentence = refused(run("channels", "--wrokers", 3))
+    assert "--wrokers: no such option, did you mean --workers?" in sentence
+    assert sentence.endswith("see feduplink channels --help.")
+    assert "only options are accepted here; see feduplink train" in refused(
+        run("train", "--policy", "pdg", "now")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("channels", "--scenario", "interferense-x2"), "interference-x2"),
+        (("channels", "--channel-model", "hata-urbane"), "hata-urban"),
+        (("evaluate", "--policies", "openlop"), "openloop"),
+        (("evaluate", "--objective", "rates"), "rate"),
+        (("federate", "--task", "digit"), "digits"),
+        (("federate", "--partition", "dirichelt"), "dirichlet"),
+        (("federate", "--aggregation", "exactly"), "exact"),
+        (("federate", "--engine", "flowre"), "flower"),
+        (("reproduce", "interferance"), "interference"),
+        (("data", "--fetch", "mnits", "--data", "here"), "mnist"),
+        (("--completion", "bsh"), "bash"),
+    ],
+)
+def test_names_that_are_nearly_right(run: Run, words: tuple[str, ...], meant: str):
+    assert f"did you mean {meant}?" in refused(run(*words))
+
+
+#: Prints which of the slow packages the help of these commands has imported.
+IMPORTED = """
+import sys
+from feduplink.cli import main
+for command in sys.argv[1:]:
+    try:
+        main([*command.split(), "--help"])
+    except SystemExit:
+        pass
+slow = {"h5py", "matplotlib", "numpy", "rich", "scipy", "torch"}
+sys.exit(", ".join(sorted(slow & set(sys.modules))) or 0)
+"""
+
+
+def test_help_imports_nothing_that_computes(tmp_path: Path):
+    """PyTorch takes seconds to import, and the others a quarter of one."""
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, "", *(command.name for command in COMMANDS)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
+def test_help_is_there_at_once(command: str):
+    """Processor seconds, so that the answer is not that of a busy machine."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = [sys.executable, "-m", "feduplink", *command.split(), "--help"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < (0.5 if command else 0.3)
+
+
+def test_what_the_help_says_of_policies_is_what_their_classes_say():
+    assert default_policies() == COMPARED
+    assert set(TRAINABLE) == set(train.trainable())
+    assert TrainingSettings().learning_rate == GraphPolicy.learning_rate
+    described = TrainingSettings.model_fields["learning_rate"].description
+    assert f"(pdm: {PerceptronPolicy.learning_rate})" in described
+
+
+@pytest.mark.parametrize("shell", parsing.SHELLS)
+def test_completion_knows_commands_options_and_choices(
+    shell: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--completion", shell])
+    assert ended.value.code == 0
+    script = capsys.readouterr().out
+    for word in ("federate", "--csi-noise", "--packet-success", "worst-phase"):
+        assert word in script
 
 
 def test_out_must_not_be_a_file(run: Run, tmp_path: Path):
     (tmp_path / "taken").write_text("mine")
     assert "taken is a file" in refused(run("channels", "--out", "taken"))
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_out_must_be_writable_before_anything_is_done(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The tests may run as a user that may write everywhere."""
+    asked = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append(Path(path)))
+    monkeypatch.setattr(channels, "draw_channels", None)
+    assert "out: no permission to write to" in refused(run("channels", "--out", "new/below"))
+    assert asked == [Path()]
 
 
 def test_a_file_in_the_way_of_out_is_one_sentence(run: Run, tmp_path: Path):
@@ -115,11 +223,8 @@ def test_interrupt_has_its_own_status(run: Run, monkeypatch: pytest.MonkeyPatch)
     def interrupt(_args: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
-    command = types.SimpleNamespace(
-        NAME="wait", HELP="", EXAMPLE="", add_arguments=lambda _parser: None, run=interrupt
-    )
-    monkeypatch.setattr(cli, "COMMANDS", (command,))
-    ended = run("wait")
+    monkeypatch.setattr(channels, "run", interrupt)
+    ended = run("channels")
     assert ended.status == 130
     assert ended.err == "feduplink: interrupted.\n"
 

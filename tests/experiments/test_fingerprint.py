@@ -51,7 +51,7 @@ def test_the_same_code_elsewhere_is_the_same(tree: Path):
         ("experiments/judged_settings.py", ("SETTINGS", "RESULTS")),
         ("federated/averages.py", ("FEDERATIONS", "RESULTS")),
         ("federated/tasks/mnist_task.py", ("FEDERATIONS", "RESULTS")),
-        ("experiments/sweep.py", ("RESULTS",)),
+        ("experiments/cell_sweep.py", ("RESULTS",)),
         ("experiments/claims.py", ()),
         ("experiments/mnist.py", ()),
         ("report/style.py", ()),

@@ -12,6 +12,7 @@ import pytest
 from feduplink import InputError
 from feduplink.experiments import EXPERIMENTS, FULL, ExperimentContext, claims_from_csv
 from feduplink.experiments.arrivals import Arrivals
+from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.federations import Federations
@@ -19,7 +20,6 @@ from feduplink.experiments.judged_settings import Figures
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.experiments.power_histogram import PowerHistogram
-from feduplink.experiments.sweep import Sweep
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.learning import Epoch
 from feduplink.report import experiment_files

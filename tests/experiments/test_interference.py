@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from feduplink.experiments import interference
-from feduplink.experiments.sweep import Sweep
+from feduplink.experiments.cell_sweep import Sweep
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, Pairs, figures, verdicts
 from .made import sweep as made

@@ -269,7 +269,7 @@ def test_a_missing_set_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.Mo
         require("mnist")
     with pytest.raises(InputError, match=r"AirQualityUCI.csv is missing\); fetch it with"):
         require("airquality", tmp_path)
-    with pytest.raises(InputError, match="no set is called 'cifar'; accepted: mnist"):
+    with pytest.raises(InputError, match="'cifar' is unknown; accepted: mnist"):
         data_set("cifar")
 
 

@@ -51,6 +51,15 @@ def test_a_run_is_a_section_with_all_there_is(make_run: MakeRun):
     assert "Contents" not in page
 
 
+def test_the_policies_of_all_runs_are_explained_once(make_run: MakeRun):
+    one = make_run("one", policies={"max": {}, "mine": {}, "tdma": {}})
+    page = _page(one, make_run("two", policies={"max": {}}))
+    assert page.count("<td><code>max</code></td><td>everyone at full power</td>") == 1
+    assert "<code>tdma</code>" in page
+    assert "<code>mine</code>" not in page
+    assert "What the policies do" not in _page(make_run("three"))
+
+
 def test_claims_are_gathered_at_the_top(make_run: MakeRun, tmp_path: Path):
     make_run("a", title="First", claims=CLAIMS[:1])
     make_run("b", title="Second", claims=CLAIMS[1:])

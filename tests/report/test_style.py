@@ -65,8 +65,10 @@ def test_an_own_policy_looks_the_same_in_every_figure():
 
 
 def test_more_own_policies_than_colours_still_have_looks():
-    names = [f"policy-{number}" for number in range(20)]
+    names = [f"policy-{number}" for number in range(40)]
     assert list(looks_of(names)) == names
+    twenty = looks_of([*FAMILIES, *names[:20]])
+    assert len({(look.colour, look.line) for look in twenty.values()}) == len(twenty)
 
 
 def test_a_variant_has_the_colour_of_its_policy_and_another_line():

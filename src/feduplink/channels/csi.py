@@ -13,6 +13,10 @@ from feduplink.errors import InputError
 #: a transmitter of 1 W, lost in the noise at any power a device has.
 CSI_FLOOR = 1e-3
 
+#: Gains over the noise in dB are below this, and their mean is below this many medians.
+_LARGEST_DB = 200.0
+_LEAST_SKEW = 1.3
+
 
 def matched_filter_csi(
     fading: Tensor, gain: Tensor, serving: Tensor, noise_power_w: float
@@ -110,8 +114,22 @@ def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError("csi: holds NaN or infinity; accepted: finite gains above 0.")
     if low <= 0:
-        raise InputError("csi: holds a negative or zero gain; accepted: finite gains above 0.")
+        raise InputError(
+            "csi: holds a negative or zero gain; accepted: finite gains above 0, linear, not in dB."
+        )
     return csi
+
+
+def looks_like_decibels(csi: Tensor) -> bool:
+    """Whether gains (..., L, L) are so alike that they are probably in dB.
+
+    Gains are skewed: few workers are near, and Rayleigh fading alone puts the mean of the
+    interferers' gains 1.44 times above their median. In dB they are spread evenly, below 200.
+    """
+    if csi.shape[-1] == 1:
+        return False  # Without interferers gains may well be alike.
+    values = csi.flatten().double()
+    return bool(values.max() < _LARGEST_DB and values.mean() < _LEAST_SKEW * values.median())
 
 
 def check_antenna(antenna: Tensor, csi: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ complex antenna coefficients behind it, (N, L, K, n_R) for K base stations with 
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import h5py
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.channel_model import Channels
-from feduplink.channels.csi import check_antenna, check_csi
+from feduplink.channels.csi import check_antenna, check_csi, looks_like_decibels
 from feduplink.errors import InputError
 from feduplink.hdf5_file import dataset_in, reading_hdf5, writing_hdf5
 from feduplink.tensorfile import checksum
@@ -64,6 +65,12 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
             check_antenna(antenna, csi)
     except InputError as error:
         raise InputError(f"channels: {path}: {error}") from None
+    if looks_like_decibels(csi):
+        warnings.warn(
+            f"{path}: the gains are so evenly spread as if they were in dB; H is linear, "
+            "10 ** (dB / 10)",
+            stacklevel=2,
+        )
     return Channels(csi, antenna)
 
 

@@ -19,13 +19,8 @@ from torch import Tensor
 
 from feduplink.channels.drawing import draw_csi
 from feduplink.channels.recorded import read_channels
-from feduplink.channels.splits import (
-    CHANNELS_PER_SPLIT,
-    PARTS,
-    ChannelSplits,
-    draw_splits,
-    split_recording,
-)
+from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT, PARTS
+from feduplink.channels.splits import ChannelSplits, draw_splits, split_recording
 from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario

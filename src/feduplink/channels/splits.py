@@ -8,15 +8,10 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.drawing import draw_csi
+from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT, PARTS
 from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
 from feduplink.scenario import Scenario
-
-#: Channels in each of the three sets, unless asked otherwise.
-CHANNELS_PER_SPLIT = 1000
-
-#: Channels to learn from, to choose by and to report on.
-PARTS = ("training", "validation", "test")
 
 
 @dataclass(frozen=True, repr=False)

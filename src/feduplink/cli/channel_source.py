@@ -11,22 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from feduplink.channels import ChannelSource, resampled_csi
-from feduplink.channels.splits import CHANNELS_PER_SPLIT
+from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
 from feduplink.federated.uplink import recorded_rounds
 from feduplink.scenario import DRAWING_FIELDS, Scenario
-
-
-def add_channels_option(parser: argparse.ArgumentParser, use: str) -> None:
-    """``--channels``; ``use`` says what the parts of a recording are used for."""
-    parser.add_argument(
-        "--channels",
-        metavar="FILE",
-        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file. "
-        f"Of every three channels in turn one is for training, one for validation and one for the "
-        f"test; {use}",
-    )
 
 
 def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:

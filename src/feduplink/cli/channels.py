@@ -8,39 +8,11 @@ import numpy as np
 
 from feduplink.channels import draw_channels, write_channels
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    add_common_options,
-    add_scenario_options,
-    output_directory,
-    scenario_from,
-    whole_number,
-)
+from feduplink.cli.options import output_directory, scenario_from
 from feduplink.metrics import write_metrics
 from feduplink.randomness import torch_generator
 
-NAME = "channels"
-HELP = "draw channels of a scenario and write them to an HDF5 file"
-EXAMPLE = "feduplink channels --count 1000 --workers 12 --out runs/channels"
-
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    add_common_options(parser, NAME)
-    parser.add_argument(
-        "--count",
-        type=whole_number(1, 10**7),
-        default=1000,
-        metavar="N",
-        help="channels to draw (default: 1000)",
-    )
-    parser.add_argument(
-        "--antenna-coefficients",
-        action="store_true",
-        help="also write the complex channel of every antenna",
-    )
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

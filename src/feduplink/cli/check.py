@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feduplink.cli.console import console
-from feduplink.cli.options import whole_number
 from feduplink.errors import InputError, ProofError
 from feduplink.proofs import Proof, read_proof
 from feduplink.proofs.recorded_csi import check_recording
 from feduplink.text_table import TextTable
-
-NAME = "check"
-HELP = "check a proof of 'feduplink optimum --certificate', apart from the search"
-EXAMPLE = "feduplink check proof.h5 --channels recorded.h5"
-
-_PROCESSES = 2
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "proof", type=Path, metavar="PROOF", help="file of 'feduplink optimum --certificate'"
-    )
-    parser.add_argument(
-        "--channels",
-        metavar="FILE",
-        help="also make sure that the proof is about these recorded channels (HDF5), bit for bit "
-        "(default: it holds for the channels in it, whose checksum is shown)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=whole_number(1, 1024),
-        default=_PROCESSES,
-        metavar="N",
-        help=f"channels that are checked at once (default: {_PROCESSES})",
-    )
 
 
 def run(args: argparse.Namespace) -> None:

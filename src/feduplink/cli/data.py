@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from feduplink.cli.console import console
-from feduplink.cli.options import add_common_options, add_data_option, output_directory
+from feduplink.cli.options import output_directory
 from feduplink.errors import InputError
 from feduplink.federated.data import (
     DATA_SETS,
@@ -21,24 +21,6 @@ from feduplink.federated.data import (
     file_state,
 )
 from feduplink.metrics import write_metrics
-
-NAME = "data"
-HELP = "list the data sets, their licences and sources; fetch and verify them"
-EXAMPLE = "feduplink data --fetch mnist --data ~/feduplink-data"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    add_data_option(parser)
-    parser.add_argument(
-        "--fetch",
-        metavar="NAME",
-        help=f"fetch a set from its official home: {', '.join(DATA_SETS)}",
-    )
-    parser.add_argument(
-        "--verify", action="store_true", help="compare every file that is there with its checksum"
-    )
-    add_common_options(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -13,12 +13,7 @@ from feduplink.channels import ChannelSource
 from feduplink.cli.console import console
 from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.options import (
-    add_common_options,
-    add_scenario_options,
-    output_directory,
-    scenario_from,
-)
+from feduplink.cli.options import output_directory, scenario_from
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (
@@ -56,10 +51,6 @@ from feduplink.report.runs import FinishedRun
 from feduplink.report.training_files import write_training
 from feduplink.scenario import Scenario
 
-NAME = "demo"
-HELP = "the main job at small scale: train, compare with the optimum, federate; ends as a page"
-EXAMPLE = "feduplink demo --out runs/demo"
-
 _LEARNED: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 
 #: Epochs of the demo; the paper trains for 1000.
@@ -71,12 +62,6 @@ _BUDGET_S = 20.0
 #: Who takes part in federated learning beside ``ideal``, where every upload arrives.
 _FEDERATED = (FullPower, OpenLoop, GraphPolicy, UnrolledPolicy)
 _ROUNDS, _RUNS = 20, 2
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    add_common_options(parser, NAME)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    add_common_options,
-    add_scenario_options,
-    add_split_option,
-    output_directory,
-)
+from feduplink.cli.options import output_directory
 from feduplink.comparison import find_policies
 from feduplink.export import export_onnx
 from feduplink.metrics import write_metrics
 from feduplink.policies import Deployment
 
-NAME = "export"
-HELP = "write a policy as an ONNX file, checked against PyTorch"
-EXAMPLE = "feduplink export --policy pdx --interference 2 --out runs/export"
-
 _FILE = "policy.onnx"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--policy",
-        default="pdx",
-        metavar="NAME",
-        help="pdx, or the directory of a training run (default: pdx)",
-    )
-    add_channels_option(parser, "a policy that is tuned is tuned on the first")
-    add_common_options(parser, NAME)
-    add_split_option(parser)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

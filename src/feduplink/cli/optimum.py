@@ -5,24 +5,15 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from feduplink.channels import ChannelSource
 from feduplink.channels.splits import split_recording
-from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    add_common_options,
-    add_device_option,
-    add_scenario_options,
-    add_split_option,
-    output_directory,
-    probability,
-    seconds,
-)
+from feduplink.cli.options import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
 from feduplink.device import usable_device
@@ -42,49 +33,8 @@ from feduplink.proofs import write_proof
 from feduplink.report.optimum_files import write_optimum
 from feduplink.scenario import Scenario
 
-NAME = "optimum"
-HELP = "the best any policy can do on test or recorded channels, with proof"
-EXAMPLE = "feduplink optimum --scenario interference-x2 --budget 120 --out runs/optimum-x2"
-
-_BUDGET_S = 60.0
 #: That a statement for the distribution is made from: their spread has to be known.
 _FEWEST_CHANNELS = 2
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--budget",
-        type=seconds,
-        default=_BUDGET_S,
-        metavar="SECONDS",
-        help="most seconds that go into proving that nobody does better; more of them make the "
-        f"proof tighter (default: {_BUDGET_S:g})",
-    )
-    parser.add_argument(
-        "--confidence",
-        type=probability,
-        metavar="C",
-        help="also bound every policy on all channels of the distribution, with this probability, "
-        "for instance 0.95; takes another --budget (default: no such statement)",
-    )
-    parser.add_argument(
-        "--certificate",
-        type=Path,
-        metavar="FILE",
-        help="also write the proof to this file (HDF5), with its channels, for 'feduplink check' "
-        "(default: none)",
-    )
-    add_channels_option(parser, "the optimum is that of the third")
-    parser.add_argument(
-        "--whole-file",
-        action="store_true",
-        help="find the optimum of all channels of --channels, not of those for the test alone",
-    )
-    add_device_option(parser)
-    add_common_options(parser, NAME)
-    add_split_option(parser)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

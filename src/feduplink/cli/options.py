@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-import torch
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from torch import Tensor
 
-from feduplink.channels.splits import CHANNELS_PER_SPLIT
+from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
+from feduplink.cli.argument_types import positive_numbers, whole_number
 from feduplink.errors import InputError
 from feduplink.metrics import METRICS_FILE, read_metrics
 from feduplink.registry import Registry
 from feduplink.scenario import Scenario, shipped_scenarios
+from feduplink.scenario.part import float64
 
 #: Weights of the paper's network for digits: the model of limits on time and energy, where no
 #: other one is named.
@@ -31,6 +30,11 @@ _SHORT_NAMES = {"static_power_w": "--static-power"}
 def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
     """``--seed`` and ``--out``."""
     add_seed_option(parser)
+    add_out_option(parser, command)
+
+
+def add_out_option(parser: argparse.ArgumentParser, command: str) -> None:
+    """``--out``."""
     parser.add_argument(
         "--out",
         type=Path,
@@ -79,6 +83,17 @@ def add_split_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_channels_option(parser: argparse.ArgumentParser, use: str) -> None:
+    """``--channels``; ``use`` says what the parts of a recording are used for."""
+    parser.add_argument(
+        "--channels",
+        metavar="FILE",
+        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file. "
+        f"Of every three channels in turn one is for training, one for validation and one for the "
+        f"test; {use}",
+    )
+
+
 def add_data_option(parser: argparse.ArgumentParser) -> None:
     """``--data``."""
     parser.add_argument(
@@ -110,7 +125,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(
             option,
-            type=_positive_numbers,
+            type=positive_numbers,
             metavar="X[,X...]",
             help=f"{unit}, instead of {instead}: the threshold at which an upload at the mean "
             f"{'rate' if instead == '--rate-min' else 'efficiency'} takes just that; one value or "
@@ -118,7 +133,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
         )
     group.add_argument(
         "--model-bits",
-        type=_positive_numbers,
+        type=positive_numbers,
         metavar="X[,X...]",
         help="bits of one upload, for these two limits; one value or one per worker (default: "
         f"those of the model that is federated, else of {MODEL_WEIGHTS} weights)",
@@ -149,16 +164,19 @@ def scenario_from(
             raise InputError(f"{names} say the same twice; accepted: one of them.")
         _check_length(limit, given, scenario.workers)
     _check_length("model_bits", args.model_bits, scenario.workers)
-    bits = args.model_bits
+    bits, time_max_s, energy_max_j = (
+        None if values is None else float64(values)
+        for values in (args.model_bits, args.time_max_s, args.energy_max_j)
+    )
     return scenario.with_limits(
         scenario.model_bits(weights_of_model(scenario)) if bits is None else bits,
-        time_max_s=args.time_max_s,
-        energy_max_j=args.energy_max_j,
+        time_max_s=time_max_s,
+        energy_max_j=energy_max_j,
     )
 
 
-def _check_length(name: str, values: Tensor | None, workers: int) -> None:
-    if values is not None and values.ndim == 1 and len(values) != workers:
+def _check_length(name: str, values: float | list[float] | None, workers: int) -> None:
+    if isinstance(values, list) and len(values) != workers:
         raise InputError(
             f"{name.replace('_', '-')}: {len(values)} values; accepted: one, or one for each of "
             f"the {workers} workers."
@@ -189,59 +207,6 @@ def explicit_fields(args: argparse.Namespace, model: type[BaseModel]) -> dict[st
     given = vars(args)
     destinations = {name: _destination(model, name) for name in model.model_fields}
     return {name: given[dest] for name, dest in destinations.items() if dest in given}
-
-
-def names_listed(text: str) -> list[str]:
-    """An argparse type: names with commas between them.
-
-    >>> names_listed("rand, orth,")
-    ['rand', 'orth']
-    """
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """An argparse type: an integer in [least, most]."""
-
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not accepted; accepted: whole numbers from {least} to {most}"
-            )
-        return number
-
-    return parse
-
-
-def _number_type(accepted: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
-    """An argparse type: a number that ``accepts`` takes, ``accepted`` in words."""
-
-    def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not accepts(number):
-            raise argparse.ArgumentTypeError(f"{text!r} is not accepted; accepted: {accepted}")
-        return number
-
-    return parse
-
-
-positive_number = _number_type("a finite number above 0", lambda x: 0 < x < math.inf)
-non_negative_number = _number_type("a finite number of 0 or more", lambda x: 0 <= x < math.inf)
-seconds = _number_type("seconds from 0 on", lambda x: 0 <= x < math.inf)
-probability = _number_type("a number between 0 and 1, exclusive", lambda x: 0 < x < 1)
-
-
-def _positive_numbers(text: str) -> Tensor:
-    """An argparse type: one finite number above 0, or several with commas; () or (L,)."""
-    numbers = [positive_number(part) for part in text.split(",")]
-    return torch.tensor(numbers if len(numbers) > 1 else numbers[0], dtype=torch.float64)
 
 
 def _destination(model: type[BaseModel], name: str) -> str:

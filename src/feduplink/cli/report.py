@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from feduplink.cli.console import console
-from feduplink.cli.options import add_common_options, output_directory
+from feduplink.cli.options import output_directory
 from feduplink.metrics import write_metrics
 from feduplink.report.page import PAGE_FILE, read_sections, write_page
 from feduplink.report.runs import find_runs
-
-NAME = "report"
-HELP = "make one HTML page, which needs nothing else, of finished runs"
-EXAMPLE = "feduplink report runs/demo runs/federate"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.usage = f"feduplink {NAME} DIR [DIR ...] [options]"
-    parser.add_argument(
-        "directories",
-        type=Path,
-        nargs="+",
-        metavar="DIR",
-        help="directory of a run, or with runs anywhere below it",
-    )
-    add_common_options(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> None:

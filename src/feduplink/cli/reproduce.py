@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,16 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from feduplink import provenance
+from feduplink.cli.arguments.reproduce_arguments import ALL
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    add_common_options,
-    add_data_option,
-    add_device_option,
-    output_directory,
-    whole_number,
-)
+from feduplink.cli.options import output_directory
 from feduplink.device import usable_device
-from feduplink.errors import InputError
+from feduplink.errors import InputError, unknown_name
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext, fingerprint
 from feduplink.experiments.federations import image_set, substitution
 from feduplink.files import write_text
@@ -34,44 +28,12 @@ from feduplink.report.experiment_files import write_experiment
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.runs import FinishedRun
 
-NAME = "reproduce"
-HELP = "draw the paper's figures from runs of our own and say which of its claims hold"
-EXAMPLE = "feduplink reproduce interference mnist --quick"
-
-ALL = "all"
 #: What is kept between runs lies here, beside the figures' directories.
 _KEPT = "kept"
 _AT_FIRST_SIGHT = (
     "A first look with fewer runs, rounds and channels than the paper's: the verdicts that count "
     "are those without --quick."
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.usage = f"feduplink {NAME} [FIGURE ...] [options]"
-    parser.add_argument(
-        "figures",
-        nargs="*",
-        default=[ALL],
-        metavar="FIGURE",
-        help=f"{ALL} (default), or any of {', '.join(EXPERIMENTS)}",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="small runs, minutes in all: what the figures look like, not what they say",
-    )
-    add_common_options(parser, NAME)
-    add_data_option(parser)
-    add_device_option(parser)
-    parser.add_argument(
-        "--processes",
-        type=whole_number(1, 1024),
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="settings that are trained and judged at once (default: one per processor)",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -100,9 +62,7 @@ def run(args: argparse.Namespace) -> None:
 def _names(given: Sequence[str]) -> list[str]:
     unknown = [name for name in given if name not in (ALL, *EXPERIMENTS)]
     if unknown:
-        raise InputError(
-            f"figures: {unknown[0]!r} is unknown; accepted: {ALL}, {', '.join(EXPERIMENTS)}."
-        )
+        raise unknown_name("figures", unknown[0], [ALL, *EXPERIMENTS])
     return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
 
 

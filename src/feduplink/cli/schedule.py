@@ -6,19 +6,11 @@ import argparse
 from collections.abc import Sequence
 
 from feduplink.channels import ChannelSource
-from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.arguments.schedule_arguments import GAP
+from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    MODEL_WEIGHTS,
-    add_common_options,
-    add_scenario_options,
-    add_split_option,
-    names_listed,
-    output_directory,
-    seconds,
-    whole_number,
-)
-from feduplink.cli.schedule_options import add_delivery_option, delivery_from, kappas_listed
+from feduplink.cli.options import output_directory
+from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import default_policies, find_policies
 from feduplink.errors import InputError
@@ -26,60 +18,9 @@ from feduplink.federated import ComputedSchedule, Rounds, UplinkRules, find_acce
 from feduplink.federated.round_costs import RoundCosts, compare_rounds, rounds_on
 from feduplink.federated.scheduled_access import uploads_of
 from feduplink.policies import Deployment
-from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.registry import ACCESS_SCHEMES
 from feduplink.report.schedule_files import SCHEDULES_FILE, cost_table, write_schedules
 from feduplink.schedule import Schedule, bound_front, find_front
-
-NAME = "schedule"
-HELP = "the fastest and the cheapest rounds of test or recorded channels, and all between"
-EXAMPLE = "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget 60"
-
-_KAPPAS = "0,1,3,10,30,100"
-#: A bound within this share of the cost ends the proof.
-_GAP = 0.02
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--kappa",
-        type=kappas_listed,
-        default=_KAPPAS,
-        metavar="S/J[,S/J...]",
-        help="seconds that one joule is worth: schedules of least time + kappa * energy for each "
-        f"of them; 0 is the fastest round (default: {_KAPPAS})",
-    )
-    add_delivery_option(parser)
-    parser.add_argument(
-        "--model-weights",
-        type=whole_number(1, 10**12),
-        default=MODEL_WEIGHTS,
-        metavar="N",
-        help="weights of the model that every worker uploads (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--policies",
-        type=names_listed,
-        default=",".join(default_policies()),
-        metavar="NAME[,NAME...]",
-        help=f"policies to put beside them: any of {', '.join(POLICIES.names())}, "
-        "package.module:Class of your own, and directories of training runs (default: "
-        f"{','.join(default_policies())}); {', '.join(_priced_schemes())} are always there",
-    )
-    parser.add_argument(
-        "--budget",
-        type=seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="also prove what no schedule costs less than, so many seconds for each kappa at most, "
-        f"until it is within {_GAP:.0%} of every channel's cost (default: 0, no proof)".replace(
-            "%", "%%"
-        ),
-    )
-    add_channels_option(parser, "policies are tuned on the first; the third is scheduled")
-    add_common_options(parser, NAME)
-    add_split_option(parser)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -92,7 +33,8 @@ def run(args: argparse.Namespace) -> None:
     deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     rounds = rounds_on(channels.test, scenario, seed=args.seed)
     rules = UplinkRules(scenario, scenario.model_bits(args.model_weights))
-    policies = find_policies(args.policies, deployment) if args.policies else {}
+    names = default_policies() if args.policies is None else args.policies
+    policies = find_policies(names, deployment) if names else {}
     costs = {name: [cost] for name, cost in compare_rounds(policies, rounds, rules).items()}
     for name in _priced_schemes():
         schemes = {
@@ -154,7 +96,7 @@ def _everyone(
     scenario, bits = rules.scenario, rules.bits
     bounds: dict[float, float] = {}
     if budget_s > 0:
-        proved = bound_front(scenario, rounds.csi, bits, kappas, gap=_GAP, budget_s=budget_s)
+        proved = bound_front(scenario, rounds.csi, bits, kappas, gap=GAP, budget_s=budget_s)
         bounds = {k: float(p.lower.mean()) for k, p in zip(kappas, proved, strict=True)}
         if scenario.csi_noise == 0:
             found = [p.solution.schedule for p in proved]

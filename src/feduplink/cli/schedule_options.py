@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from feduplink.cli.options import non_negative_number
+from feduplink.cli.argument_types import non_negative_number
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 

@@ -8,16 +8,9 @@ import tempfile
 from pathlib import Path
 
 from feduplink.channels import ChannelSource
-from feduplink.channels.splits import CHANNELS_PER_SPLIT
+from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.console import console
-from feduplink.cli.options import (
-    add_model_options,
-    add_scenario_options,
-    add_seed_option,
-    explicit_fields,
-    scenario_from,
-    whole_number,
-)
+from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.comparison import find_policies
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy, export_onnx
@@ -25,44 +18,7 @@ from feduplink.policies import Deployment, NeuralPolicy, Policy
 from feduplink.scenario import Scenario
 from feduplink.serving.limits import Limits
 
-NAME = "serve"
-HELP = "answer CSI with powers, by HTTP"
-EXAMPLE = "feduplink serve --policy pdx --interference 2 --port 8000"
-
 _ONNX = ".onnx"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--policy",
-        default="pdx",
-        metavar="NAME",
-        help="pdx, the directory of a training run, or an ONNX file of 'feduplink export', which "
-        "starts soonest (default: pdx)",
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on; one that other machines reach needs a token "
-        "(default: 127.0.0.1)",
-    )
-    parser.add_argument(
-        "--port",
-        type=whole_number(0, 65_535),
-        default=8000,
-        metavar="N",
-        help="port to listen on; 0: any free one (default: 8000)",
-    )
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="holds the bearer token that requests need (default: that of FEDUPLINK_TOKEN)",
-    )
-    add_seed_option(parser)
-    add_model_options(parser.add_argument_group("limits"), Limits)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,8 +1,13 @@
-"""Tables on the terminal."""
+"""Tables on the terminal, as wide as it is."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -11,25 +16,87 @@ from feduplink.text_table import TextTable
 
 _COLOURS = {VERDICTS[True]: "green", VERDICTS[False]: "red", VERDICTS[None]: "yellow"}
 
+#: Names of this many characters or fewer are never replaced by a number.
+_SHORT_NAME = 16
 
-def terminal_table(table: TextTable) -> Table:
-    """The table as rich draws it; cells that begin with a verdict have its colour."""
-    drawn = Table(
-        title=table.title,
-        title_justify="left",
-        title_style="bold",
-        caption=Text("\n".join(table.remarks), style="table.caption") if table.remarks else None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,  # 80 columns hold it, with the optimum too
+
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table as rich draws it; cells that begin with a verdict have its colour.
+
+    It takes the room that there is: with headers on one line and space between the columns in a
+    wide terminal; in a narrow one without, then with numbers for long names, explained below, and
+    at last with the columns that do not fit below the others.
+    """
+
+    table: TextTable
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """The title, the table, and what its reader has to know."""
+        table = self.table
+        yield Text(table.title, style="bold")
+        parts, legend = _fitted(table, lambda part: _fits(part, console, options))
+        yield from parts
+        for remark in [*legend, *table.remarks]:
+            # Lines of a terminal end between words; those of a file or pipe are for programs.
+            lines = textwrap.wrap(remark, options.max_width, subsequent_indent="  ")
+            yield Text("\n".join(lines) if console.is_terminal else remark, style="italic dim")
+
+
+def terminal_table(table: TextTable) -> TerminalTable:
+    """The table, to be printed by a console."""
+    return TerminalTable(table)
+
+
+def _fits(part: Table, console: Console, options: ConsoleOptions) -> bool:
+    return console.measure(part, options=options.update(max_width=10_000)).maximum <= (
+        options.max_width
     )
-    name, *figures = table.columns
-    drawn.add_column(name, overflow="fold")
+
+
+def _fitted(table: TextTable, fits: Callable[[Table], bool]) -> tuple[list[Table], Sequence[str]]:
+    """What is drawn below each other, and what the numbers in it stand for."""
+    roomy = _drawn(table, table.headers, gap=1)
+    if fits(roomy):
+        return [roomy], []
+    if fits(compact := _drawn(table, table.columns)):
+        return [compact], []
+    table, legend = _numbered(table)
+    parts: list[Table] = []
+    columns = list(range(1, len(table.columns)))
+    while columns:
+        # At least one, that it comes to an end.
+        count = next((n for n in range(len(columns), 1, -1) if fits(_part(table, columns[:n]))), 1)
+        parts.append(_part(table, columns[:count]))
+        columns = columns[count:]
+    return parts, legend
+
+
+def _numbered(table: TextTable) -> tuple[TextTable, list[str]]:
+    """The table with numbers for long names, and what they stand for."""
+    long = [name for name, *_ in table.rows if len(name) > _SHORT_NAME]
+    numbers = {name: f"[{number}]" for number, name in enumerate(long, 1)}
+    rows = [[numbers.get(name, name), *cells] for name, *cells in table.rows]
+    return replace(table, rows=rows), [f"{number} {name}" for name, number in numbers.items()]
+
+
+def _part(table: TextTable, columns: Sequence[int]) -> Table:
+    """The names and some of the other columns."""
+    shown = [0, *columns]
+    rows = [[row[place] for place in shown] for row in table.rows]
+    return _drawn(replace(table, rows=rows), [table.columns[place] for place in shown])
+
+
+def _drawn(table: TextTable, headers: Sequence[str], gap: int = 0) -> Table:
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, gap), pad_edge=False)
+    name, *figures = headers
+    drawn.add_column(name, no_wrap=True)
     for column in figures:
         drawn.add_column(column, justify="right", no_wrap=True)
     for name, *cells in table.rows:
-        drawn.add_row(name, *(Text(cell, style=_colour(cell)) for cell in cells))
+        drawn.add_row(Text(name), *(Text(cell, style=_colour(cell)) for cell in cells))
     return drawn
 
 

@@ -6,18 +6,10 @@ import argparse
 from pathlib import Path
 
 from feduplink.cli import train_pdx, train_phases
-from feduplink.cli.channel_source import add_channels_option, channels_from
+from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
-from feduplink.cli.options import (
-    add_common_options,
-    add_device_option,
-    add_model_options,
-    add_scenario_options,
-    add_split_option,
-    explicit_fields,
-    output_directory,
-)
+from feduplink.cli.options import explicit_fields, output_directory
 from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison_table import comparison_table
@@ -33,7 +25,6 @@ from feduplink.learning import (
     TrainingData,
     TrainingSettings,
     best_epoch,
-    preset_names,
     training_settings,
 )
 from feduplink.observing import Observer
@@ -49,56 +40,7 @@ from feduplink.policies import (
 from feduplink.registry import POLICIES
 from feduplink.report.training_files import write_training
 
-NAME = "train"
-HELP = "train a policy on channels of a scenario, or on recorded channels"
-EXAMPLE = "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2"
-
 CHECKPOINT_FILE = "checkpoint.safetensors"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--policy",
-        required=True,
-        metavar="NAME",
-        help=f"what to train: {', '.join(_trainable())}, {LearnedSchedule.name}, or "
-        "package.module:Class of your own",
-    )
-    add_channels_option(
-        parser,
-        "the policy learns on the first, the best epoch is chosen by the second, and the third is "
-        "reported on",
-    )
-    add_common_options(parser, NAME)
-    add_split_option(parser)
-    add_device_option(parser)
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the run in --out from its checkpoint"
-    )
-    parser.add_argument(
-        "--tensorboard", action="store_true", help="also log for TensorBoard (extra: track)"
-    )
-    train_pdx.add_arguments(parser)
-    rates = ", ".join(
-        f"{name} {kind.learning_rate:g}"
-        for name, kind in _trainable().items()
-        if issubclass(kind, NeuralPolicy)
-    )
-    group = parser.add_argument_group(
-        "training of pdg and pdm (batch size and learning rate also of pdx)",
-        f"The defaults are of the preset ours; its learning rates are {rates}. Options given here "
-        "override those of a preset.",
-    )
-    group.add_argument(
-        "--preset",
-        choices=preset_names(),
-        help="how to train: ours, or the equations and values as the paper writes them "
-        "(default: ours)",
-    )
-    add_model_options(group, TrainingSettings)
-    add_model_options(group, GraphArchitecture)
-    add_scenario_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -115,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         return
     if not issubclass(kind, NeuralPolicy):
         raise InputError(
-            f"policy: {args.policy} has nothing to train; accepted: {', '.join(_trainable())}, or "
+            f"policy: {args.policy} has nothing to train; accepted: {', '.join(trainable())}, or "
             "a subclass of feduplink.policies.NeuralPolicy."
         )
     for name in ("steps", "everything"):
@@ -148,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
     out.print(f"policy, history.csv, plots and metrics.json in {directory}")
 
 
-def _trainable() -> dict[str, type[Policy]]:
+def trainable() -> dict[str, type[Policy]]:
     """Registered policies that can be trained, by name."""
     kinds = {name: POLICIES.find(name) for name in POLICIES.names()}
     return {n: k for n, k in kinds.items() if issubclass(k, NeuralPolicy | UnrolledPolicy)}

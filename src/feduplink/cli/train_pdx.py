@@ -9,7 +9,7 @@ from feduplink.channels import draw_training_csi
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
-from feduplink.cli.options import explicit_fields, whole_number
+from feduplink.cli.options import explicit_fields
 from feduplink.cli.resuming import resume_hint
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison_table import comparison_table
@@ -31,24 +31,6 @@ from feduplink.report.training_files import write_network_training
 
 #: Options of primal-dual training that mean the same here.
 _SHARED = ("batch_size", "learning_rate")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that only ``pdx`` has."""
-    group = parser.add_argument_group("training of pdx")
-    steps = NetworkSettings.model_fields["steps"]
-    group.add_argument(
-        "--steps",
-        type=whole_number(100, 10**7),
-        metavar="N",
-        help=f"{steps.description} (default: {steps.default})",
-    )
-    group.add_argument(
-        "--everything",
-        action="store_true",
-        help="train for cells, radios, objectives, weights and thresholds of all kinds, as the "
-        "shipped weights were; the scenario then only sets the multipliers",
-    )
 
 
 def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:

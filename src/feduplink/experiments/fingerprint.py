@@ -30,5 +30,5 @@ FEDERATIONS = (*POLICIES, "federated", "experiments/federations")
 RESULTS = (
     *SETTINGS,
     "federated",
-    *(f"experiments/{name}" for name in ("federations", "iid", "sweep")),
+    *(f"experiments/{name}" for name in ("federations", "iid", "cell_sweep")),
 )

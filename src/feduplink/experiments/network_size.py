@@ -6,11 +6,11 @@ import numpy as np
 
 from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments import fingerprint
+from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.claims import Claim, judged, lower
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, policy_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Setting, in_rows, judged_policies
-from feduplink.experiments.sweep import Sweep
 from feduplink.scenario import Scenario
 
 TITLE = "Network size"

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 from feduplink.channels import draw_splits
 from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments import fingerprint
+from feduplink.experiments.cell_sweep import Sweep, figures_by_policy
 from feduplink.experiments.claims import Claim, judged
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, judged_settings
-from feduplink.experiments.sweep import Sweep, figures_by_policy
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario

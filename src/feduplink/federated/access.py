@@ -31,11 +31,13 @@ class AccessScheme(ABC):
 
     Attributes:
         name: how tables, files and the command line call it.
+        summary: what it does, in a few words, for readers of tables and pages.
         colour, marker: how matplotlib draws it in all figures; None takes what is free. A derived
             class does not inherit them.
     """
 
     name: str
+    summary: str = ""
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
 
@@ -52,6 +54,7 @@ class Ideal(AccessScheme):
     """Every upload arrives; time and energy are not defined."""
 
     name = "ideal"
+    summary = "every upload arrives, at no cost"
     colour, marker = "#000000", "h"
 
     def uploads(self, rounds: Rounds, rules: UplinkRules) -> Uploads:
@@ -110,6 +113,7 @@ class TDMA(OrthogonalAccess):
     """One worker after the other, each on the whole band."""
 
     name = "tdma"
+    summary = "one worker after the other, each on the whole band"
     colour, marker = "#882255", "<"
     _share_band = staticmethod(link.tdma)
 
@@ -118,6 +122,7 @@ class OFDMA(OrthogonalAccess):
     """Everyone at once, each on an equal part of the band."""
 
     name = "ofdma"
+    summary = "everyone at once, each on an equal part of the band"
     colour, marker = "#999933", ">"
     _share_band = staticmethod(link.ofdma)
 

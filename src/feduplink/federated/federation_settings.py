@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
+from feduplink.federated.choices import PacketSuccess
 from feduplink.federated.server_step import Aggregation, find_aggregation
-from feduplink.federated.uplink import PacketSuccess, everyone
+from feduplink.federated.uplink import everyone
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink.errors import InputError
+from feduplink.errors import InputError, unknown_name
+from feduplink.federated.choices import Partition
 from feduplink.scenario import Scenario, data_sizes
-
-Partition = Literal["iid", "gaussian", "dirichlet"]
 
 #: Sum of the workers' noise levels in the paper's run, in grey levels of 0 to 255.
 TOTAL_NOISE_STD = 500.0
@@ -24,9 +23,7 @@ _Sizes = np.ndarray[Any, np.dtype[np.int64]]
 def check_partition(partition: str) -> None:
     """Refuse a name that is none of the partitions."""
     if partition not in get_args(Partition):
-        raise InputError(
-            f"partition: {partition!r} is unknown; accepted: {', '.join(get_args(Partition))}."
-        )
+        raise unknown_name("partition", partition, get_args(Partition))
 
 
 def fitted_sizes(sizes: _Sizes, available: int) -> _Sizes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,13 +14,10 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.errors import InputError
+from feduplink.federated.choices import PacketSuccess
 from feduplink.problem import find_measure, success_rate
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
-
-#: Which SINR decides whether an upload arrives: that of the full set of senders, the least of the
-#: round, as in the paper; or that of every phase, each weighing as many bits as are sent in it.
-PacketSuccess = Literal["worst-phase", "every-phase"]
 
 
 @dataclass(frozen=True)

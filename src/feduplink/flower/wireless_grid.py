@@ -22,7 +22,8 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.access import Sender, access_scheme, transmit
-from feduplink.federated.uplink import PacketSuccess, Rounds, UplinkRecord, UplinkRules, everyone
+from feduplink.federated.choices import PacketSuccess
+from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, everyone
 from feduplink.flower.exchange import Exchanges, round_number
 from feduplink.flower.uplink_round import UplinkRound
 from feduplink.flower.worker_mod import is_training, take_worker

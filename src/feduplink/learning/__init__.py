@@ -1,31 +1,6 @@
 """Primal–dual training: variables, step, loop, checkpoints, logs."""
 
-from feduplink.learning.amortised import NetworkSettings, NetworkTraining
-from feduplink.learning.curriculum import AnyScenario, Curriculum, OneScenario
-from feduplink.learning.history import Epoch, best_epoch
-from feduplink.learning.logs import CsvLog, TensorBoardLog
-from feduplink.learning.presets import Preset, PresetName, preset_names, training_settings
-from feduplink.learning.settings import TrainingSettings
-from feduplink.learning.training import Training, TrainingData, primal_dual_step
-from feduplink.learning.tuned_problems import TunedProblems
+import lazy_loader
 
-__all__ = [
-    "AnyScenario",
-    "CsvLog",
-    "Curriculum",
-    "Epoch",
-    "NetworkSettings",
-    "NetworkTraining",
-    "OneScenario",
-    "Preset",
-    "PresetName",
-    "TensorBoardLog",
-    "Training",
-    "TrainingData",
-    "TrainingSettings",
-    "TunedProblems",
-    "best_epoch",
-    "preset_names",
-    "primal_dual_step",
-    "training_settings",
-]
+# What is listed in __init__.pyi is imported when it is first asked for.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

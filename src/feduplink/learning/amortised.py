@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
@@ -20,23 +19,15 @@ from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.curriculum import Curriculum
 from feduplink.learning.network_loss import RecordedLosses
+from feduplink.learning.network_settings import NetworkSettings
 from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, write_tensors
-from feduplink.validated_model import ValidatedModel
 
 #: Steps between two reports and two checkpoints.
 _REPORT_EVERY = 100
 _CHECKPOINT = "pdx training checkpoint"
-
-
-class NetworkSettings(ValidatedModel):
-    """Hyperparameters of the network's training; the defaults suit one scenario on a CPU."""
-
-    steps: int = Field(default=1500, ge=100, le=10**7, description="batches of fresh channels")
-    batch_size: int = Field(default=128, ge=1, le=10**6, description="channels in a batch")
-    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's largest step")
 
 
 class NetworkTraining:

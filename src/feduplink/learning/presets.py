@@ -7,13 +7,11 @@ shows both beside each other with the reasons; a test keeps that table and this 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from feduplink.learning.settings import TrainingSettings
+from feduplink.learning.settings import PresetName, TrainingSettings
 from feduplink.policies.architecture import Architecture
 from feduplink.policies.base import NeuralPolicy
-
-PresetName = Literal["ours", "paper"]
 
 _PAPER_SETTINGS = TrainingSettings(
     learning_rate=1e-3,

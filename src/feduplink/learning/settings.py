@@ -8,6 +8,9 @@ from pydantic import Field
 
 from feduplink.validated_model import ValidatedModel
 
+#: Hyperparameters with a name, see :mod:`feduplink.learning.presets`.
+PresetName = Literal["ours", "paper"]
+
 #: Where the auxiliary variables r and e start: at the thresholds, or at what the first batch
 #: reaches.
 RequiredStart = Literal["thresholds", "first-batch"]
@@ -25,7 +28,7 @@ class TrainingSettings(ValidatedModel):
     )
     batch_size: int = Field(default=100, ge=1, le=10**6, description="channels in a batch")
     learning_rate: float = Field(
-        default=5e-4, gt=0, le=1, description="Adam's step for the weights"
+        default=5e-4, gt=0, le=1, description="Adam's step for the weights (pdm: 0.0001)"
     )
     primal_dual_step: float = Field(
         default=1e-3, gt=0, le=1, description="step of the auxiliary variables and the multipliers"

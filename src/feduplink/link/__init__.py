@@ -5,76 +5,13 @@ results are (..., L). All are differentiable, also where a power is zero, and ke
 radio's constants are scalars, or tensors (L,) where they differ from worker to worker.
 
 >>> import torch
+>>> from feduplink.link import sinr
 >>> csi = torch.tensor([[100.0, 10.0], [5.0, 50.0]])
 >>> sinr(csi, torch.tensor([0.01, 0.02]))
 tensor([0.8333, 0.9524])
 """
 
-from feduplink.link.measures import (
-    EnergyEfficiency,
-    Measure,
-    PacketSuccess,
-    Rate,
-    Slopes,
-    SuccessRate,
-)
-from feduplink.link.orthogonal import ofdma, tdma
-from feduplink.link.phases import Schedule, scheduled_upload, simultaneous_upload
-from feduplink.link.quality import (
-    energy_efficiency,
-    inverse_draw,
-    most_efficient_power,
-    packet_error_rate,
-    packet_success_rate,
-    packet_success_with_slope,
-    rate,
-    rate_at,
-    rate_from_log,
-    rate_slopes,
-    rate_with_slope,
-    sinr,
-    success_at,
-    success_slopes,
-)
-from feduplink.link.upload import (
-    Upload,
-    airtime,
-    bits_per_hz,
-    efficiency_for_energy,
-    energy,
-    rate_for_time,
-)
+import lazy_loader
 
-__all__ = [
-    "EnergyEfficiency",
-    "Measure",
-    "PacketSuccess",
-    "Rate",
-    "Schedule",
-    "Slopes",
-    "SuccessRate",
-    "Upload",
-    "airtime",
-    "bits_per_hz",
-    "efficiency_for_energy",
-    "energy",
-    "energy_efficiency",
-    "inverse_draw",
-    "most_efficient_power",
-    "ofdma",
-    "packet_error_rate",
-    "packet_success_rate",
-    "packet_success_with_slope",
-    "rate",
-    "rate_at",
-    "rate_for_time",
-    "rate_from_log",
-    "rate_slopes",
-    "rate_with_slope",
-    "scheduled_upload",
-    "simultaneous_upload",
-    "sinr",
-    "success_at",
-    "success_slopes",
-    "tdma",
-]
+# What is listed in __init__.pyi is imported when it is first asked for.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from feduplink.validated_model import ValidatedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: A power below this is zero: the worker stays silent, W.
 SILENCE_W = 1e-10
@@ -64,4 +65,6 @@ class GraphArchitecture(Architecture):
 
 
 def _scalar(value: float | bool) -> Tensor:
+    import torch  # not for the options of a command
+
     return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)

@@ -34,6 +34,7 @@ class Policy(ABC):
 
     Attributes:
         name: how tables, files and the command line call it.
+        summary: what it does, in a few words, for readers of tables and pages.
         by_default: whether it is compared where no policies are named.
         is_tuned: whether :meth:`for_deployment` looks at the training channels.
         colour, marker: how matplotlib draws it in all figures; None takes what is free.
@@ -43,6 +44,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
+    summary: ClassVar[str] = ""
     by_default: ClassVar[bool] = False
     is_tuned: ClassVar[bool] = False
     colour: ClassVar[str | None] = None

@@ -32,6 +32,7 @@ class DualPolicy(LagrangianPolicy):
     """
 
     name = "dual"
+    summary = "solves every channel at multipliers learned beforehand"
     is_tuned = True
     colour, marker = "#009E73", "X"
 

@@ -11,6 +11,7 @@ class FullPower(Policy):
     """p_i = Pmax for every worker."""
 
     name = "max"
+    summary = "everyone at full power"
     by_default = True
     colour, marker = "#8C510A", "s"
 

@@ -33,6 +33,7 @@ class OpenLoop(Policy):
     """
 
     name = "openloop"
+    summary = "fractional power control of 3GPP on the measured gain, tuned"
     by_default = True
     is_tuned = True
     colour, marker = "#56B4E9", "D"

@@ -17,6 +17,7 @@ class Orthogonal(SelectingPolicy):
     """
 
     name = "orth"
+    summary = "the best power if nobody disturbed; then only those send that do well"
     by_default = True
     colour, marker = "#E69F00", "^"
 
@@ -36,6 +37,7 @@ class UnselectedOrthogonal(Orthogonal):
     """``orth`` in the reading of the paper's code: nobody is silenced."""
 
     name = "orth:unselected"
+    summary = "the best power if nobody disturbed, and everyone sends"
     selects = False
 
 

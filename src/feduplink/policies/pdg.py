@@ -134,6 +134,7 @@ class GraphPolicy(NeuralPolicy):
     """
 
     name = "pdg"
+    summary = "the paper's graph network, trained by primal-dual learning"
     colour, marker = "#0072B2", "o"
     architecture_type: ClassVar[type[Architecture]] = GraphArchitecture
     architecture: GraphArchitecture

@@ -18,6 +18,7 @@ class PerceptronPolicy(NeuralPolicy):
     """Perceptron on log10 of the flattened H and Pmax (one or one per worker); L is fixed."""
 
     name = "pdm"
+    summary = "the paper's perceptron, trained by primal-dual learning"
     colour, marker = "#CC79A7", "P"
     learning_rate = 1e-4
 

@@ -35,6 +35,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
     """
 
     name = "pdx"
+    summary = "an unrolled network for all scenarios, with the multipliers of this one"
     is_tuned = True
     colour, marker = "#D55E00", "*"
 

@@ -20,6 +20,7 @@ class RandomPower(SelectingPolicy):
     """
 
     name = "rand"
+    summary = "random powers; then only those send that do well"
     by_default = True
     colour, marker = "#999999", "v"
 
@@ -52,4 +53,5 @@ class UnselectedRandomPower(RandomPower):
     """``rand`` in the reading of the paper's code: nobody is silenced."""
 
     name = "rand:unselected"
+    summary = "random powers, and everyone sends"
     selects = False

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from feduplink.files import write_text
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.report.html_figures import HtmlFigure, read_figures
 from feduplink.report.html_tables import CsvTable, read_csv_tables, read_markdown
 from feduplink.report.runs import FinishedRun
@@ -78,9 +79,23 @@ def render_page(sections: Sequence[Section]) -> str:
         sections=sections,
         figure_count=sum(len(section.figures) for section in sections),
         claims=[(claim, section) for section in sections for claim in section.run.metrics.claims],
+        policies=_summaries(sections),
         contents=len(sections) > _FEW_SECTIONS,
         signs=_VERDICT_SIGNS,
     )
+
+
+def _summaries(sections: Sequence[Section]) -> dict[str, str]:
+    """What the policies of all runs do, as far as their classes are known and say so."""
+    names = dict.fromkeys(name for section in sections for name in section.run.metrics.policies)
+    found = {}
+    for name in names:
+        for registry in (POLICIES, ACCESS_SCHEMES):
+            if name in registry.names() and (
+                summary := getattr(registry.find(name), "summary", "")
+            ):
+                found[name] = str(summary)
+    return found
 
 
 def _duration(seconds: float) -> str:

@@ -57,6 +57,12 @@ _FURTHER_LOOKS = (
 )
 #: Of the first variant of a policy, the second, ...
 _VARIANT_LINES = ("--", ":", "-.")
+#: For more policies of the user's own the colours come again, with other marks and lines.
+_FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
+_ALL_FURTHER_LOOKS = (
+    *_FURTHER_LOOKS,
+    *(Look(look.colour, mark, line) for mark, line in _FURTHER_MARKS for look in _FURTHER_LOOKS),
+)
 
 #: Colours of figures that are no policy's.
 MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
@@ -142,10 +148,10 @@ def _own_look(family: str) -> Look | None:
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:
     """A look by checksum of the name; the next free one where that is taken."""
-    free = list(_FURTHER_LOOKS)
+    free = list(_ALL_FURTHER_LOOKS)
     found = {}
     for family in families:
-        free = free or list(_FURTHER_LOOKS)
+        free = free or list(_ALL_FURTHER_LOOKS)
         first = _FURTHER_LOOKS[zlib.crc32(family.encode()) % len(_FURTHER_LOOKS)]
         look = first if first in free else free[0]
         free.remove(look)

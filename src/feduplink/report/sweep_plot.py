@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.transforms import ScaledTranslation
 
-from feduplink.experiments.sweep import Quantity, Sweep
+from feduplink.experiments.cell_sweep import Quantity, Sweep
 from feduplink.report.scales import objective_label, set_objective_scale
 from feduplink.report.style import (
     MUTED,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
-import torch
 from pydantic import Field, field_validator, model_validator
-from torch import Tensor
 
 from feduplink.constraint_text import ConstraintText
 from feduplink.registry import MEASURES
-from feduplink.scenario.part import ScenarioPart
+from feduplink.scenario.part import ScenarioPart, float64
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 UtilityName = Literal["weighted-sum", "proportional-fairness"]
 
@@ -71,25 +72,27 @@ class Goal(ScenarioPart):
     def worker_weights(self) -> Tensor:
         """ω, (L,) float64. ``data`` and ``uniform`` sum to one."""
         if isinstance(self.weights, tuple):
-            return torch.tensor(self.weights, dtype=torch.float64)
+            return float64(self.weights)
         if self.weights == "ones":
-            return torch.ones(self.workers, dtype=torch.float64)
+            return float64([1.0] * self.workers)
         if self.weights == "uniform":
-            return torch.full((self.workers,), 1 / self.workers, dtype=torch.float64)
-        sizes = torch.from_numpy(data_sizes(self.workers)).to(torch.float64)
+            return float64([1 / self.workers] * self.workers)
+        sizes = float64(data_sizes(self.workers).tolist())
         return sizes / sizes.sum()
 
     @cached_property
     def rate_thresholds(self) -> Tensor:
         """r0, (L,) float64, nats/s/Hz."""
-        return torch.tensor(self.rate_min, dtype=torch.float64).expand(self.workers)
+        return float64(self.rate_min).expand(self.workers)
 
     @cached_property
     def ee_thresholds(self) -> Tensor:
         """e0, (L,) float64, nats/s/Hz/W."""
-        return torch.tensor(self.ee_min, dtype=torch.float64).expand(self.workers)
+        return float64(self.ee_min).expand(self.workers)
 
 
 def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The paper's draw of relative data sizes k_i, (L,) integers in [100, 1000)."""
+    import numpy as np  # as PyTorch: not where a system is only described
+
     return np.random.RandomState(42).randint(100, 1000, workers).astype(np.int64)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from feduplink.validated_model import ValidatedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ScenarioPart(ValidatedModel):
@@ -33,3 +37,12 @@ class ScenarioPart(ValidatedModel):
         """The number of workers if any of these fields lists a value per worker, else None."""
         listed = any(isinstance(getattr(self, field), tuple) for field in fields)
         return self.workers if listed else None
+
+
+def float64(values: float | Sequence[float] | Tensor) -> Tensor:
+    """Numbers as a tensor of double precision."""
+    # Imported here: what describes a system is needed long before anything is computed, as for
+    # the options of a command, and PyTorch takes seconds to import.
+    import torch
+
+    return torch.as_tensor(values, dtype=torch.float64)

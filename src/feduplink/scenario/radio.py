@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from feduplink.scenario.part import ScenarioPart
+from feduplink.scenario.part import ScenarioPart, float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: Bits of the checksum that every upload ends with.
 CHECKSUM_BITS = 32
@@ -59,29 +60,26 @@ class Radio(ScenarioPart):
     @cached_property
     def pmax_w(self) -> Tensor:
         """Largest transmit power, W; () for one value, (L,) for one per worker, float64."""
-        return torch.tensor(
-            tuple(10 ** (dbw / 10) for dbw in self.pmax_dbw)
-            if isinstance(self.pmax_dbw, tuple)
-            else 10 ** (self.pmax_dbw / 10),
-            dtype=torch.float64,
-        )
+        if isinstance(self.pmax_dbw, tuple):
+            return float64([10 ** (dbw / 10) for dbw in self.pmax_dbw])
+        return float64(10 ** (self.pmax_dbw / 10))
 
     @cached_property
     def static_power(self) -> Tensor:
         """P_c, W; () or (L,), float64."""
-        return torch.tensor(self.static_power_w, dtype=torch.float64)
+        return float64(self.static_power_w)
 
     @cached_property
     def compute_energy(self) -> Tensor:
         """c_comp, J per bit of the model; () or (L,), float64."""
-        return torch.tensor(self.compute_energy_j_per_bit, dtype=torch.float64)
+        return float64(self.compute_energy_j_per_bit)
 
     def model_bits(self, weights: int | Tensor) -> Tensor:
         """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64.
 
         ``weights`` is one number, or one per worker, (L,).
         """
-        return torch.tensor(self.bits_per_weight, dtype=torch.float64) * weights + CHECKSUM_BITS
+        return float64(self.bits_per_weight) * weights + CHECKSUM_BITS
 
     @property
     def noise_power_w(self) -> float:

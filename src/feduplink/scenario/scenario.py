@@ -12,22 +12,24 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import yaml
-from torch import Tensor
 
 from feduplink import link
-from feduplink.errors import InputError
+from feduplink.errors import InputError, unknown_name
 from feduplink.files import read_limited
 from feduplink.scenario.cell import Cell
 from feduplink.scenario.goal import Goal
+from feduplink.scenario.part import float64
 from feduplink.scenario.radio import Radio
 from feduplink.yaml_text import parse_yaml
 
 #: Of a file: seven fields with a value for each of 1024 workers are a fifth of it.
 _MOST_BYTES = 1 << 20
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: What describes how channels are drawn; without effect on channels that are recorded.
 DRAWING_FIELDS = frozenset(Cell.model_fields) - {"workers", "csi_noise"} | {
@@ -69,11 +71,11 @@ class Scenario(Goal, Radio, Cell):
         """
         changes: dict[str, Any] = {}
         if time_max_s is not None:
-            _check_limit("time_max_s", time_max_s, torch.zeros(()))
+            _check_limit("time_max_s", time_max_s, float64(0))
             r0 = link.rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
             changes["rate_min"] = r0.tolist()
         if energy_max_j is not None:
-            computing = self.compute_energy * torch.as_tensor(model_bits)
+            computing = self.compute_energy * float64(model_bits)
             _check_limit("energy_max_j", energy_max_j, computing)
             e0 = link.efficiency_for_energy(
                 model_bits, energy_max_j, self.bandwidth_hz, self.compute_energy
@@ -108,10 +110,7 @@ class Scenario(Goal, Radio, Cell):
     def _shipped(cls, name: str) -> Scenario:
         file = resources.files("feduplink.scenarios") / f"{name}.yaml"
         if not file.is_file():
-            raise InputError(
-                f"scenario: no file and no shipped scenario is called {name!r}; "
-                f"shipped: {', '.join(shipped_scenarios())}."
-            )
+            raise unknown_name("scenario", name, shipped_scenarios(), "or a YAML file")
         return cls.from_text(file.read_text(encoding="utf-8"), name)
 
     @classmethod
@@ -134,7 +133,7 @@ def shipped_scenarios() -> list[str]:
 
 def _check_limit(name: str, value: float | Tensor, above: Tensor) -> None:
     """Refuse limits that are not above what the computation takes; each () or (L,)."""
-    limits = torch.as_tensor(value)
+    limits = float64(value)
     if not bool((limits.isfinite() & (limits > above)).all()):
         least = f"{above.item():g}" if above.ndim == 0 else f"{above.tolist()}"
         because = ", which the computation takes" if bool((above > 0).any()) else ""

@@ -1,24 +1,6 @@
 """Real data sets: what they are, where they come from, and whether they are here."""
 
-from feduplink.federated.data.checksums import FileState, file_state
-from feduplink.federated.data.data_sets import (
-    DATA_SETS,
-    DataFile,
-    DataSet,
-    data_directory,
-    data_set,
-    require,
-)
-from feduplink.federated.data.fetch import fetch
+import lazy_loader
 
-__all__ = [
-    "DATA_SETS",
-    "DataFile",
-    "DataSet",
-    "FileState",
-    "data_directory",
-    "data_set",
-    "fetch",
-    "file_state",
-    "require",
-]
+# What is listed in __init__.pyi is imported when it is first asked for.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feduplink.errors import InputError
+from feduplink.errors import InputError, unknown_name
 from feduplink.federated.data.derived_files import air_quality_table, review_table, word_vectors
 
 #: The environment variable that names the directory of the data sets.
@@ -136,7 +136,7 @@ DATA_SETS: dict[str, DataSet] = {
 def data_set(name: str) -> DataSet:
     """The set of this name."""
     if name not in DATA_SETS:
-        raise InputError(f"data: no set is called {name!r}; accepted: {', '.join(DATA_SETS)}.")
+        raise unknown_name("data", name, DATA_SETS)
     return DATA_SETS[name]
 
 

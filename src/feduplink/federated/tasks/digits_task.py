@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink.federated.partition import Partition
+from feduplink.federated.choices import Partition
 from feduplink.federated.task import Task
 from feduplink.federated.tasks.mnist_task import TEST_IMAGES, image_task
 from feduplink.scenario import data_sizes

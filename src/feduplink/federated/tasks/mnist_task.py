@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink.errors import InputError
+from feduplink.federated.choices import Partition
 from feduplink.federated.data.data_sets import require
 from feduplink.federated.models.perceptron import Perceptron, nguyen_widrow_
 from feduplink.federated.partition import (
-    Partition,
     check_partition,
     dirichlet_shares,
     fitted_sizes,

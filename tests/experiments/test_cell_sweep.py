@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
+from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.judged_settings import Setting
-from feduplink.experiments.sweep import Sweep
 
 from .made import figures, sweep
 

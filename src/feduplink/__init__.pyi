@@ -1,0 +1,60 @@
+from .channels import draw_channels, draw_csi, read_channels, write_channels
+from .errors import InputError
+from .evaluation import evaluate
+from .federated import federate, load_task
+from .judgement import Judgement, judge
+from .learning import Training, TrainingData, TrainingSettings
+from .link import Measure
+from .observing import observed_by, show_progress
+from .optimum import Optimum, find_optimum
+from .policies import (
+    DualPolicy,
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Orthogonal,
+    PerceptronPolicy,
+    Policy,
+    RandomPower,
+    load_policy,
+    save_policy,
+)
+from .problem import Constraint, Problem
+from .scenario import Scenario, shipped_scenarios
+from .version import __version__
+
+__all__ = [
+    "Constraint",
+    "DualPolicy",
+    "FullPower",
+    "GraphPolicy",
+    "InputError",
+    "Judgement",
+    "Measure",
+    "OpenLoop",
+    "Optimum",
+    "Orthogonal",
+    "PerceptronPolicy",
+    "Policy",
+    "Problem",
+    "RandomPower",
+    "Scenario",
+    "Training",
+    "TrainingData",
+    "TrainingSettings",
+    "__version__",
+    "draw_channels",
+    "draw_csi",
+    "evaluate",
+    "federate",
+    "find_optimum",
+    "judge",
+    "load_policy",
+    "load_task",
+    "observed_by",
+    "read_channels",
+    "save_policy",
+    "shipped_scenarios",
+    "show_progress",
+    "write_channels",
+]

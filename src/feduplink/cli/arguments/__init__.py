@@ -1,0 +1,1 @@
+"""The options of every command, declared without importing what computes."""

@@ -1,0 +1,116 @@
+"""The documentation as a site: complete, without warnings, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from docstring_markup import as_markdown
+from site_hooks import MODULES, PUBLIC, public_names, reference_pages
+
+from .markdown import ROOT
+
+#: Elements that make a browser load something, and the attribute that says what.
+_LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "object": "data",
+    "embed": "src",
+}
+#: Links that load, unlike those to other pages.
+_RELATIONS = {"stylesheet", "icon", "preload", "preconnect", "modulepreload", "prefetch"}
+
+
+class Resources(HTMLParser):
+    """What a page loads, and the ids in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids.add(given.get("id", ""))
+        if tag in _LOADED and _LOADED[tag] in given:
+            self.loaded.append(given[_LOADED[tag]])
+        if tag == "link" and _RELATIONS & set(given.get("rel", "").split()):
+            self.loaded.append(given.get("href", ""))
+
+
+def read(page: Path) -> Resources:
+    parser = Resources()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with warnings as errors: broken links, missing headings, pages that no menu has."""
+    directory = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
+    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return directory
+
+
+@pytest.mark.slow
+def test_no_page_loads_anything_from_elsewhere(site: Path):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        outside = [url for url in read(page).loaded if re.match(r"(?:https?:)?//", url)]
+        assert not outside, page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(?:https?:)?//", sheet.read_text("utf-8")), sheet
+
+
+@pytest.mark.slow
+def test_every_public_name_is_in_the_reference(site: Path):
+    for module in PUBLIC:
+        ids = read(site / "reference" / f"{module}.html").ids
+        for name in set(public_names(module)) - {"__version__"}:
+            # What is defined elsewhere has the id of that place.
+            found = getattr(importlib.import_module(module), name)
+            home = f"{getattr(found, '__module__', module)}.{getattr(found, '__qualname__', name)}"
+            assert {f"{module}.{name}", home} & ids, f"{module}.{name}"
+
+
+def test_the_reference_has_every_package_with_names_to_import():
+    """Those of commands, figures, services and Flower's apps are for people, not for programs."""
+    apart = {"cli", "experiments", "report", "serving", "flower", "sionna", "lagrangian", "proofs"}
+    packages = {
+        f"feduplink.{path.parent.name}"
+        for path in (ROOT / "src/feduplink").glob("*/__init__.py")
+        if "__all__" in path.read_text(encoding="utf-8")
+    }
+    assert packages - {f"feduplink.{name}" for name in apart} <= PUBLIC.keys()
+    for module in (*PUBLIC, *MODULES):
+        assert f"reference/{module}.md" in reference_pages()
+
+
+def test_public_names_are_those_that_python_finds():
+    for module in PUBLIC:
+        assert set(public_names(module)) == set(importlib.import_module(module).__all__)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "shown"),
+    [
+        ("See :func:`judge`.", "See `judge`."),
+        ("``(N, L)``, W", "`(N, L)`, W"),
+        ("Text.\n\n>>> 1 + 1\n2\n\nMore.", "Text.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."),
+    ],
+)
+def test_docstrings_as_markdown(docstring: str, shown: str):
+    assert as_markdown(docstring) == shown
