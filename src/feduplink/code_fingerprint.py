@@ -24,6 +24,7 @@ RUNS = (
     "problem",
     "randomness",
     "scenario",
+    "schedule",
     "sionna",
     "utility",
 )
