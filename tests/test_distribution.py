@@ -69,10 +69,6 @@ def test_the_wheel_holds_all_files_of_the_package(wheel: Path):
     files = set(zipfile.ZipFile(wheel).namelist())
     assert {name.removeprefix("src/") for name in tracked} <= files
     assert not [name for name in files if "__pycache__" in name]
-    with zipfile.ZipFile(wheel) as archive:
-        [metadata] = [name for name in files if name.endswith("METADATA")]
-        text = archive.read(metadata).decode()
-    assert "Project-URL: Documentation" in text
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -69,7 +70,9 @@ def calibrated(
             problem, scenario, csi[few], power, min(margin, errors) * better
         )
         descent.aim(aim)
-    descent.descend(NEAR)
+    # Few channels are seen often enough in smaller steps.
+    at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
+    descent.descend(replace(NEAR, channels=at_once))
     return DualPoint(descent.multipliers, aim)
 
 
