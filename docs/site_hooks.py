@@ -21,6 +21,7 @@ PUBLIC = {
     "feduplink.policies": "Policies",
     "feduplink.learning": "Training",
     "feduplink.optimum": "The optimum",
+    "feduplink.schedule": "Schedules of a round",
     "feduplink.federated": "Federated learning",
     "feduplink.observing": "Progress and observers",
     "feduplink.export": "ONNX files",

@@ -23,7 +23,14 @@ def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixt
     for point, bound in zip(front, metrics["bounds"], strict=True):
         cost = point["time_s"] + point["kappa_s_per_j"] * point["energy_j"]
         assert 0.98 * cost <= bound["cost_s"] <= cost
-    assert set(metrics["policies"]) == {"max", "tdma", "ofdma", "fixed-power", "schedule"}
+    assert set(metrics["policies"]) == {
+        "max",
+        "tdma",
+        "ofdma",
+        "fixed-power",
+        "learned-schedule",
+        "schedule",
+    }
     assert metrics["policies"]["max"][0]["kappa_s_per_j"] is None
     with h5py.File(out / "schedules.h5") as file:
         assert file["kappa=20/power_w"].shape == (4, 3, 3)

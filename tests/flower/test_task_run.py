@@ -45,7 +45,7 @@ def test_a_scenario_may_be_yaml():
     ("changes", "message"),
     [
         ({"rounds": 0}, "rounds: .* greater than or equal to 1"),
-        ({"sede": 1}, "sede: no such field; accepted: scenario, task, policy"),
+        ({"sede": 1}, "sede: no such field, did you mean seed. accepted: scenario, task, policy"),
         ({"scenario": "workers: 0"}, "workers: .* greater than or equal to 1"),
         ({"scenario": "{"}, "scenario: .* is not YAML"),
         ({"scenario": "8"}, "scenario: .*"),

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.schedule.test_column_generation import BITS, brute_force
 
 from feduplink import Scenario
 from feduplink.channels import draw_splits
 from feduplink.schedule import bound_front
+
+from .test_column_generation import BITS, brute_force
 
 THREE = Scenario(workers=3)
 

@@ -22,6 +22,10 @@ POLICIES = (
     "comparison",
     "learning",
     "optimum",
+    "schedule",
+    "hdf5_file",
+    "yaml_text",
+    "process_pool",
     "experiments/compared_policies",
 )
 SETTINGS = (*POLICIES, "experiments/judged_settings")

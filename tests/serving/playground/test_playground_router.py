@@ -34,7 +34,7 @@ def test_an_answer_has_a_row_per_policy(playground: str, start: dict):
     assert [row["name"] for row in found["orthogonal"]] == ["tdma", "ofdma"]
     assert found["absent"] == []
     assert found["multipliers"]["own"]
-    assert found["multipliers"]["channels"] == 20_000
+    assert found["multipliers"]["channels"] == 40_000
 
 
 def test_another_setting_is_answered_at_once_with_the_nearest_multipliers(playground, start):
