@@ -22,13 +22,14 @@ from feduplink.serving.playground.tuned_settings import Known, Tuned
 SCENARIO = Scenario()
 START = FirstScene.from_scenario(SCENARIO).scene
 NETWORK = shipped_network()
+POINT = shipped_pdx().point
 CHANNEL = SceneChannel(SCENARIO)
 BITS = 39_760 * 32 + 32
 LN2 = math.log(2)
 
 
 def evaluated(scene: Scene = START, trained=()) -> tuple[SceneEvaluation, SceneAnswer]:
-    usual = Tuned(Setting.from_scene(START), shipped_pdx().point, CHANNELS, open_loop=(2.0, 0.9))
+    usual = Tuned(Setting.from_scene(START), POINT, CHANNELS, open_loop=(2.0, 0.9))
     evaluation = SceneEvaluation(scene, SCENARIO, CHANNEL, Known(usual, searching=False))
     return evaluation, evaluation.answer(NETWORK, trained)
 
