@@ -128,22 +128,29 @@ def test_bars_follow_a_worker_that_is_dragged(browser, playground: str):
     with _opened(browser, playground) as page:
         before = _shows_what_the_service_answers(page, playground)
         bars = _bars(page)
-        # A machine that others use as well is asked again, and given the time they take from us.
-        tries = []
-        for by in ((80, -60), (-60, 20), (30, 50)):
-            slowness = _slowness()
-            followed = _drag(page, 2, by, steps=20)
-            assert len(followed) > 2
-            tries.append(statistics.median(followed) / max(1.0, slowness, _slowness()))
-            if tries[-1] < FOLLOW_MS:
-                break
-        assert min(tries) < FOLLOW_MS
+        followed = _drag(page, 2, (80, -60), steps=20)
+        assert len(followed) > 2
         after = _shows_what_the_service_answers(page, playground)
         moved = [
             w["id"] for w, v in zip(before["workers"], after["workers"], strict=True) if w != v
         ]
         assert moved == [2]
         assert _bars(page)["pdx"] != bars["pdx"]
+
+
+@pytest.mark.slow
+def test_bars_follow_within_100_ms(browser, playground: str):
+    """On a machine that others use as well: asked again, and given the time they take from us."""
+    with _opened(browser, playground) as page:
+        _settled(page)
+        tries = []
+        for by in ((80, -60), (-60, 20), (30, 50)):
+            slowness = _slowness()
+            followed = _drag(page, 2, by, steps=20)
+            tries.append(statistics.median(followed) / max(1.0, slowness, _slowness()))
+            if tries[-1] < FOLLOW_MS:
+                break
+        assert min(tries) < FOLLOW_MS
 
 
 def test_the_map_follows_the_pointer_at_once(browser, playground: str):

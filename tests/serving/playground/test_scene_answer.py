@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -141,14 +140,3 @@ def test_trained_policies_get_a_row_where_they_can():
     (absent,) = answer.absent
     assert absent.name == "pdm"
     assert "accepted here: exactly 8" in absent.why
-
-
-def test_eight_workers_take_less_than_50_ms_of_the_processor():
-    """Its own time: what else the machine does is not counted."""
-    evaluated()
-    took = []
-    for _ in range(9):
-        start = time.thread_time()
-        evaluated()[1].model_dump_json()
-        took.append(time.thread_time() - start)
-    assert sorted(took)[4] < 0.050
