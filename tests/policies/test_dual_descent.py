@@ -47,3 +47,22 @@ def test_the_order_of_channels_is_that_of_the_seed():
 
     assert torch.equal(found(1), found(1))
     assert not torch.equal(found(1), found(2))
+
+
+def test_only_multipliers_of_what_is_missed_for_certain_are_raised():
+    """Powers that no price changes: one worker misses its rate by far, the other is on the edge."""
+    scenario = Scenario(workers=2, rate_min=(8.0, 8.0), ee_min=0.1)
+    csi = draw_csi(scenario, 400, torch.Generator().manual_seed(1))
+    power = torch.full((400, 2), float(scenario.pmax_w), dtype=torch.float64)
+    sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
+    rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0].mean(0)
+    scenario = scenario.replace(rate_min=(1.5 * float(rates[0]), 1.001 * float(rates[1])))
+    problem = Problem.from_scenario(scenario)
+    descent = DualDescent(problem, scenario, csi, lambda rows, _: power[rows])
+    descent.descend(replace(FAR, channels=400))
+    before = descent.multipliers.constraints
+    descent.raise_missed(2, 400)
+    raised = descent.multipliers.constraints / before
+    assert (before[0] > 0).all()
+    torch.testing.assert_close(raised[0], torch.tensor([1.21, 1.0], dtype=torch.float64))
+    assert torch.equal(descent.multipliers.constraints[1], before[1])

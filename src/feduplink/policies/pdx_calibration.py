@@ -23,9 +23,12 @@ from feduplink.scenario import Scenario
 #: Channels that tell what a margin costs.
 _FEW_CHANNELS = 2000
 #: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
-#: this share of the objective.
+#: this share of the objective; but never under so many.
 MARGIN = 8.0
 _AFFORDABLE = 1e-3
+_AT_LEAST = 0.5
+#: How often it is looked for what is still missed, on how many channels each time.
+_PASSES, _PASS_CHANNELS = 2, 10_000
 
 
 @torch.no_grad()
@@ -67,12 +70,14 @@ def calibrated(
         better = math.sqrt(len(power) / len(csi))
         errors = _affordable_errors(problem, scenario, csi[few], power, multipliers) / better
         aim = thresholds_with_margin(
-            problem, scenario, csi[few], power, min(margin, errors) * better
+            problem, scenario, csi[few], power, min(margin, max(errors, _AT_LEAST)) * better
         )
         descent.aim(aim)
     # Few channels are seen often enough in smaller steps.
     at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
     descent.descend(replace(NEAR, channels=at_once))
+    if problem.constrained:
+        descent.raise_missed(_PASSES, min(_PASS_CHANNELS, len(csi)))
     return DualPoint(descent.multipliers, aim)
 
 
