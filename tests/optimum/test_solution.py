@@ -100,6 +100,7 @@ def test_a_small_cell_from_end_to_end():
     optimum = find_optimum(scenario, csi, budget_s=10, target_gap=2e-3)
     metrics = optimum.as_metrics()
     assert metrics["certified"]
+    assert optimum.gap <= 2e-3
     assert optimum.power.shape == (100, 3)
     # Weak duality: the mean of the bounds is no less than what anybody reaches.
     assert float(optimum.certificate.upper.mean()) >= optimum.objective

@@ -28,6 +28,9 @@ from feduplink.text_table import TextTable
 
 #: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
+#: Which share of the gap that is aimed at the search may use up in any case: half as much takes
+#: several times as many boxes.
+_LEFT_TO_SEARCH = 0.25
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,7 +181,9 @@ def find_optimum(
         csi: the channels.
         problem: what to solve; None is what the scenario describes.
         budget_s: most seconds for the certificate, on top of the solution.
-        target_gap: the certificate stops earlier when it is this tight.
+        target_gap: the certificate stops earlier when the bound is above the objective by no more
+            than this; or, where the dual value is above it by more than three quarters of this,
+            when the bound is above the dual value by the last quarter.
         channel_gap: and, if given, no channel's gap is above this.
         device: where the search runs; what it finds is where the channels are.
         record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
@@ -194,11 +199,13 @@ def find_optimum(
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
     moved = csi.to(usable_device(device))
     solution = solve_dual(scenario, moved, problem, observers=observers)
+    # Part of the gap lies between the dual value and what powers that meet the constraints reach.
+    before = max(solution.dual_value - solution.judgement.objective, 0.0)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
-        target_gap=target_gap,
+        target_gap=max(target_gap - before, _LEFT_TO_SEARCH * target_gap),
         channel_gap=channel_gap,
         record=record,
         observers=observers,
