@@ -10,6 +10,7 @@ from feduplink.files import only_writer
 
 from . import kills
 from .forked import forked
+from .started_command import count_steps
 
 SMALL = ("--workers", 3, "--count", 20)
 
@@ -49,7 +50,7 @@ def test_leftovers_of_a_killed_command_go_with_the_next(tmp_path: Path):
     out = tmp_path / "out"
 
     def die_before_the_name() -> None:
-        kills._count_steps(2)  # the temporary file is there, and is about to be flushed
+        count_steps(2)  # the temporary file is there, and is about to be flushed
 
     assert forked(["channels", *SMALL, "--out", out], die_before_the_name).status == -9
     assert len(list(out.iterdir())) == 1
