@@ -64,15 +64,13 @@ class TaskAverage(FedAvg):
 
     def _fault_of(self, content: RecordDict) -> str | None:
         """Why a reply is no model of the task; None if it is one."""
-        models, metrics = (
-            list(content.array_records.values()),
-            list(content.metric_records.values()),
-        )
+        models = list(content.array_records.values())
         if len(models) != 1 or _layout(models[0]) != self._layout:
             return "its arrays are not those of the task's model"
-        examples = metrics[0].get(_EXAMPLES) if len(metrics) == 1 else None
-        if len(metrics) != 1 or metrics[0].keys() != {_EXAMPLES} or not isinstance(examples, int):
+        metrics = [entry for record in content.metric_records.values() for entry in record.items()]
+        if len(metrics) != 1 or metrics[0][0] != _EXAMPLES or not isinstance(metrics[0][1], int):
             return f"its metrics are not {_EXAMPLES} alone, a whole number"
+        examples = metrics[0][1]
         if not 0 < examples <= self._examples:
             return f"{_EXAMPLES} {examples} of {self._examples}"
         return None
