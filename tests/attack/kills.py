@@ -20,95 +20,22 @@ import random
 import signal
 import sys
 import tempfile
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
-import pytest
 import torch
 
-from feduplink import Scenario, cli, draw_csi
-from feduplink.channels import Channels, write_channels
-from feduplink.cli import reproduce
+from feduplink import cli
 from feduplink.files import UNFINISHED
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+from .killed_commands import CASES, Case
+from .started_command import NEVER, StartedCommand, start
+
 #: Exit status of a command that a signal ended, as ``os.waitstatus_to_exitcode`` gives it.
 _STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-_NEVER = 10**9
-#: In which an interpreter imports PyTorch on a busy machine.
-_STARTED_WITHIN_S = 60.0
-
-
-@dataclass(frozen=True)
-class Case:
-    """A command, without ``--out``, and the file that says that it can be resumed.
-
-    ``before`` is called before the command; ``kills`` is how often one run of it is killed.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    checkpoint: str | None
-    kills: int = 1
-    before: Callable[[], None] = field(default=lambda: None)
-
-    def command(self, out: Path) -> list[str]:
-        again = self.checkpoint is not None and (out / self.checkpoint).exists()
-        return [*self.words, "--out", str(out), *(["--resume"] if again else [])]
-
-
-def train_cases(directory: Path) -> list[Case]:
-    """``pdg``, ``pdm`` and ``pdx``; the last on recorded channels, which are few."""
-    recorded = directory / "recorded.h5"
-    csi = draw_csi(Scenario(workers=3), 120, torch.Generator().manual_seed(0))
-    write_channels(recorded, Channels(csi))
-    small = ("--channels-per-split", "60", "--workers", "3", "--batch-size", "20")
-    epochs = ("--epochs", "12", "--checkpoint-every", "1")
-    steps = ("--steps", "400", "--batch-size", "8", "--channels", str(recorded))
-    file = "checkpoint.safetensors"
-    return [
-        Case("pdg", ("train", "--policy", "pdg", *small, *epochs), file),
-        Case("pdm", ("train", "--policy", "pdm", *small, *epochs), file),
-        Case("pdx", ("train", "--policy", "pdx", *steps), file),
-    ]
-
-
-def federate_cases(directory: Path) -> list[Case]:
-    """Digits, and air quality where its data are there, with two policies."""
-    tasks = ["digits", *(["airquality"] if os.environ.get("FEDUPLINK_DATA") else [])]
-    few = ("--workers", "3", "--rounds", "6", "--checkpoint-every", "1")
-    return [
-        Case(
-            task,
-            ("federate", "--task", task, "--policies", "max,rand", *few),
-            "federated.safetensors",
-        )
-        for task in tasks
-    ]
-
-
-def reproduce_cases(directory: Path) -> list[Case]:
-    """A figure whose settings two processes work on, and one of a federation."""
-    data = os.environ.get("FEDUPLINK_DATA")
-    return [
-        Case(figure, ("reproduce", figure, "--quick", "--processes", "2"), None, 4, _tiny)
-        for figure in ("interference", *(["airquality"] if data else []))
-    ]
-
-
-def _tiny() -> None:
-    from experiments import tiny
-
-    reproduce.QUICK = tiny.TINY
-    tiny.limit_settings(pytest.MonkeyPatch())
-
-
-CASES = {"train": train_cases, "federate": federate_cases, "reproduce": reproduce_cases}
 
 
 @dataclass(frozen=True)
@@ -147,7 +74,7 @@ class Outcome:
 
 def left_alone(case: Case, directory: Path) -> Left:
     out = directory / f"{case.name}-alone"
-    started = _start(case, out, directory, step=_NEVER)
+    started = _start(case, out, directory)
     status = started.wait()
     assert status == 0, (case.name, status, started.log.read_text())
     steps = int(started.steps.read_text())
@@ -162,7 +89,7 @@ def killed_and_continued(
     found: list[Outcome] = []
     for _ in range(case.kills):
         moment = Moment.draw(rng, alone)
-        started = _start(case, out, directory, step=moment.step or _NEVER)
+        started = _start(case, out, directory, moment.step)
         if moment.share is not None:
             started.signal_at(moment.share * alone.seconds / case.kills, moment.number)
         status = started.wait()
@@ -214,114 +141,14 @@ def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str | Non
     return f"differ: {differing}" if differing else None
 
 
-@dataclass(frozen=True)
-class _Started:
-    pid: int
-    log: Path
-    steps: Path
-    has_others: bool
-    spent: list[float] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """Processor time of it and those that it waited for."""
-        return self.spent[0]
-
-    def signal_at(self, seconds: float, number: signal.Signals) -> None:
-        """Send the signal when so much processor time has been spent, if it is still there."""
-        while self._spent() < seconds:
-            if not _is_running(self.pid):
-                return
-            time.sleep(0.005)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-    def wait(self) -> int:
-        _, status, usage = os.wait4(self.pid, 0)
-        self.spent.append(usage.ru_utime + usage.ru_stime)
-        return os.waitstatus_to_exitcode(status)
-
-    def orphans(self) -> list[str]:
-        """Those of its session that are still there after a while.
-
-        One that was just starting ends when it has imported what it needs, and knows its parent.
-        """
-        deadline = time.monotonic() + _STARTED_WITHIN_S
-        while (left := list(_session(self.pid))) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return left
-
-    def _spent(self) -> float:
-        others = map(int, _session(self.pid)) if self.has_others else ()
-        return sum(_times(pid) for pid in {self.pid, *others})
-
-
-def _start(case: Case, out: Path, directory: Path, step: int = _NEVER) -> _Started:
-    handle, name = tempfile.mkstemp(prefix="log-", dir=directory)
-    started = _Started(0, Path(name), Path(f"{name}.steps"), case.checkpoint is None)
-    sys.stdout.flush()
-    if pid := os.fork():
-        os.close(handle)
-        return replace(started, pid=pid)
-    status = 99
-    try:
-        os.setsid()
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.environ["FEDUPLINK_CACHE"] = str(directory / "cache")
-        case.before()
-        counted = _count_steps(step)
-        status = cli.main(case.command(out))
-        started.steps.write_text(str(counted()))
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
-def _count_steps(last: int) -> Callable[[], int]:
-    """From here on count steps in writing files, and end this process before the ``last``."""
-    numbers, done = itertools.count(1), [0]
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            done[0] = next(numbers)
-            if done[0] == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args, **kwargs)
-
-        return call
-
-    tempfile.mkstemp = counted(tempfile.mkstemp)
-    os.fsync = counted(os.fsync)
-    Path.replace = counted(Path.replace)  # type: ignore[method-assign]
-    return lambda: done[0]
-
-
-def _session(leader: int) -> Iterator[str]:
-    """Processes of a session that have not ended."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, IndexError):
-            state, _parent, _group, session = entry.read_text().rpartition(")")[2].split()[:4]
-            if int(session) == leader and state != "Z":
-                yield entry.parent.name
-
-
-def _times(pid: int) -> float:
-    with contextlib.suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS
-    return 0.0
-
-
-def _is_running(pid: int) -> bool:
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+def _start(case: Case, out: Path, directory: Path, step: int | None = None) -> StartedCommand:
+    return start(
+        case.command(out),
+        directory,
+        before=case.before,
+        has_others=case.checkpoint is None,
+        step=step or NEVER,
+    )
 
 
 def outcomes(

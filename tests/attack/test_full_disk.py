@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from feduplink.report import schedule_files
+
 from .forked import Ended, forked
 
 SMALL = ("--workers", 3, "--channels-per-split", 30)
@@ -17,6 +19,10 @@ COMMANDS = {
     "channels": ("channels", "--workers", 3, "--count", 400),
     "evaluate": ("evaluate", *SMALL, "--policies", "max"),
     "optimum": ("optimum", *SMALL, "--budget", 0),
+    "schedule": (
+        *("schedule", "--workers", 3, "--channels-per-split", 4),
+        *("--policies", "max", "--kappa", 0),
+    ),
     "train": ("train", "--policy", "pdg", *SMALL, "--epochs", 3),
     "federate": ("federate", "--workers", 3, "--rounds", 2, "--policies", "max"),
 }
@@ -39,6 +45,19 @@ def test_no_room_for_the_first_file(tmp_path: Path, command: str, most_bytes: in
     )
     assert "File too large" in refused(ended)
     assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+def test_no_room_for_schedules(tmp_path: Path):
+    """HDF5 itself would take the interpreter down with it."""
+    out = tmp_path / "out"
+
+    def no_figures_and_little_room() -> None:
+        schedule_files.save_figure = lambda *_: None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    ended = forked([*COMMANDS["schedule"], "--out", out], no_figures_and_little_room)
+    assert refused(ended) == f"feduplink: {out / 'schedules.h5'}: File too large."
+    assert [path.name for path in out.iterdir()] == ["schedule.md"]
 
 
 def test_a_checkpoint_survives_a_disk_that_has_filled_up(tmp_path: Path):

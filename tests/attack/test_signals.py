@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from feduplink.files import only_writer
 
 from . import kills
 from .forked import forked
+from .started_command import count_steps
 
 SMALL = ("--workers", 3, "--count", 20)
 
@@ -26,6 +31,24 @@ def test_a_few_kills(tmp_path: Path, kind):
 def test_many_kills(tmp_path: Path, kind, count: int):
     found = list(kills.outcomes(kind, count, tmp_path, seed=1))
     assert [outcome for outcome in found if outcome.wrong] == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_that_a_library_makes_another_error_of(tmp_path: Path, number, status: int):
+    """pybind11 does, where one comes while it converts arguments: Matplotlib is built with it."""
+
+    def convert(*_args: object, **_options: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise TypeError("incompatible function arguments") from None
+
+    def before() -> None:
+        tempfile.mkstemp = convert  # type: ignore[assignment]
+
+    ended = forked(["channels", *SMALL, "--out", tmp_path / "out"], before)
+    assert (ended.status, ended.said) == (status, "feduplink: interrupted.\n")
 
 
 def test_two_commands_do_not_write_to_one_place(tmp_path: Path):
@@ -49,7 +72,7 @@ def test_leftovers_of_a_killed_command_go_with_the_next(tmp_path: Path):
     out = tmp_path / "out"
 
     def die_before_the_name() -> None:
-        kills._count_steps(2)  # the temporary file is there, and is about to be flushed
+        count_steps(2)  # the temporary file is there, and is about to be flushed
 
     assert forked(["channels", *SMALL, "--out", out], die_before_the_name).status == -9
     assert len(list(out.iterdir())) == 1

@@ -13,11 +13,17 @@ from feduplink.flower.guarded_process import GuardedProcess
 
 def processes_of(directory: Path) -> list[str]:
     """Command lines of all processes, guards included, that belong to the deployment there."""
-    found = []
+    return list(commands_of(directory).values())
+
+
+def commands_of(directory: Path) -> dict[int, str]:
+    """The same by process."""
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if str(directory).encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text().replace("\0", " "))
+                command = (process / "cmdline").read_text().replace("\0", " ")
+                found[int(process.name)] = command
     return found
 
 

@@ -11,9 +11,11 @@ from flwr.app import Context, RecordDict
 
 from feduplink import InputError, Scenario
 from feduplink.federated import Federation, FederationSettings, load_task, presence
-from feduplink.flower import TaskResult, TaskRun
+from feduplink.files import only_writer
+from feduplink.flower import TaskResult, TaskRun, task_result
 from feduplink.flower.client_app import app as client_app
 from feduplink.flower.server_app import app as server_app
+from feduplink.flower.task_progress import finished_rounds
 
 from .in_process_grid import InProcessGrid
 
@@ -117,3 +119,45 @@ def test_a_node_of_no_worker(scenario: Scenario, tmp_path: Path):
     config = TaskRun(scenario=scenario, policy="max", rounds=1, out=tmp_path).run_config()
     with pytest.raises(InputError, match="partition-id: 4 is not accepted; accepted: 0 to 3"):
         server_app(InProcessGrid(client_app, 5, config), Context(1, 1, {}, RecordDict(), config))
+
+
+def test_a_run_whose_nodes_are_gone_ends(scenario: Scenario, tmp_path: Path):
+    class OneRound(InProcessGrid):
+        def get_node_ids(self) -> list[int]:
+            return [] if self.exchanges else super().get_node_ids()
+
+    run = TaskRun(scenario=scenario, policy="max", rounds=2, timeout=0.1, out=tmp_path)
+    config = run.run_config()
+    with pytest.raises(InputError, match=r"nodes: 0 connected within 0.1 s; accepted: 1, "):
+        server_app(OneRound(client_app, 4, config), Context(1, 1, {}, RecordDict(), config))
+    assert len(finished_rounds(tmp_path)) == 1
+    with pytest.raises(InputError, match=r"has no flower\.json"):
+        TaskResult.read(tmp_path)
+
+
+def test_a_second_run_in_the_same_place(scenario: Scenario, tmp_path: Path):
+    run = TaskRun(scenario=scenario, policy="ideal", rounds=1, out=tmp_path)
+    with (
+        only_writer(tmp_path),
+        pytest.raises(InputError, match="another process is writing to"),
+    ):
+        run_in_process(run)
+    run_in_process(run)
+    run_in_process(run)
+    assert len(finished_rounds(tmp_path)) == 1
+
+
+def test_a_history_is_never_beside_the_model_of_another_run(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = TaskRun(scenario=scenario, policy="ideal", rounds=1, out=tmp_path)
+    found = run_in_process(run)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(task_result, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        found.write(tmp_path)
+    with pytest.raises(InputError, match=r"has no flower\.json"):
+        TaskResult.read(tmp_path)

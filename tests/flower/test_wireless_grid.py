@@ -227,7 +227,12 @@ def test_two_nodes_of_one_worker_and_workers_of_no_scenario_are_refused(index: i
 
 
 @pytest.mark.parametrize(
-    ("index", "message"), [(-1, "partition-id: -1 .* accepted: 0 to 3"), ("0", "does not say")]
+    ("index", "message"),
+    [
+        (-1, "partition-id: -1 .* accepted: 0 to 3"),
+        ("0", "does not say"),
+        (True, "does not say"),
+    ],
 )
 def test_the_server_does_not_trust_the_mod(index: object, message: str):
     def lying_mod(asked: Message, context: Context, call_next: Callable[..., Message]) -> Message:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +32,15 @@ def powers_of(csi: np.ndarray) -> np.ndarray:
     return np.minimum(float(SCENARIO.pmax_w), 1 / csi.sum(-1, dtype=np.float64))
 
 
-def write_policy(file: Path) -> Path:
-    """The policy of these tests as a file like those that are exported, in a moment."""
+def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path:
+    """The policy of these tests as a file like those that are exported, in a moment.
+
+    ``nodes`` are computed instead of it, and ``metadata`` is said about it instead.
+    """
     make, floats = onnx.helper, onnx.TensorProto.FLOAT
     graph = make.make_graph(
-        [
+        nodes
+        or [
             make.make_node("ReduceSum", ["csi", "axis"], ["heard"], keepdims=0),
             make.make_node("Reciprocal", ["heard"], ["wanted"]),
             make.make_node("Min", ["wanted", "pmax"], ["power_w"]),
@@ -62,6 +67,7 @@ def write_policy(file: Path) -> Path:
                     "silence_w": 0.0,
                     "units": {"csi": "1/W", "power_w": "W"},
                     "multipliers": None,
+                    **metadata,
                 }
             )
         },

@@ -28,10 +28,11 @@ ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = sys.argv[1:] if argv is None else argv
-    with warnings.catch_warnings(), terminated_in_order():
+    with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            _run(parse(words), words)
+            with terminated_in_order():
+                _run(parse(words), words)
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)
             return REFUSED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,18 +47,20 @@ def federate_with_flower(
 ) -> FederatedHistory:
     """Run every policy on one SuperLink with one SuperNode per worker, all on this machine.
 
-    Policies are tuned here, as for the local engine, and handed over as files.
+    Policies are tuned here, as for the local engine, and handed over as files in the deployment's
+    directory, of which nothing is left when this ends, whatever ends it.
     """
     # An optional dependency: only who asks for Flower needs it.
-    from feduplink.flower.loopback_federation import federate_on_loopback
+    from feduplink.flower.loopback_federation import federate_on_loopback, loopback_deployment
     from feduplink.flower.task_run import TaskRun
 
-    with tempfile.TemporaryDirectory(prefix="feduplink-policies-") as directory:
+    with loopback_deployment(scenario.workers) as deployment:
+        directory = deployment.directory / "policies"
         runs = {
             label: TaskRun(
                 scenario=scenario,
                 task=args.task,
-                policy=_handed_over(label, policy, names, Path(directory, str(number))),
+                policy=_handed_over(label, policy, names, directory / str(number)),
                 rounds=rounds,
                 seed=args.seed,
                 partition=args.partition,
@@ -69,11 +70,11 @@ def federate_with_flower(
                 deadline=args.deadline,
                 packet_success=args.packet_success,
                 timeout=_ROUND_WITHIN_S,
-                out=Path(directory),
+                out=directory,
             )
             for number, (label, policy) in enumerate(policies.items())
         }
-        return federate_on_loopback(runs)
+        return federate_on_loopback(deployment, runs)
 
 
 def _handed_over(label: str, policy: Sender, names: Sequence[str], path: Path) -> str:

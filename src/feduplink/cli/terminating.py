@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: in order, with what it has written left to resume from."""
+"""SIGTERM and Ctrl-C end a command in order, with what it has written left to resume from."""
 
 from __future__ import annotations
 
@@ -15,19 +15,31 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def terminated_in_order() -> Iterator[None]:
-    """Within the block SIGTERM raises :class:`Terminated`.
+    """Within the block SIGTERM raises :class:`Terminated`, and SIGINT ``KeyboardInterrupt``.
 
-    Only the main thread may decide about signals; in others nothing changes.
+    Libraries in C++ may make an error of their own of what is raised while they convert arguments:
+    whatever ends the block after a signal came is that signal. Only the main thread may decide
+    about signals; in others nothing changes, and where SIGINT is ignored it stays so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    came: list[type[KeyboardInterrupt]] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        came.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        raise came[-1]
+
+    handled = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        handled.append(signal.SIGINT)
+    before = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield
+    except Exception:
+        if came:
+            raise came[-1] from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -31,6 +31,8 @@ _CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 _ELSEWHERE = b"\x0a\x08location"
 #: Of a file: that of pdx has a thousandth of it.
 _MOST_BYTES = 1 << 28
+#: Of what ONNX Runtime says of a file.
+_MOST_CHARACTERS = 300
 
 
 class OnnxPolicy:
@@ -63,6 +65,8 @@ class OnnxPolicy:
         options.inter_op_num_threads = 1
         # To plan which buffers can be used again takes longer than new ones.
         options.enable_mem_reuse = False
+        # What it would print it also raises.
+        options.log_severity_level = 4
         try:
             self._session = runtime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"]
@@ -71,12 +75,27 @@ class OnnxPolicy:
             self.metadata: dict[str, Any] = json.loads(written)
             self.scenario = Scenario(**self.metadata["scenario"])
             self.fixed_workers: int | None = self.metadata["workers"]
+            self._check_answer()
         except Exception as error:  # ONNX Runtime's classes have no common base of their own
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split())[:_MOST_CHARACTERS]
             raise InputError(
                 f"policy: {path} is no exported policy ({reason}); accepted: what 'feduplink "
                 "export' writes."
             ) from None
+
+    def _check_answer(self) -> None:
+        """Whether it is for the scenario's workers, and what it computes are powers."""
+        if not isinstance(self.metadata["policy"], str):
+            raise ValueError("its policy has no name")
+        if self.fixed_workers not in (None, self.scenario.workers):
+            raise ValueError("its workers are not those of its scenario")
+        workers = self.fixed_workers or 2
+        powers = self.run(np.ones((3, workers, workers), np.float32))
+        if powers.shape != (3, workers) or powers.dtype != np.float32:
+            raise ValueError("what it computes are no powers per channel and worker")
+        # NaN is not in the range either.
+        if not ((powers >= 0) & (powers <= 1.001 * float(self.scenario.pmax_w.max()))).all():
+            raise ValueError("its powers are not between zero and Pmax")
 
     def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""

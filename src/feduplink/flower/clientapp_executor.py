@@ -10,6 +10,7 @@ as the machine has cores run at a time.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import signal
@@ -22,17 +23,22 @@ from typing import NoReturn
 import httpx
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
+from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree
 from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
 )
 from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import run_clientapp
+from flwr.supernode.runtime import run_clientapp as clientapp
 
 #: Between two looks at every SuperNode, s: a look costs both sides some milliseconds, so with many
 #: SuperNodes there is more time between them.
 _LOOK_EVERY_S = 0.1
 _LOOK_EVERY_S_PER_NODE = 0.02
+
+#: A message whose ServerApp was killed while it sent it never comes whole; Flower would wait for it
+#: for more than an hour, and the node do nothing else.
+_WHOLE_WITHIN_S = 60.0
 
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
@@ -83,7 +89,7 @@ def _run(address: str, token: str) -> NoReturn:
     # Flower unpacks the app there; two nodes at once would collide.
     os.environ["FLWR_HOME"] = str(Path(os.environ["FLWR_HOME"], address.replace(":", "-")))
     try:
-        run_clientapp(
+        clientapp.run_clientapp(
             runtime_api_address=address, token=token, insecure=True, parent_pid=os.getppid()
         )
     except SystemExit as ended:
@@ -100,6 +106,9 @@ def main(secret_file: str, modules: str, addresses: list[str]) -> NoReturn:
     """Import ``modules`` (separated by commas), then serve the SuperNodes until killed."""
     for module in filter(None, modules.split(",")):
         importlib.import_module(module)
+    vars(clientapp)["pull_and_inflate_object_from_tree"] = functools.partial(
+        pull_and_inflate_object_from_tree, max_time=_WHOLE_WITHIN_S
+    )
     secret = Path(secret_file).read_bytes()
     nodes = [_NodeWork(address, secret) for address in addresses]
     cores = os.cpu_count() or 1

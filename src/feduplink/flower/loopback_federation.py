@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feduplink.federated import FederatedHistory
@@ -20,29 +19,38 @@ _CLIENT = "feduplink.flower.client_app"
 _SERVER = "feduplink.flower.server_app"
 
 
-def federate_on_loopback(
-    runs: Mapping[str, TaskRun], *, observers: Sequence[Observer] = ()
-) -> FederatedHistory:
-    """Run every policy's task in turn on a SuperLink with one SuperNode per worker.
-
-    ``runs`` are by the name that the policy is to have, of one task with as many workers each;
-    their ``out`` is not used. The ``observers`` are told of every
-    :class:`~feduplink.federated.federated_history.FinishedRound`.
-    """
-    (workers,) = {run.scenario.workers for run in runs.values()}
+@contextlib.contextmanager
+def loopback_deployment(workers: int) -> Iterator[FlowerDeployment]:
+    """A SuperLink with one SuperNode per worker, ready for tasks."""
     with contextlib.ExitStack() as exits:
-        results = exits.enter_context(tempfile.TemporaryDirectory(prefix="feduplink-results-"))
         with track("start of the SuperLink and its SuperNodes"):
             deployment = exits.enter_context(FlowerDeployment(workers, preload=[_CLIENT]))
-        found = {
-            name: run_task(
-                deployment,
-                run.model_copy(update={"out": Path(results, str(number))}),
-                name=name,
-                observers=observers,
-            ).history
-            for number, (name, run) in enumerate(runs.items())
-        }
+        yield deployment
+
+
+def federate_on_loopback(
+    deployment: FlowerDeployment,
+    runs: Mapping[str, TaskRun],
+    *,
+    observers: Sequence[Observer] = (),
+) -> FederatedHistory:
+    """Run every policy's task in turn on a deployment with one SuperNode per worker.
+
+    ``runs`` are by the name that the policy is to have, of one task with as many workers each;
+    their ``out`` is not used: results are in the deployment's directory, which goes with it,
+    whatever ends it. The ``observers`` are told of every
+    :class:`~feduplink.federated.federated_history.FinishedRound`.
+    """
+    results = deployment.directory / "results"
+    found = {
+        name: run_task(
+            deployment,
+            run.model_copy(update={"out": results / str(number)}),
+            name=name,
+            observers=observers,
+        ).history
+        for number, (name, run) in enumerate(runs.items())
+    }
     first = next(iter(found.values()))
     policies = {name: next(iter(history.policies.values())) for name, history in found.items()}
     return FederatedHistory(first.task, first.metric_name, policies)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
-
 import torch
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg
 
-from feduplink.errors import InputError
 from feduplink.federated.federation_data import draw_runs
 from feduplink.federated.first_models import first_models
 from feduplink.federated.global_evaluation import evaluate
-from feduplink.flower.task_progress import append_round
+from feduplink.files import only_writer
+from feduplink.flower.connected_nodes import connected_nodes
+from feduplink.flower.task_average import TaskAverage
+from feduplink.flower.task_progress import append_round, begin_rounds
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun
 from feduplink.flower.wireless_grid import WirelessGrid
 
 _CPU = torch.device("cpu")
-
-#: Seconds between two looks at which nodes are connected.
-_LOOK_S = 0.5
 
 app = ServerApp()
 
@@ -35,6 +31,11 @@ def main(grid: Grid, context: Context) -> None:
     goes on with those that are left.
     """
     run = TaskRun.from_run_config(context.run_config)
+    with only_writer(run.out):
+        _federate(run, grid)
+
+
+def _federate(run: TaskRun, grid: Grid) -> None:
     name, sender = run.sender()
     rounds = run.rounds or run.loaded_task.rounds
     uplink = WirelessGrid(
@@ -46,9 +47,9 @@ def main(grid: Grid, context: Context) -> None:
         deadline_s=run.deadline,
         packet_success=run.packet_success,
     )
-    _wait_for_nodes(grid, run.scenario.workers, run.timeout)
+    connected_nodes(grid, run.scenario.workers, run.timeout)
     measurement = _Measurement(run)
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+    strategy = TaskAverage(measurement.first, measurement.examples, run.timeout)
     result = strategy.start(
         uplink,
         measurement.first,
@@ -64,22 +65,12 @@ def main(grid: Grid, context: Context) -> None:
     ).write(run.out)
 
 
-def _wait_for_nodes(grid: Grid, workers: int, timeout_s: float) -> None:
-    end = time.monotonic() + timeout_s
-    while (connected := len(list(grid.get_node_ids()))) < workers:
-        if time.monotonic() > end:
-            raise InputError(
-                f"nodes: {connected} connected within {timeout_s:g} s; accepted: {workers}, one "
-                "per worker of the scenario."
-            )
-        time.sleep(_LOOK_S)
-
-
 class _Measurement:
     """The first global model of a run, and the errors of those that follow on the held-out data.
 
     Attributes:
         first: the model before the first round.
+        examples: of all workers together.
         errors: of the model after each round so far.
 
     """
@@ -87,11 +78,12 @@ class _Measurement:
     def __init__(self, run: TaskRun) -> None:
         self._task, self._out = run.loaded_task, run.out
         (data,) = draw_runs(self._task, 1, run.scenario.workers, run.seed, _CPU)
-        self._test = data.test
+        self._test, self.examples = data.test, sum(map(len, data.shares))
         self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
         self._stack.module.eval()
         self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
         self.errors: list[float] = []
+        begin_rounds(self._out)
 
     def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
         """For ``Strategy.start``."""

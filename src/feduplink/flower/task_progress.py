@@ -9,6 +9,11 @@ from pathlib import Path
 PROGRESS_FILE = "rounds.jsonl"
 
 
+def begin_rounds(directory: Path) -> None:
+    """None are finished yet, also where a run was before."""
+    (directory / PROGRESS_FILE).unlink(missing_ok=True)
+
+
 def append_round(directory: Path, error: float) -> None:
     """Add a finished round with the error of the global model after it."""
     directory.mkdir(parents=True, exist_ok=True)

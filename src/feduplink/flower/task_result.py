@@ -57,7 +57,11 @@ class TaskResult:
         )
 
     def write(self, directory: Path) -> None:
-        """Write ``model.safetensors``, then ``flower.json``: where that is, the run is complete."""
+        """Write ``model.safetensors``, then ``flower.json``: where that is, the run is complete.
+
+        That of a run before goes first, so that it is never beside the model of another.
+        """
+        (directory / HISTORY_FILE).unlink(missing_ok=True)
         write_tensors(directory / MODEL_FILE, _MODEL, TensorFile(self.model, {}))
         (policy, runs), *_ = self.history.policies.items()
         content = {

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from flwr.app import Message, MetricRecord, RecordDict
+from flwr.app import Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from torch import Tensor
@@ -24,8 +24,9 @@ from feduplink.errors import InputError
 from feduplink.federated.access import Sender, access_scheme, transmit
 from feduplink.federated.choices import PacketSuccess
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, everyone
-from feduplink.flower.exchange import Exchanges, round_number
+from feduplink.flower.exchange import Exchange, Exchanges, round_number
 from feduplink.flower.uplink_round import UplinkRound
+from feduplink.flower.upload_arrays import fault_of_arrays
 from feduplink.flower.worker_mod import is_training, take_worker
 from feduplink.scenario import Scenario
 
@@ -37,6 +38,8 @@ _LOG = logging.getLogger("flwr")
 
 #: Shortest and longest time between two looks for replies, s.
 _LOOK_EVERY_S = 0.1, 3.0
+#: Flower's code of an error that is none of its own.
+_UNKNOWN = 0
 
 
 class WirelessGrid(Grid):
@@ -89,40 +92,31 @@ class WirelessGrid(Grid):
 
         Nodes that have not replied by then count as gone.
         """
-        sent = list(messages)
-        number = self._begin(sent)
-        replies = self._exchange(sent, math.inf if timeout is None else timeout)
-        return replies if number is None else self._upload(number, replies)
-
-    def _exchange(self, sent: Sequence[Message], timeout_s: float) -> list[Message]:
-        """What Flower's own method does, which looks for replies every 3 s: here sooner at first.
-
-        The time between two looks is a tenth of what was waited, so that a round of short
-        training is not mostly waiting.
-        """
         began, replies = time.monotonic(), list[Message]()
-        missing = {i for i in self._grid.push_messages(sent) if i}
+        ids, exchange = self._push(messages)
+        missing = {i for i in ids if i}
         while missing:
             found = list(self._grid.pull_messages(missing))
             replies += found
             missing -= {reply.metadata.reply_to_message_id for reply in found}
             waited = time.monotonic() - began
-            if waited >= timeout_s:
+            left = math.inf if timeout is None else timeout - waited
+            if left <= 0:
                 break
             if missing:
-                pause = min(max(_LOOK_EVERY_S[0], waited / 10), _LOOK_EVERY_S[1])
-                time.sleep(min(pause, timeout_s - waited))
-        return replies
+                # Flower's own looks every 3 s. A tenth of what was waited, so that a round of
+                # short training is not mostly waiting.
+                time.sleep(min(max(_LOOK_EVERY_S[0], waited / 10), _LOOK_EVERY_S[1], left))
+        if exchange is None:
+            return replies
+        others = exchange.take(replies)
+        return self._upload(exchange) + others
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Send only; the training messages of one call are one round."""
-        sent = list(messages)
-        number = self._begin(sent)
-        ids = list(self._grid.push_messages(sent))
-        if number is not None:
-            # Flower returns None for a message that it could not send, or nothing at all.
-            pairs = zip(ids, sent, strict=False)
-            self._exchanges.begin(number, [i for i, message in pairs if i and is_training(message)])
+        ids, exchange = self._push(messages)
+        if exchange is not None:
+            self._exchanges.begin(exchange)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
@@ -134,9 +128,20 @@ class WirelessGrid(Grid):
         asked = self._exchanges.missing(message_ids)
         replies = list(self._grid.pull_messages(asked)) if asked else []
         passing, complete = self._exchanges.collect(replies)
-        for number, uploads in complete:
-            passing += self._upload(number, uploads)
+        for exchange in complete:
+            passing += self._upload(exchange)
         return passing
+
+    def _push(self, messages: Iterable[Message]) -> tuple[list[str], Exchange | None]:
+        """Send; the ids, and the round that begins if any of the messages asks for training."""
+        sent = list(messages)
+        number = self._begin(sent)
+        ids = list(self._grid.push_messages(sent))
+        if number is None:
+            return ids, None
+        # Flower returns None for a message that it could not send, or nothing at all.
+        pairs = zip(ids, sent, strict=False)
+        return ids, Exchange(number, {i: m for i, m in pairs if i and is_training(m)})
 
     def add_metrics(self, result: Result) -> Result:
         """Add what happened on the air to the result's metrics of training, round by round.
@@ -163,25 +168,36 @@ class WirelessGrid(Grid):
         self._begun = number
         return number
 
-    def _upload(self, number: int, replies: Sequence[Message]) -> list[Message]:
-        """Of all replies of round ``number`` those that reach the strategy, by worker."""
-        others = [r for r in replies if r.has_error() or not is_training(r)]
+    def _upload(self, exchange: Exchange) -> list[Message]:
+        """Of the replies of a round those that reach the strategy: by worker, then failures.
+
+        An upload that cannot be used is that of a node that failed.
+        """
         uploads: dict[int, Message] = {}
-        for reply in replies:
-            if reply.has_error() or not is_training(reply):
+        failures: list[Message] = []
+        workers = set[int]()
+        for answered, reply in exchange.replies.items():
+            if reply.has_error():
+                failures.append(reply)
                 continue
             worker = take_worker(reply)
-            if worker in uploads or not 0 <= worker < self._scenario.workers:
+            if worker in workers or not 0 <= worker < self._scenario.workers:
                 raise InputError(
                     f"partition-id: {worker} is that of two nodes or not of the scenario; "
                     f"accepted: 0 to {self._scenario.workers - 1}, one node each."
                 )
-            uploads[worker] = reply
-        record = self._transmit(number - 1, uploads)
-        present = self._rounds.present[number - 1]
-        self.history.append(UplinkRound.from_record(number, present, record))
+            workers.add(worker)
+            if (fault := fault_of_arrays(reply.content)) is None:
+                uploads[worker] = reply
+            else:
+                _LOG.warning("the upload of worker %d is left out: %s", worker, fault)
+                failed = Message(Error(_UNKNOWN, fault), reply_to=exchange.sent[answered])
+                failures.append(failed)
+        record = self._transmit(exchange.number - 1, uploads)
+        present = self._rounds.present[exchange.number - 1]
+        self.history.append(UplinkRound.from_record(exchange.number, present, record))
         _LOG.info("%s", self.history[-1])
-        return [uploads[worker] for worker in self.history[-1].arrived] + others
+        return [uploads[worker] for worker in self.history[-1].arrived] + failures
 
     def _transmit(self, row: int, uploads: dict[int, Message]) -> UplinkRecord:
         """All rounds on the air, with what is known of row ``row``.

@@ -46,7 +46,7 @@ def take_worker(reply: Message) -> int:
     """Remove the index from a reply and return it."""
     record = reply.content.config_records.get(_RECORD, ConfigRecord())
     index = record.get(_KEY)
-    if not isinstance(index, int):
+    if not isinstance(index, int) or isinstance(index, bool):
         raise InputError(
             f"worker: the reply of node {reply.metadata.src_node_id} does not say which it is; "
             "accepted: replies of a ClientApp(mods=[feduplink.flower.worker_mod])."

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import torch
 
 from feduplink.federated.round_costs import RoundCosts
-from feduplink.files import replaced_atomically, write_text
+from feduplink.files import write_text
+from feduplink.hdf5_file import writing_hdf5
 from feduplink.link import Schedule
 from feduplink.metrics import write_metrics
 from feduplink.report.schedule_plots import plot_front, plot_timeline
@@ -87,7 +87,7 @@ def write_schedules(
         f"The first round, as scheduled at κ = {shown:g} s/J.",
     )
     save_figure(directory / "timeline.png", timeline)
-    with replaced_atomically(directory / SCHEDULES_FILE) as path, h5py.File(path, "w") as file:
+    with writing_hdf5(directory / SCHEDULES_FILE) as file:
         for kappa, schedule in schedules.items():
             group = file.create_group(f"kappa={kappa:g}")
             group.attrs["kappa_s_per_j"] = kappa

@@ -142,7 +142,7 @@ def _routes(
         powers = await batching.allocate(csi.reshape(-1, *csi.shape[-2:]))
         if not np.isfinite(powers).all():
             raise InputError("csi: gains too far apart to compute with; accepted: float32 ones.")
-        powers = np.minimum(powers, largest_w).reshape(csi.shape[:-1])
+        powers = np.clip(powers, 0, largest_w).reshape(csi.shape[:-1])
         if kind == JSON:
             return Response(powers_to_json(powers), media_type=JSON)
         return Response(powers_to_bytes(powers), media_type=BINARY)

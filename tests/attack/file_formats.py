@@ -1,0 +1,277 @@
+"""Every format that feduplink reads, with a file of it that is whole and the way it is read."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import json
+import lzma
+import math
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from feduplink import InputError, Scenario, Training, TrainingData, TrainingSettings, draw_csi
+from feduplink.channels import Channels, read_channels, write_channels
+from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
+from feduplink.federated.data.reviews import read_reviews
+from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
+from feduplink.metrics import read_metrics, write_metrics
+from feduplink.policies import GraphPolicy, load_policy, save_policy, shipped_pdx
+from feduplink.proofs import read_proof, write_proof
+from feduplink.report.html_figures import read_figures
+from feduplink.report.html_tables import read_csv_tables, read_markdown
+from feduplink.report.style import figure, save_figure
+from feduplink.serving.csi_payload import csi_from_bytes, csi_from_json
+from feduplink.serving.limits import Limits
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        name: of it.
+        file: name of the file; some readers go by it.
+        content: of a file that is whole.
+        read: gives what the file in a directory says, as something that can be compared.
+        is_valid: whether what was read may be in such a file; None: only what was written may.
+    """
+
+    name: str
+    file: str
+    content: bytes
+    read: Callable[[Path], Any]
+    is_valid: Callable[[Any], bool] | None = None
+
+
+def _same(tensors: dict[str, torch.Tensor]) -> Any:
+    return {name: (str(t.dtype), tuple(t.shape), t.tolist()) for name, t in tensors.items()}
+
+
+def _written(write: Callable[[Path], object], file: str) -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        write(Path(directory))
+        return Path(directory, file).read_bytes()
+
+
+def _training() -> Training:
+    scenario = Scenario(workers=3)
+    csi = draw_csi(scenario, 20, torch.Generator().manual_seed(0))
+    settings = TrainingSettings(epochs=2, batch_size=10)
+    return Training(GraphPolicy.initialised(scenario), TrainingData(csi[:10], csi[10:]), settings)
+
+
+def _resumed(path: Path) -> Any:
+    training = _training()
+    training.resume(path / "checkpoint.safetensors")
+    return training.history, _same(training.policy.state_dict())
+
+
+def _federation() -> Federation:
+    from federated.conftest import blob_task
+
+    return Federation(
+        blob_task(LocalWork(batch_size=5)),
+        {"ideal": Ideal()},
+        Scenario(workers=3),
+        FederationSettings(rounds=3),
+    )
+
+
+def _federation_resumed(path: Path) -> Any:
+    federation = _federation()
+    federation.resume(path / "federated.safetensors")
+    return federation.history(), _same(federation.state.weights)
+
+
+def _metrics(path: Path) -> None:
+    content = {"title": "A run", "seed": 1, "runs_s": 2.5, "scenario": Scenario().model_dump()}
+    claim = {"claim": "it holds", "measured": "1", "verdict": "holds"}
+    write_metrics(path, {**content, "claims": [claim]})
+
+
+def _drawing(path: Path) -> None:
+    with figure(4, 2, "What there is to see") as drawn:
+        axes = drawn.subplots()
+        axes.plot([1, 2, 3])
+    save_figure(path / "a.png", drawn)
+
+
+def _idx(values: np.ndarray[Any, Any]) -> bytes:
+    header = struct.pack(">HBB", 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
+    return gzip.compress(header + values.astype(np.uint8).tobytes())
+
+
+def _npz() -> bytes:
+    packed = io.BytesIO()
+    vectors = np.random.default_rng(0).normal(size=(20, 50)).astype(np.float16)
+    words = np.frombuffer("\n".join(f"word{n}" for n in range(20)).encode(), np.uint8)
+    np.savez_compressed(packed, vectors=vectors, in_glove=np.ones(20, np.bool_), tokens=words)
+    return packed.getvalue()
+
+
+def _readings() -> bytes:
+    columns = ("Date", *airquality_task.FEATURES, airquality_task.TARGET)
+    rows = [["1", *(f"{n + k},5" for k in range(9))] for n in range(30)]
+    return ("\n".join(";".join(row) for row in [columns, *rows]) + "\n").encode()
+
+
+def _reviews() -> bytes:
+    rows = "".join(f'train,{n % 2},{n},7,"It was, well, number {n}."\n' for n in range(40))
+    return lzma.compress(f"split,label,id,rating,text\n{rows}".encode())
+
+
+def _word_vectors(path: Path) -> Any:
+    words, vectors, known = imdb_task.read_word_vectors(path / "vectors.npz", 10)
+    return words, vectors.tolist(), known.tolist()
+
+
+def _is_readings(found: Any) -> bool:
+    return all(math.isfinite(value) for row in found[0] for value in row)
+
+
+def _is_csi(found: Any) -> bool:
+    gains = np.asarray(found)
+    return bool(gains.ndim in (2, 3) and (gains > 0).all() and np.isfinite(gains).all())
+
+
+def _flower_result() -> bytes:
+    uplink = {
+        "number": 1, "present": [0, 1], "transmitting": [0, 1], "arrived": [1],
+        "airtime_s": 2.5, "energy_j": 0.1, "sent_bytes": 100,
+    }  # fmt: skip
+    content = {"task": "digits", "metric_name": "error", "policy": "max", "error": [0.5]}
+    return json.dumps({**content, "uplink": [uplink]}).encode()
+
+
+def _flower(path: Path) -> Any:
+    from feduplink.flower.task_result import TaskResult
+
+    try:
+        return TaskResult.read(path).history
+    except InputError as error:
+        if "model.safetensors does not exist" in str(error):
+            return "history"
+        raise
+
+
+def _exported() -> list[Format]:
+    """An exported policy, where ONNX and ONNX Runtime are there."""
+    if not all(map(importlib.util.find_spec, ("onnx", "onnxruntime", "fastapi"))):
+        return []
+    from feduplink.export import OnnxPolicy
+    from serving.conftest import channels, write_policy
+
+    def powers(path: Path) -> Any:
+        return OnnxPolicy(path / "a.onnx").allocate(channels(5, 4)).tolist()
+
+    content = _written(lambda p: write_policy(p / "a.onnx"), "a.onnx")
+    return [Format("exported policy", "a.onnx", content, powers)]
+
+
+def _anything(_found: Any) -> bool:
+    return True
+
+
+def formats() -> list[Format]:
+    """All of them, each with a file that is whole."""
+    from proofs.plain_search import plain_proof
+
+    csi = draw_csi(Scenario(workers=3), 40, torch.Generator().manual_seed(0))
+    training, federation = _training(), _federation()
+    limits = Limits()
+    body = csi[:4].numpy().astype("<f4")
+    pictures = _written(_drawing, "a.png")
+    return [
+        Format(
+            "scenario", "a.yaml", Scenario(workers=4).to_yaml().encode(),
+            lambda p: Scenario.from_yaml(p / "a.yaml").model_dump(), _anything,
+        ),
+        Format(
+            "metrics", "metrics.json", _written(_metrics, "metrics.json"),
+            lambda p: read_metrics(p).model_dump(), _anything,
+        ),
+        Format(
+            "pdg", "policy.safetensors",
+            _written(lambda p: save_policy(training.policy, p), "policy.safetensors"),
+            lambda p: _same(load_policy(p).tensors()),
+        ),
+        Format(
+            "pdx", "policy.safetensors",
+            _written(lambda p: save_policy(shipped_pdx(), p), "policy.safetensors"),
+            lambda p: sum(t.double().sum() for t in load_policy(p).tensors().values()),
+        ),
+        Format(
+            "training checkpoint", "checkpoint.safetensors",
+            _written(
+                lambda p: training.run(checkpoint=p / "checkpoint.safetensors"),
+                "checkpoint.safetensors",
+            ),
+            _resumed,
+        ),
+        Format(
+            "federated checkpoint", "federated.safetensors",
+            _written(
+                lambda p: federation.run(checkpoint=p / "federated.safetensors"),
+                "federated.safetensors",
+            ),
+            _federation_resumed,
+        ),
+        Format(
+            "channels", "a.h5",
+            _written(lambda p: write_channels(p / "a.h5", Channels(csi)), "a.h5"),
+            lambda p: read_channels(p / "a.h5").csi.tolist(), _is_csi,
+        ),
+        Format(
+            "proof", "a.h5", _written(lambda p: write_proof(p / "a.h5", plain_proof(0)), "a.h5"),
+            lambda p: read_proof(p / "a.h5").csi.tolist(),
+        ),
+        Format(
+            "idx", "images.gz", _idx(np.arange(200).reshape(2, 10, 10)),
+            lambda p: mnist_task.read_idx(p / "images.gz", 3).tolist(), None,
+        ),
+        Format("npz", "vectors.npz", _npz(), _word_vectors),
+        Format(
+            "readings", "a.csv", _readings(),
+            lambda p: [t.tolist() for t in airquality_task.read_readings(p / "a.csv")],
+            _is_readings,
+        ),
+        Format("reviews", "a.csv.xz", _reviews(), lambda p: list(read_reviews(p / "a.csv.xz"))),
+        Format(
+            "drawing", "a.svg", _written(_drawing, "a.svg"),
+            lambda p: [str(f.html) for f in read_figures(p, "p")], _anything,
+        ),
+        Format(
+            "picture", "a.png", pictures,
+            lambda p: [f.caption for f in read_figures(p, "p")], _anything,
+        ),
+        Format(
+            "table", "a.md", b"| policy | PSR |\n| --- | --- |\n| pdx | 0.9 |\n\n[x](https://a.b)\n",
+            lambda p: read_markdown(p), _anything,
+        ),
+        Format(
+            "csv", "a.csv", b"policy,psr\npdx,0.9\npdg,0.8\n", read_csv_tables, _anything,
+        ),
+        Format(
+            "csi as JSON", "a.json", json.dumps({"csi": body.tolist()}).encode(),
+            lambda p: csi_from_json((p / "a.json").read_bytes(), None, limits).tolist(), _is_csi,
+        ),
+        Format(
+            "csi as bytes", "a.bin", body.tobytes(),
+            lambda p: csi_from_bytes((p / "a.bin").read_bytes(), 3, limits).tolist(), _is_csi,
+        ),
+        *_exported(),
+        *(
+            [Format("result of Flower", "flower.json", _flower_result(), _flower, _anything)]
+            if importlib.util.find_spec("flwr")
+            else []
+        ),
+    ]  # fmt: skip
