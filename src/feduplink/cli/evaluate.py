@@ -24,7 +24,12 @@ def run(args: argparse.Namespace) -> None:
     names = default_policies() if args.policies is None else args.policies
     policies = find_policies(names, deployment)
     outcomes = compare(
-        policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
+        policies,
+        channels.test,
+        scenario,
+        seed=args.seed,
+        recorded=channels.recorded,
+        device=args.device,
     )
     optimum = None
     if args.optimum is not None:
