@@ -7,8 +7,8 @@ A command ``NAME`` is an entry of :data:`COMMANDS` and two modules:
   ``options.add_scenario_options(parser)``. It imports nothing that computes, PyTorch least of all:
   every ``--help`` is there in half a second.
 - ``cli/NAME.py`` with ``run(args)``, which does the work. ``options.scenario_from(args)`` and
-  ``options.output_directory(args)`` give the scenario and the directory, ``console.console()``
-  where to print. What came out goes to ``metrics.json`` by
+  ``output_directory.output_directory(args)`` give the scenario and the directory,
+  ``console.console()`` where to print. What came out goes to ``metrics.json`` by
   :func:`feduplink.metrics.write_metrics`.
 """
 

@@ -13,7 +13,8 @@ from feduplink.channels import ChannelSource
 from feduplink.cli.console import console
 from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.options import output_directory, scenario_from
+from feduplink.cli.options import scenario_from
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (

@@ -7,7 +7,7 @@ import argparse
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare, default_policies, find_policies
 from feduplink.device import usable_device

@@ -16,7 +16,7 @@ from rich.table import Table
 from feduplink import provenance
 from feduplink.cli.arguments.reproduce_arguments import ALL
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.device import usable_device
 from feduplink.errors import InputError, unknown_name
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext, fingerprint
