@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1] / "src" / "feduplink"
-_LINK = re.compile(r"(\]\()((?:\.\./)+[^)\s]*)(\))")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 #: Packages and modules that users import from, and what they are for.
@@ -85,15 +85,22 @@ def on_files(files: Any, config: Any, **_further: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_further: Any) -> str:
-    """Links out of the documentation, to examples or the README, lead to the repository."""
+    """Links out of the documentation, to examples or the README, lead to the repository.
 
-    def absolute(link: re.Match[str]) -> str:
+    Where no address of it is known (``extra.repository`` in ``mkdocs.yml``), the path stands there
+    instead of a link.
+    """
+    address = config.extra.get("repository")
+
+    def outside(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), link[2]))
         if not target.startswith("../"):
             return link[0]
         path, hash_sign, anchor = target.removeprefix("../").partition("#")
-        return f"{link[1]}{config.extra['repository']}/blob/main/{path}{hash_sign}{anchor}{link[3]}"
+        if address:
+            return f"[{link[1]}]({address}/blob/main/{path}{hash_sign}{anchor})"
+        return link[1] if path in link[1] else f"{link[1]} (`{path}`)"
 
     prose = _FENCE.split(markdown)
-    prose[::2] = [_LINK.sub(absolute, text) for text in prose[::2]]
+    prose[::2] = [_LINK.sub(outside, text) for text in prose[::2]]
     return "".join(prose)
