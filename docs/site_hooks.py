@@ -1,4 +1,4 @@
-"""What the site adds to the pages: the API reference, and links that leave the documentation."""
+"""What the site adds to the pages: the API reference, and links."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 _PACKAGE = Path(__file__).parents[1] / "src" / "feduplink"
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
+_IMAGE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 #: Packages and modules that users import from, and what they are for.
@@ -104,3 +105,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_further: Any) -> 
     prose = _FENCE.split(markdown)
     prose[::2] = [_LINK.sub(outside, text) for text in prose[::2]]
     return "".join(prose)
+
+
+def on_page_content(html: str, **_further: Any) -> str:
+    """A figure leads to itself in full size: on a phone its numbers are too small to read."""
+    return _IMAGE.sub(r'<a href="\1">\g<0></a>', html)
