@@ -1,4 +1,4 @@
-"""The pages can be followed one after the other in one directory: nobody's results are in the way."""
+"""The pages can be followed in one directory: nobody's results are in the way of others."""
 
 from __future__ import annotations
 

@@ -112,6 +112,20 @@ def _opened(shown: TerminalProgress) -> None:
     shown._timer.join(5)
 
 
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("transient", [False, True])
+def test_only_transient_work_leaves_no_line(transient: bool):
+    terminal = _Terminal()
+    shown = TerminalProgress(Console(file=terminal, force_terminal=True, width=70))
+    work = Work("loading PyTorch", transient=transient)
+    shown.begin(work)
+    _opened(shown)
+    assert "loading PyTorch" in terminal.getvalue()
+    begun = len(terminal.getvalue())
+    shown.end(work)
+    assert terminal.getvalue()[begun:].rstrip().endswith("0:00") == (not transient)
+
+
 def test_short_work_leaves_no_trace():
     console = Console(file=_Terminal(), force_terminal=True)
     shown = TerminalProgress(console)

@@ -18,6 +18,8 @@ import argparse
 import importlib
 from typing import NamedTuple
 
+from feduplink.observing import track
+
 
 class Command(NamedTuple):
     """What ``feduplink --help`` has to know of a command.
@@ -39,7 +41,9 @@ class Command(NamedTuple):
 
     def run(self, args: argparse.Namespace) -> None:
         """Do the work."""
-        importlib.import_module(f"feduplink.cli.{self.name}").run(args)
+        with track("loading feduplink", transient=True):
+            command = importlib.import_module(f"feduplink.cli.{self.name}")
+        command.run(args)
 
 
 #: In the order of ``feduplink --help``.

@@ -162,7 +162,7 @@ class _Lines(Observer):
 
     @abstractmethod
     def _close(self, last: _Line) -> None:
-        """All work has ended; its last line stays to be seen."""
+        """All work has ended; its last line stays to be seen, unless the work is transient."""
 
 
 class TerminalProgress(_Lines):
@@ -210,7 +210,7 @@ class TerminalProgress(_Lines):
             return
         self._live.stop()
         self._live = None
-        if last.shown and self._console is not None:
+        if last.shown and not last.work.transient and self._console is not None:
             self._console.print(_table([last]))
 
 
@@ -262,7 +262,7 @@ class NotebookProgress(_Lines):
 
     def _close(self, last: _Line) -> None:
         if self._display is not None:
-            self._show([last])
+            self._show([] if last.work.transient else [last])
             self._display = None
 
     def _update(self) -> None:
