@@ -17,7 +17,7 @@ from feduplink.observing import track
 from feduplink.report.schedule_plots import plot_front, plot_timeline
 from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
-from feduplink.text_table import TextTable
+from feduplink.text_table import TextTable, three_digits
 
 SCHEDULES_FILE = "schedules.h5"
 
@@ -111,4 +111,4 @@ def write_schedules(
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+    return "" if value is None else three_digits(value)
