@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,28 +38,28 @@ def test_what_is_shown_is_what_is_printed(printed: list[tuple[Block, str]]):
 
 
 @pytest.fixture
-def judged(printed: list[tuple[Block, str]], directory: Path) -> Path:
-    """Where the table's command has written."""
-    return directory / "runs/readme/policies"
+def runs(printed: list[tuple[Block, str]], directory: Path) -> Path:
+    """Where the commands have written."""
+    return directory / "runs/readme"
 
 
 @pytest.mark.slow
-def test_the_table_is_that_of_its_command(judged: Path):
-    said, made = rows(PAGE.read_text("utf-8")), rows((judged / "comparison.md").read_text("utf-8"))
+def test_the_table_is_that_of_its_command(runs: Path):
+    said = rows(PAGE.read_text("utf-8"))
+    made = rows((runs / "policies/comparison.md").read_text("utf-8"))
     assert made.keys() <= said.keys()
     wrong = {name: differences(said[name], cells) for name, cells in made.items()}
     assert {name: found for name, found in wrong.items() if found} == {}
+    assert said["pdx"].split("|")[-1].startswith(" met ")
 
 
 @pytest.mark.slow
-def test_pdx_meets_its_constraints_and_the_optimum_is_as_said(judged: Path):
-    metrics: dict[str, Any] = json.loads((judged / METRICS_FILE).read_text("utf-8"))
-    assert metrics["policies"]["pdx"]["feasible"] is True
-    found, bound = (metrics["optimum"][name] for name in ("objective", "upper_bound"))
-    [(said, said_bound)] = re.findall(r"reach (0\.\d+), and no\w* .*?exceeds? (0\.\d+)", _prose())
-    # How far the proof gets in its seconds depends on the machine.
-    assert float(said) == pytest.approx(found, abs=1e-4)
-    assert found <= bound < found + 3 * (float(said_bound) - float(said))
+def test_the_optimum_is_as_said(runs: Path):
+    """How far its proof gets in its seconds depends on the machine."""
+    optimum = json.loads((runs / "optimum" / METRICS_FILE).read_text("utf-8"))["optimum"]
+    [(said, bound)] = re.findall(r"reach (0\.\d+), and no\w* .*?exceeds? (0\.\d+)", _prose())
+    assert float(said) == pytest.approx(optimum["objective"], abs=1e-4)
+    assert optimum["objective"] <= min(float(bound), optimum["upper_bound"])
 
 
 def _prose() -> str:
