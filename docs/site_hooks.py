@@ -1,4 +1,4 @@
-"""What the site adds to the pages: the API reference, and links that leave the documentation."""
+"""What the site adds to the pages: the API reference, and links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1] / "src" / "feduplink"
-_LINK = re.compile(r"(\]\()((?:\.\./)+[^)\s]*)(\))")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
+_IMAGE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 #: Packages and modules that users import from, and what they are for.
@@ -85,15 +86,27 @@ def on_files(files: Any, config: Any, **_further: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_further: Any) -> str:
-    """Links out of the documentation, to examples or the README, lead to the repository."""
+    """Links out of the documentation, to examples or the README, lead to the repository.
 
-    def absolute(link: re.Match[str]) -> str:
+    Where no address of it is known (``extra.repository`` in ``mkdocs.yml``), the path stands there
+    instead of a link.
+    """
+    address = config.extra.get("repository")
+
+    def outside(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), link[2]))
         if not target.startswith("../"):
             return link[0]
         path, hash_sign, anchor = target.removeprefix("../").partition("#")
-        return f"{link[1]}{config.extra['repository']}/blob/main/{path}{hash_sign}{anchor}{link[3]}"
+        if address:
+            return f"[{link[1]}]({address}/blob/main/{path}{hash_sign}{anchor})"
+        return link[1] if path in link[1] else f"{link[1]} (`{path}`)"
 
     prose = _FENCE.split(markdown)
-    prose[::2] = [_LINK.sub(absolute, text) for text in prose[::2]]
+    prose[::2] = [_LINK.sub(outside, text) for text in prose[::2]]
     return "".join(prose)
+
+
+def on_page_content(html: str, **_further: Any) -> str:
+    """A figure leads to itself in full size: on a phone its numbers are too small to read."""
+    return _IMAGE.sub(r'<a href="\1">\g<0></a>', html)

@@ -120,6 +120,16 @@ def _refuse_two_devices(func: OpOverload, args: Any, tensors: list[Tensor]) -> N
 
 
 @contextmanager
+def _weights_replaced() -> Iterator[None]:
+    before = torch.__future__.get_overwrite_module_params_on_conversion()
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(before)
+
+
+@contextmanager
 def simulated_gpu() -> Iterator[SimulatedGpu]:
     """A machine with one GPU, :data:`GPU`."""
     sizes = (
@@ -131,5 +141,8 @@ def simulated_gpu() -> Iterator[SimulatedGpu]:
     with ExitStack() as stack:
         for by_device in sizes:
             stack.enter_context(mock.patch.dict(by_device, {GPU.type: by_device["cuda"]}))
-        stack.enter_context(mock.patch("feduplink.optimum.solution.usable_device", torch.device))
+        for module in ("optimum.solution", "evaluation"):
+            stack.enter_context(mock.patch(f"feduplink.{module}.usable_device", torch.device))
+        # Weights become other tensors there: what they are on the CPU cannot be exchanged in place.
+        stack.enter_context(_weights_replaced())
         yield stack.enter_context(SimulatedGpu())

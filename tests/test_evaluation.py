@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, OpenLoop, Orthogonal, Scenario, evaluate, judge
+from feduplink.evaluation import allocate_seen
 from feduplink.policies import Policy
 
 
@@ -62,3 +63,8 @@ def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi
 def test_bad_channels_are_refused(default_scenario, csi, sentence):
     with pytest.raises(InputError, match=f"^{sentence}"):
         evaluate(FullPower(default_scenario), csi, default_scenario)
+
+
+def test_a_device_that_is_not_there_is_refused(default_csi, default_scenario):
+    with pytest.raises(InputError, match="device: 'cuda:99' is not on this machine"):
+        allocate_seen(FullPower(default_scenario), default_csi, default_scenario, device="cuda:99")

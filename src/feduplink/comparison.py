@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from feduplink.comparison_table import comparison_table
@@ -112,15 +113,17 @@ def compare(
     *,
     seed: int = 0,
     recorded: bool = False,
+    device: str | torch.device | None = None,
 ) -> Comparison:
     """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
 
     By ``problem``, or by the one that the scenario describes. Where channels are ``recorded`` it
-    does not matter how policies' scenarios would draw them.
+    does not matter how policies' scenarios would draw them. Powers are computed on ``device``, by
+    default where the channels are.
     """
     outcomes = {}
     for name, policy in track_each("comparison", policies.items(), "policies"):
-        power = allocate_seen(policy, csi, scenario, seed=seed)
+        power = allocate_seen(policy, csi, scenario, seed=seed, device=device)
         verdict = judge(power, csi, scenario, problem)
         outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
     return Comparison(outcomes, scenario)

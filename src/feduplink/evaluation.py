@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.device import usable_device
 from feduplink.judgement import Judgement, judge
 from feduplink.observing import track
 from feduplink.policies.base import Policy
@@ -31,13 +35,39 @@ def evaluate(
     return judge(allocate_seen(policy, csi, scenario, seed=seed), csi, scenario, problem)
 
 
-def allocate_seen(policy: Policy, csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Tensor:
+def allocate_seen(
+    policy: Policy,
+    csi: Tensor,
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+) -> Tensor:
     """Powers (N, L) in W that ``policy`` sets from the noisy CSI of the channels (N, L, L).
+
+    They are computed on ``device``, by default where the channels are, and come back to these; a
+    policy that is a module is moved there for the while, others compute where their channels are.
 
     A policy made for another scenario may know another Pmax; the one that counts is that of
     ``scenario``. In float64: rounded to fewer digits Pmax may be exceeded, and with it the optimum.
     """
     check_csi(csi, scenario.workers)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
-    power = policy.allocate(seen).to(torch.float64)
+    there = csi.device if device is None else usable_device(device)
+    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise")).to(there)
+    with _moved(policy, there):
+        power = policy.allocate(seen).to(csi.device, torch.float64)
     return torch.minimum(power, scenario.pmax_w.to(power))
+
+
+@contextmanager
+def _moved(policy: Policy, device: torch.device) -> Iterator[None]:
+    """While entered, a policy that is a module is on the device."""
+    if not isinstance(policy, nn.Module):
+        yield
+        return
+    home = next(policy.parameters()).device
+    policy.to(device)
+    try:
+        yield
+    finally:
+        policy.to(home)

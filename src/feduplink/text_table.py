@@ -7,6 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
+def three_digits(value: float) -> str:
+    """A number for a table, with zeros at its end where they say how exact it is.
+
+    >>> [three_digits(value) for value in (8.8, 0.3, 228.0, 12345.6)]
+    ['8.80', '0.300', '228', '12,346']
+    """
+    return f"{value:#.3g}".removesuffix(".") if abs(value) < 999.5 else f"{value:,.0f}"
+
+
 @dataclass(frozen=True)
 class TextTable:
     """A row per thing, its name first.

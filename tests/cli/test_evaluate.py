@@ -176,6 +176,14 @@ def test_two_policies_of_one_name_stay_apart(run: Run, tmp_path: Path):
     assert policies["pdg"] != policies["pdg:run2"]
 
 
+def test_a_cpu_is_the_device_unless_another_one_is_named(run: Run, tmp_path: Path):
+    for directory, options in (("usual", ()), ("named", ("--device", "cpu"))):
+        given = ("--policies", "rand,openloop", *options, "--out", directory)
+        assert run("evaluate", *TINY, *given).status == 0
+    usual, named = (metrics_of(tmp_path / directory) for directory in ("usual", "named"))
+    assert usual["policies"] == named["policies"]
+
+
 def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     strong = Scenario(workers=3, pmax_dbw=0)
     save_policy(FullPower(strong), tmp_path / "strong")

@@ -7,12 +7,13 @@ import resource
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
 
 import feduplink
-from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, cli
+from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, __main__, cli
 from feduplink.cli import channels, parsing, train
 from feduplink.cli.commands import COMMANDS, Command
 from feduplink.comparison import default_policies
@@ -218,6 +219,18 @@ def test_lists_and_none_on_the_command_line(run: Run, tmp_path: Path):
     assert run("channels", "--count", 2, *options, "--coherence-time-s", "none").status == 0
     expected = Scenario(workers=2, rate_min=(0.1, 0.2), weights=(3, 1))
     assert metrics_of(tmp_path / "runs/channels")["scenario"] == expected.model_dump(mode="json")
+
+
+def test_interrupt_while_the_commands_are_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    class Loading(types.ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "feduplink.cli", Loading("feduplink.cli"))
+    assert __main__.main() == cli.INTERRUPTED
+    assert capsys.readouterr().err == "feduplink: interrupted.\n"
 
 
 def test_interrupt_has_its_own_status(run: Run, monkeypatch: pytest.MonkeyPatch):

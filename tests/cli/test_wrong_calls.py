@@ -48,6 +48,7 @@ evaluate --policies ,                                   : none given
 evaluate --policies mox                                 : did you mean max?
 evaluate --policies nowhere/policy                      : nowhere/policy
 evaluate --policies empty                               : empty
+evaluate --policies max --device cuda:99                 : cuda:99
 evaluate --optimum soon                                 : soon
 evaluate --rate-min 0.7,0.6                             : 8 workers
 evaluate --rate-min high                                : rate_min

@@ -62,6 +62,23 @@ def run(block: Block, names: dict[str, Any]) -> str:
     return out.getvalue()
 
 
+def run_all(page: Path, directory: Path) -> list[tuple[Block, str]]:
+    """What a reader sees who pastes all blocks of a page, in order, in one directory."""
+    names: dict[str, Any] = {}
+    with contextlib.chdir(directory):
+        return [(block, run(block, names)) for block in blocks(page)]
+
+
+def wrongly_shown(printed: list[tuple[Block, str]]) -> list[str]:
+    """Where a page shows something else than is printed."""
+    return [
+        f"line {block.line}: {difference}"
+        for block, real in printed
+        if block.shown is not None
+        for difference in differences(block.shown, real)
+    ]
+
+
 def _run_line(line: str) -> None:
     command, *words = shlex.split(line, comments=True) or [""]
     if command == "feduplink":

@@ -57,7 +57,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("path", "policies"),
     [
-        ("evaluate", {"max", "openloop", "pdg"}),
+        ("twelve", {"max", "openloop", "pdg"}),
         ("inverse", {"max", "openloop", "inverse"}),
         ("goodput", {"max", "openloop"}),
         ("per-worker", {"rand", "orth", "max", "openloop"}),
@@ -75,5 +75,5 @@ def test_every_wish_comes_true(directory: Path, path: str, policies: set[str]):
 def test_files_that_were_promised_are_there(directory: Path):
     for file in ("inverse/comparison.png", "energy/error.png", "sweep/sweep.png"):
         assert (directory / "runs" / file).stat().st_size > 1000
-    scenario = json.loads((directory / "runs/evaluate/metrics.json").read_text())["scenario"]
+    scenario = json.loads((directory / "runs/twelve/metrics.json").read_text())["scenario"]
     assert scenario["workers"] == 12

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from docstring_markup import as_markdown
-from site_hooks import MODULES, PUBLIC, public_names, reference_pages
+from site_hooks import MODULES, PUBLIC, on_page_markdown, public_names, reference_pages
 
 from .markdown import ROOT
 
@@ -114,3 +115,27 @@ def test_public_names_are_those_that_python_finds():
 )
 def test_docstrings_as_markdown(docstring: str, shown: str):
     assert as_markdown(docstring) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "without_address", "with_address"),
+    [
+        ("[it](pdx.md#how)", "[it](pdx.md#how)", "[it](pdx.md#how)"),
+        (
+            "[why](../SECURITY.md#who)",
+            "why (`SECURITY.md`)",
+            "[why](https://a.b/blob/main/SECURITY.md#who)",
+        ),
+        (
+            "[examples/a.py](../examples/a.py)",
+            "examples/a.py",
+            "[examples/a.py](https://a.b/blob/main/examples/a.py)",
+        ),
+        ("```sh\n[no](../link)\n```", "```sh\n[no](../link)\n```", "```sh\n[no](../link)\n```"),
+    ],
+)
+def test_links_that_leave_the_documentation(written, without_address, with_address):
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="tutorial.md"))
+    for address, shown in ((None, without_address), ("https://a.b", with_address)):
+        config = SimpleNamespace(extra={"repository": address})
+        assert on_page_markdown(written, page, config) == shown

@@ -1,57 +1,28 @@
-"""docs/tutorial.md and the Python of README.md run, and print what is shown."""
+"""docs/tutorial.md runs, and prints what is shown."""
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-from .markdown import ROOT, Block, blocks, differences, run
+from .markdown import ROOT, Block, differences, run_all, wrongly_shown
 
 PAGE = ROOT / "docs" / "tutorial.md"
 
 
-@dataclass(frozen=True)
-class Read:
-    """The tutorial after a reader has pasted all of it: its directory, and what was printed."""
-
-    directory: Path
-    printed: list[tuple[Block, str]]
-
-
 @pytest.fixture(scope="module")
-def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    directory = tmp_path_factory.mktemp("tutorial")
-    names: dict[str, object] = {}
-    with contextlib.chdir(directory):
-        return Read(directory, [(block, run(block, names)) for block in blocks(PAGE)])
+def tutorial(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Block, str]]:
+    return run_all(PAGE, tmp_path_factory.mktemp("tutorial"))
 
 
 @pytest.mark.slow
-def test_what_is_shown_is_what_is_printed(tutorial: Read):
-    wrong = [
-        f"line {block.line}: {difference}"
-        for block, printed in tutorial.printed
-        if block.shown is not None
-        for difference in differences(block.shown, printed)
-    ]
-    assert wrong == []
+def test_what_is_shown_is_what_is_printed(tutorial: list[tuple[Block, str]]):
+    assert wrongly_shown(tutorial) == []
 
 
 @pytest.mark.slow
-def test_nothing_is_printed_that_is_not_shown(tutorial: Read):
-    silent = [block.line for block, printed in tutorial.printed if printed and block.shown is None]
+def test_nothing_is_printed_that_is_not_shown(tutorial: list[tuple[Block, str]]):
+    silent = [block.line for block, printed in tutorial if printed and block.shown is None]
     assert silent == []
-
-
-@pytest.mark.slow
-def test_the_readme_runs_with_the_tutorials_policy(tutorial: Read):
-    [block] = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
-    with contextlib.chdir(tutorial.directory):
-        printed = run(block, {}).splitlines()
-    assert [line.split()[0] for line in printed] == ["max", "pdg"]
 
 
 @pytest.mark.parametrize(

@@ -72,5 +72,5 @@ def test_everything_is_written(tmp_path: Path):
 
 def test_the_table_has_a_row_per_policy():
     lines = HISTORY.table(0.3).markdown().splitlines()
-    assert lines[-2].startswith("| p | 0.3888 | 2.00 | 7 | 0.55 |")
+    assert lines[-2].startswith("| p | 0.3888 | 2.00 | 7.00 | 0.550 |")
     assert lines[-1].split("|")[4:6] == [" - ", " - "]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -110,6 +111,33 @@ def _opened(shown: TerminalProgress) -> None:
     """Wait for the thread that opens the display."""
     assert shown._timer is not None
     shown._timer.join(5)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("transient", [False, True])
+def test_only_transient_work_leaves_no_line(transient: bool):
+    terminal = _Terminal()
+    shown = TerminalProgress(Console(file=terminal, force_terminal=True, width=70))
+    work = Work("loading PyTorch", transient=transient)
+    shown.begin(work)
+    _opened(shown)
+    shown.end(work)
+    left = terminal.getvalue().rpartition("\x1b[2K")[2]  # after what was erased
+    assert ("loading PyTorch" in left) == (not transient)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_work_that_catches_what_is_written_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    _on_a_terminal(monkeypatch)
+    terminal, caught = sys.stderr, io.StringIO()
+    shown = TerminalProgress()
+    work = Work("runs of the sweep")
+    shown.begin(work)
+    with contextlib.redirect_stderr(caught):
+        _opened(shown)
+        shown.end(work)
+    assert "runs of the sweep" in terminal.getvalue()
+    assert caught.getvalue() == ""
 
 
 def test_short_work_leaves_no_trace():

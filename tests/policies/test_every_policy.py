@@ -22,8 +22,10 @@ from feduplink import (
     Problem,
     RandomPower,
     Scenario,
+    draw_csi,
     judge,
 )
+from feduplink.evaluation import allocate_seen
 from feduplink.lagrangian import Multipliers
 from feduplink.policies import (
     DualPoint,
@@ -33,6 +35,7 @@ from feduplink.policies import (
     shipped_network,
 )
 from feduplink.registry import POLICIES as REGISTERED
+from simulated_gpu import GPU, simulated_gpu
 
 NETWORK = shipped_network()
 
@@ -106,6 +109,21 @@ def test_each_worker_stays_below_its_own_limit(make, csi, data):
     with torch.no_grad():
         raw = make(scenario).powers(csi[None])
     assert (raw <= scenario.pmax_w.to(raw) * (1 + 1e-5)).all()
+
+
+@every_policy
+def test_powers_on_a_gpu_are_the_same_and_come_back(make):
+    scenario = Scenario(csi_noise=1.0)
+    csi = draw_csi(scenario, 20, torch.Generator().manual_seed(5))
+    expected = allocate_seen(make(scenario), csi, scenario, device="cpu")
+    assert torch.equal(expected, allocate_seen(make(scenario), csi, scenario))
+    policy = make(scenario)
+    with simulated_gpu() as gpu:
+        found = allocate_seen(policy, csi, scenario, device=GPU)
+    assert gpu.launches > 0
+    assert found.device == csi.device
+    torch.testing.assert_close(found, expected)
+    assert policy.allocate(csi).device == csi.device  # It is back where it was.
 
 
 def _listed(scenario: Scenario) -> Scenario:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.made import federations, figures, history, sweep
-from feduplink import FullPower, Orthogonal, Problem, Scenario
+from feduplink import FullPower, Orthogonal, Problem, Scenario, find_optimum
 from feduplink.comparison import compare
 from feduplink.experiments.convergence import Convergence
 from feduplink.federated import FederatedHistory
@@ -233,6 +233,18 @@ def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds():
     (note,) = [text for text in written(drawing) if "side by side" in text]
     assert "hollow" in note
     assert "half-filled" in note
+
+
+def test_the_optimum_meets_the_constraints_of_its_channels(default_csi, default_scenario):
+    """As its table says, although so few channels cannot tell whether a policy does."""
+    csi = default_csi[:20]
+    outcomes = compare({"max": FullPower(default_scenario)}, csi, default_scenario)
+    optimum = find_optimum(default_scenario, csi, budget_s=0)
+    assert optimum.solution.judgement.feasible is None
+    drawing = rendered(plot_comparison(outcomes.judgements, optimum))
+    mark = drawing.axes[0].lines[-1]
+    assert mark.get_fillstyle() == "full"
+    assert mark.get_markerfacecolor() != "white"
 
 
 def test_costs_have_a_row_per_comparison_and_no_curve_where_nothing_costs():

@@ -21,6 +21,7 @@ from feduplink.cli.parsing import parse
 from feduplink.cli.terminating import Terminated, terminated_in_order
 from feduplink.errors import InputError, ProofError
 from feduplink.files import only_writer
+from feduplink.observing import track
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -51,9 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     """Do what was asked for."""
     # Imported here: they take seconds, and nobody should wait that long for a --help.
-    import torch
+    with track("loading PyTorch", transient=True):
+        import torch
 
-    from feduplink import provenance
+        from feduplink import provenance
 
     # The matrices are small: a second thread gains nothing on an idle machine, and on a busy
     # one its waiting makes everything ten times slower.

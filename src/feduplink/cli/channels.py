@@ -8,7 +8,8 @@ import numpy as np
 
 from feduplink.channels import draw_channels, write_channels
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory, scenario_from
+from feduplink.cli.options import scenario_from
+from feduplink.cli.output_directory import output_directory
 from feduplink.metrics import write_metrics
 from feduplink.randomness import torch_generator
 

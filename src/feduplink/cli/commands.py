@@ -7,8 +7,8 @@ A command ``NAME`` is an entry of :data:`COMMANDS` and two modules:
   ``options.add_scenario_options(parser)``. It imports nothing that computes, PyTorch least of all:
   every ``--help`` is there in half a second.
 - ``cli/NAME.py`` with ``run(args)``, which does the work. ``options.scenario_from(args)`` and
-  ``options.output_directory(args)`` give the scenario and the directory, ``console.console()``
-  where to print. What came out goes to ``metrics.json`` by
+  ``output_directory.output_directory(args)`` give the scenario and the directory,
+  ``console.console()`` where to print. What came out goes to ``metrics.json`` by
   :func:`feduplink.metrics.write_metrics`.
 """
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 import importlib
 from typing import NamedTuple
+
+from feduplink.observing import track
 
 
 class Command(NamedTuple):
@@ -39,7 +41,9 @@ class Command(NamedTuple):
 
     def run(self, args: argparse.Namespace) -> None:
         """Do the work."""
-        importlib.import_module(f"feduplink.cli.{self.name}").run(args)
+        with track("loading feduplink", transient=True):
+            command = importlib.import_module(f"feduplink.cli.{self.name}")
+        command.run(args)
 
 
 #: In the order of ``feduplink --help``.

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.errors import InputError
 from feduplink.federated.data import (
     DATA_SETS,

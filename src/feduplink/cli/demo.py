@@ -10,10 +10,11 @@ from rich.console import Console
 
 from feduplink import provenance
 from feduplink.channels import ChannelSource
-from feduplink.cli.console import console
+from feduplink.cli.console import console, wrapped
 from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.options import output_directory, scenario_from
+from feduplink.cli.options import scenario_from
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import Outcome, compare, default_policies, find_policies
 from feduplink.federated import (
@@ -71,21 +72,19 @@ def run(args: argparse.Namespace) -> None:
     out = console()
     largest_w = float(scenario.pmax_w.max())
     channels = ChannelSource.from_scenario(scenario, seed=args.seed)
-    out.print(
+    introduction = (
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         f"antennas at up to {largest_w:g} W and disturb each other.\n"
         f"Drew {len(channels.test)} channels each for training, validation and test."
     )
+    out.print(wrapped(introduction, out))
     deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     policies = find_policies(default_policies(), deployment)
     for kind in _LEARNED:
         out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")
         with provenance.part():
             policies[kind.name] = _train(kind, scenario, channels, directory / kind.name, args.seed)
-    out.print(
-        "Learning the multipliers of dual and pdx, then searching the optimum of the test "
-        "channels ..."
-    )
+    out.print("Learning multipliers of dual and pdx, then searching the optimum ...")
     for policy in (DualPolicy.learned(scenario, channels.training), shipped_pdx(scenario)):
         policies[policy.name] = policy
     optimum = search_optimum(scenario, channels.test, _BUDGET_S)
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     optimum = optimum.improved_by(outcomes.powers)
     write_comparison(directory, outcomes, scenario, optimum, seed=args.seed)
     out.print(terminal_table(outcomes.table(optimum)))
-    out.print(_explanation(outcomes, scenario, optimum))
+    out.print(wrapped(_explanation(outcomes, scenario, optimum), out))
     chosen = {kind.name: policies[kind.name] for kind in _FEDERATED}
     with provenance.part():
         _federate(task, chosen, scenario, directory / "federated", args.seed, out)

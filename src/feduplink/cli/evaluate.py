@@ -7,7 +7,7 @@ import argparse
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare, default_policies, find_policies
 from feduplink.device import usable_device
@@ -24,7 +24,12 @@ def run(args: argparse.Namespace) -> None:
     names = default_policies() if args.policies is None else args.policies
     policies = find_policies(names, deployment)
     outcomes = compare(
-        policies, channels.test, scenario, seed=args.seed, recorded=channels.recorded
+        policies,
+        channels.test,
+        scenario,
+        seed=args.seed,
+        recorded=channels.recorded,
+        device=args.device,
     )
     optimum = None
     if args.optimum is not None:

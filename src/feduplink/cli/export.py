@@ -6,7 +6,7 @@ import argparse
 
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.comparison import find_policies
 from feduplink.export import export_onnx
 from feduplink.metrics import write_metrics

@@ -13,7 +13,8 @@ from feduplink.channels import ChannelSource
 from feduplink.cli.channel_source import RecordedRounds, recorded_channels
 from feduplink.cli.console import console
 from feduplink.cli.flower_engine import check_flower_options, federate_with_flower
-from feduplink.cli.options import explicit_fields, output_directory, scenario_from
+from feduplink.cli.options import explicit_fields, scenario_from
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table

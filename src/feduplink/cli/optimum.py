@@ -13,7 +13,7 @@ from feduplink.channels import ChannelSource
 from feduplink.channels.splits import split_recording
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import compare
 from feduplink.device import usable_device

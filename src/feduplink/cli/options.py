@@ -14,7 +14,6 @@ from pydantic.fields import FieldInfo
 from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.argument_types import positive_numbers, whole_number
 from feduplink.errors import InputError
-from feduplink.metrics import METRICS_FILE, read_metrics
 from feduplink.registry import Registry
 from feduplink.scenario import Scenario, shipped_scenarios
 from feduplink.scenario.part import float64
@@ -53,23 +52,6 @@ def add_seed_option(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of all random numbers (default: 0)",
     )
-
-
-def output_directory(args: argparse.Namespace) -> Path:
-    """The directory of ``--out``.
-
-    The same command may run there again; what another one left is not overwritten.
-    """
-    directory: Path = args.out
-    if (directory / METRICS_FILE).exists():
-        origin = read_metrics(directory).provenance
-        made_by = origin.command or "" if origin else ""
-        if made_by.split()[1:2] != [args.command]:
-            raise InputError(
-                f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
-                "accepted: another directory."
-            )
-    return directory
 
 
 def add_split_option(parser: argparse.ArgumentParser) -> None:

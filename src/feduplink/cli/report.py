@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.metrics import write_metrics
 from feduplink.report.page import PAGE_FILE, read_sections, write_page
 from feduplink.report.runs import find_runs

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from feduplink import provenance
 from feduplink.cli.arguments.reproduce_arguments import ALL
-from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.console import console, wrapped
+from feduplink.cli.output_directory import output_directory
 from feduplink.device import usable_device
 from feduplink.errors import InputError, unknown_name
 from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext, fingerprint
@@ -138,5 +138,5 @@ def _finish(
             table.add_row(name, claim.claim, claim.verdict)
     out.print(table)
     if context.scale.first_look:
-        out.print(_AT_FIRST_SIGHT)
+        out.print(wrapped(_AT_FIRST_SIGHT, out))
     out.print(f"figures, tables and what was measured: open {page} in a browser")

@@ -9,7 +9,7 @@ from feduplink.channels import ChannelSource
 from feduplink.cli.arguments.schedule_arguments import GAP
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison import default_policies, find_policies

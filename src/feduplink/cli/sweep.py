@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from feduplink.cli.console import console
-from feduplink.cli.options import output_directory
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.swept_runs import run_all, swept_runs
 from feduplink.cli.tables import terminal_table
 from feduplink.files import write_text

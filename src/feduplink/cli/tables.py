@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from feduplink.cli.console import wrapped
 from feduplink.feasibility import VERDICTS
 from feduplink.text_table import TextTable
 
@@ -36,13 +36,11 @@ class TerminalTable:
     ) -> Iterator[RenderableType]:
         """The title, the table, and what its reader has to know."""
         table = self.table
-        yield Text(table.title, style="bold")
+        yield Text(wrapped(table.title, console), style="bold")
         parts, legend = _fitted(table, lambda part: _fits(part, console, options))
         yield from parts
         for remark in [*legend, *table.remarks]:
-            # Lines of a terminal end between words; those of a file or pipe are for programs.
-            lines = textwrap.wrap(remark, options.max_width, subsequent_indent="  ")
-            yield Text("\n".join(lines) if console.is_terminal else remark, style="italic dim")
+            yield Text(wrapped(remark, console), style="italic dim")
 
 
 def terminal_table(table: TextTable) -> TerminalTable:

@@ -9,7 +9,8 @@ from feduplink.cli import train_pdx, train_phases
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
-from feduplink.cli.options import explicit_fields, output_directory
+from feduplink.cli.options import explicit_fields
+from feduplink.cli.output_directory import output_directory
 from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.tables import terminal_table
 from feduplink.comparison_table import comparison_table

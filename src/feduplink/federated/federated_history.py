@@ -12,7 +12,7 @@ from torch import Tensor
 
 from feduplink.federated.uplink import UplinkRecord
 from feduplink.metrics import finite_or_none
-from feduplink.text_table import TextTable
+from feduplink.text_table import TextTable, three_digits
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 
@@ -172,9 +172,12 @@ class FederatedHistory:
                     name,
                     f"{self.final_error(name):.4f}",
                     f"{np.mean([count for run in runs for count in run.arrivals]):.2f}",
-                    _figure(self.median_cost(name, "airtime_s")),
-                    _figure(self.median_cost(name, "energy_j")),
-                    *(_figure(self.median_cost_to(name, target or 0, cost)) for cost in costs),
+                    _written(self.median_cost(name, "airtime_s"), "airtime_s"),
+                    _written(self.median_cost(name, "energy_j"), "energy_j"),
+                    *(
+                        _written(self.median_cost_to(name, target or 0, cost), cost)
+                        for cost in costs
+                    ),
                 ]
                 for name, runs in self.policies.items()
             ],
@@ -200,5 +203,7 @@ class FederatedHistory:
         }
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+def _written(value: float | None, cost: Cost) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if cost == "rounds" else three_digits(value)

@@ -60,10 +60,16 @@ class CsvLog(Observer):
                     for worker in range(1, len(values) + 1)
                 ]
             )
-        figures = (epoch.objective, epoch.participation, epoch.violation, epoch.feasible)
+        figures = (epoch.objective, epoch.participation, epoch.violation)
+        reached = itertools.chain(*epoch.constraints.values())
         self._writer.writerow(
-            [epoch.number + 1, *figures, *itertools.chain(*epoch.constraints.values())]
+            [epoch.number + 1, *map(_digits, figures), epoch.feasible, *map(_digits, reached)]
         )
+
+
+def _digits(value: float) -> str:
+    """Six digits: more are noise of the channels that were drawn."""
+    return f"{value:.6g}"
 
 
 class TensorBoardLog(Observer):

@@ -142,12 +142,13 @@ class Training:
         self._state: PrimalDualState | None = None
         self._seed = seed
         self._generator = torch_generator(seed, "batches")
-        self._optimizer = torch.optim.Adam(
-            policy.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        with track("loading PyTorch's optimisers", transient=True):  # seconds, for the first one
+            self._optimizer = torch.optim.Adam(
+                policy.parameters(),
+                lr=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                fused=True,
+            )
         self._best_weights = _clone(policy.state_dict())
         # Training may aim above the thresholds and measure by them; validation judges.
         self._training_problem = replace(

@@ -33,12 +33,14 @@ class Work:
         total: how much there is to do, at most; None if nobody knows.
         unit: what is counted, in the plural: ``epochs``.
         earlier: the steps that were done before, by the run that this one resumes.
+        transient: whether nothing of it needs to be seen once it has ended.
     """
 
     title: str
     total: float | None = None
     unit: str = ""
     earlier: Sequence[Advance] = ()
+    transient: bool = False
 
 
 class Observer(Protocol):

@@ -162,7 +162,7 @@ class _Lines(Observer):
 
     @abstractmethod
     def _close(self, last: _Line) -> None:
-        """All work has ended; its last line stays to be seen."""
+        """All work has ended; its last line stays to be seen, unless the work is transient."""
 
 
 class TerminalProgress(_Lines):
@@ -171,6 +171,7 @@ class TerminalProgress(_Lines):
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console
+        self._stream = sys.stderr
         self._live: Live | None = None
         self._timer: threading.Timer | None = None
 
@@ -179,6 +180,8 @@ class TerminalProgress(_Lines):
         super().begin(work)
         with self._lock:
             if self._timer is None:
+                # Where it is now: the work may catch what is written there meanwhile.
+                self._stream = sys.stderr
                 self._timer = threading.Timer(_PATIENCE_S, self._open)
                 self._timer.daemon = True
                 self._timer.start()
@@ -190,11 +193,9 @@ class TerminalProgress(_Lines):
         with self._lock:
             if self._timer is not threading.current_thread():  # its work has ended just now
                 return
-            self._console = self._console or Console(
-                stderr=True, highlight=False, markup=False, emoji=False
-            )
             self._live = Live(
-                console=self._console,
+                console=self._console
+                or Console(file=self._stream, highlight=False, markup=False, emoji=False),
                 get_renderable=lambda: _table(self._shown()),
                 transient=True,
                 # What is printed meanwhile appears above the lines, unless it goes elsewhere.
@@ -209,9 +210,9 @@ class TerminalProgress(_Lines):
         if self._live is None:
             return
         self._live.stop()
+        if last.shown and not last.work.transient:
+            self._live.console.print(_table([last]))
         self._live = None
-        if last.shown and self._console is not None:
-            self._console.print(_table([last]))
 
 
 def _table(lines: list[_Line]) -> Table:
@@ -262,7 +263,7 @@ class NotebookProgress(_Lines):
 
     def _close(self, last: _Line) -> None:
         if self._display is not None:
-            self._show([last])
+            self._show([] if last.work.transient else [last])
             self._display = None
 
     def _update(self) -> None:

@@ -49,6 +49,7 @@ def track(
     observers: Sequence[Observer] = (),
     *,
     earlier: Sequence[Advance] = (),
+    transient: bool = False,
 ) -> Iterator[Tracker]:
     """The block is work with this title, see :class:`Work`.
 
@@ -59,7 +60,7 @@ def track(
     ... def count() -> int:
     ...     return 3
     """
-    work = Work(title, total, unit, tuple(earlier))
+    work = Work(title, total, unit, tuple(earlier), transient)
     watching = (*observers, *_observers.get(), *progress_observers())
     begun: list[Observer] = []
     try:

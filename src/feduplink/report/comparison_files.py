@@ -10,6 +10,7 @@ from feduplink.comparison import Outcome
 from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
+from feduplink.observing import track
 from feduplink.optimum import Optimum
 from feduplink.report.comparison_plot import plot_comparison
 from feduplink.report.optimum_files import optimum_metrics
@@ -18,6 +19,7 @@ from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
 
 
+@track("writing tables and figures", transient=True)
 def write_comparison(
     directory: Path,
     outcomes: Mapping[str, Outcome],

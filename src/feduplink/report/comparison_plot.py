@@ -62,9 +62,15 @@ def plot_comparison(
             notes.append("grey: proved out of reach for policies that meet the constraints")
         if beyond:
             notes.append("arrow: beyond the axis, at the ratio written")
-        lines = [feasibility_note(row.feasible for row in rows), "; ".join(notes)]
+        verdicts = [_feasible(name, row) for name, row in judgements.items()]
+        lines = [feasibility_note(verdicts), "; ".join(notes)]
         drawing.suptitle("\n".join(filter(None, lines)), fontsize=8, color=MUTED)
     return drawing
+
+
+def _feasible(name: str, row: Judgement) -> bool | None:
+    """Whether the constraints are met; the optimum's are, on these channels, which it is of."""
+    return True if name == OPTIMUM else row.feasible
 
 
 def _plot_objectives(
@@ -137,5 +143,5 @@ def _mark_ratios(axes: Any, names: list[str], rows: list[Judgement], ratios: lis
 def _mark(axes: Any, names: list[str], rows: list[Judgement], values: list[float]) -> None:
     looks = looks_of(names)
     for place, (name, row, value) in enumerate(zip(names, rows, values, strict=True)):
-        axes.plot(value, place, zorder=3, **marker_style(looks[name], row.feasible, 8))
+        axes.plot(value, place, zorder=3, **marker_style(looks[name], _feasible(name, row), 8))
     axes.margins(x=0.12)

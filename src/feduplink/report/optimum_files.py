@@ -15,12 +15,14 @@ from feduplink.files import write_text
 from feduplink.hdf5_file import writing_hdf5
 from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
+from feduplink.observing import track
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
 from feduplink.report.duality_plot import plot_duality
 from feduplink.report.style import save_figure
 
 
+@track("writing tables and figures", transient=True)
 def write_optimum(
     directory: Path,
     optimum: Optimum,

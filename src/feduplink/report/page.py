@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from feduplink.files import write_text
+from feduplink.observing import track
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.report.html_figures import HtmlFigure, read_figures
 from feduplink.report.html_tables import CsvTable, read_csv_tables, read_markdown
@@ -58,6 +59,7 @@ def read_sections(runs: Sequence[FinishedRun]) -> list[Section]:
     ]
 
 
+@track("making the page", transient=True)
 def write_page(directory: Path, sections: Sequence[Section]) -> Path:
     """Write the page into ``directory``; returns its path."""
     path = directory / PAGE_FILE

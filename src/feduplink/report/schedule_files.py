@@ -13,10 +13,11 @@ from feduplink.files import write_text
 from feduplink.hdf5_file import writing_hdf5
 from feduplink.link import Schedule
 from feduplink.metrics import write_metrics
+from feduplink.observing import track
 from feduplink.report.schedule_plots import plot_front, plot_timeline
 from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario
-from feduplink.text_table import TextTable
+from feduplink.text_table import TextTable, three_digits
 
 SCHEDULES_FILE = "schedules.h5"
 
@@ -55,6 +56,7 @@ def cost_table(
     return TextTable("time and energy of a round", columns, rows, list(notes))
 
 
+@track("writing tables and figures", transient=True)
 def write_schedules(
     directory: Path,
     scenario: Scenario,
@@ -109,4 +111,4 @@ def write_schedules(
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+    return "" if value is None else three_digits(value)

@@ -11,12 +11,14 @@ from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
+from feduplink.observing import track
 from feduplink.policies import Policy, UnrolledPolicy, save_policy
 from feduplink.report.convergence_plot import plot_convergence
 from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import save_figure
 
 
+@track("writing tables and figures", transient=True)
 def write_training(
     directory: Path, training: Training, channels: ChannelSource, *, seed: int = 0
 ) -> Outcome:
@@ -43,6 +45,7 @@ def write_training(
     return test
 
 
+@track("writing tables and figures", transient=True)
 def write_network_training(
     directory: Path,
     policy: UnrolledPolicy,

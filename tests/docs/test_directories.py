@@ -1,0 +1,63 @@
+"""The pages can be followed in one directory: nobody's results are in the way of others."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from pathlib import Path
+
+from feduplink.cli.parsing import parse
+
+from .markdown import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+
+_SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words after ``feduplink`` of every command in the shell's blocks."""
+    blocks = _SHELL.findall(page.read_text(encoding="utf-8"))
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [word[1:] for word in words if word[:1] == ["feduplink"] and "--help" not in word]
+
+
+def written(page: Path) -> dict[Path, set[str]]:
+    """Directories that a page's commands write to, by ``--out`` or by default, and which do."""
+    found = defaultdict(set)
+    for words in commands(page):
+        args = parse(words)
+        if "out" in args:
+            found[args.out].add(args.command)
+    return found
+
+
+def test_every_command_of_every_page_is_understood():
+    assert sum(len(commands(page)) for page in PAGES) > 30
+    for page in PAGES:
+        for words in commands(page):
+            assert parse(words).command == words[0]
+
+
+def test_no_directory_is_used_on_two_pages_or_by_two_commands():
+    first: dict[Path, str] = {}
+    for page in PAGES:
+        for directory, names in written(page).items():
+            assert len(names) == 1, f"{page.name}: {directory} by {names}"
+            assert directory not in first, f"{directory}: {first[directory]} and {page.name}"
+        first |= dict.fromkeys(written(page), page.name)
+
+
+def test_no_directory_of_a_page_lies_in_that_of_another_one():
+    """But below runs, where all of them are."""
+    used = {directory: page for page in PAGES for directory in written(page)}
+    for directory, page in used.items():
+        for parent in directory.parents:
+            assert used.get(parent, page) == page, f"{directory} in {parent}"
