@@ -62,10 +62,11 @@ def allocate_seen(
 @contextmanager
 def _moved(policy: Policy, device: torch.device) -> Iterator[None]:
     """While entered, a policy that is a module is on the device."""
-    if not isinstance(policy, nn.Module):
+    first = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
+    if not isinstance(policy, nn.Module) or first is None:
         yield
         return
-    home = next(policy.parameters()).device
+    home = first.device
     policy.to(device)
     try:
         yield
