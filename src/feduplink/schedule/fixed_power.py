@@ -16,7 +16,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
-from feduplink.schedule.front import check_front_input, demand_of
+from feduplink.schedule.round_batches import check_rounds, demand_of
 
 #: Steps of the descent, and the largest in ln p: it shrinks to a hundredth on the way.
 _STEPS = 150
@@ -73,7 +73,7 @@ def find_fixed_powers(
         seconds_per_joule: κ ≥ 0; 0 is the fastest round.
         senders: who takes part, (N, L) bool; None is everyone.
     """
-    check_front_input(csi, [seconds_per_joule])
+    check_rounds(csi, [seconds_per_joule])
     takes_part = demand_of(scenario, csi, bits, senders) > 0
     parts = [
         _descend(scenario, csi[rows].double(), bits, seconds_per_joule, takes_part[rows])

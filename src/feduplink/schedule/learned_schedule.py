@@ -13,8 +13,8 @@ from feduplink.lagrangian import ChannelBatch, climb
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import phase_prices
-from feduplink.schedule.front import check_front_input, demand_of
 from feduplink.schedule.phase_network import PhaseNetwork, PhaseProposal
+from feduplink.schedule.round_batches import check_rounds, demand_of
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 #: What a file of weights says it is.
@@ -58,7 +58,7 @@ def learned_schedules(
     senders: Tensor | None = None,
 ) -> Schedule:
     """Schedules of little time + κ · energy for channels (N, L, L); arguments as of the search."""
-    check_front_input(csi, [seconds_per_joule])
+    check_rounds(csi, [seconds_per_joule])
     demand = demand_of(scenario, csi, bits, senders)
     parts = []
     for start in range(0, len(csi), _CHUNK):
@@ -80,7 +80,7 @@ def learned_senders(
     present: Tensor | None = None,
 ) -> Tensor:
     """Who takes part at rewards λ, (L,) s, by the shares of the mixtures, (N, L) bool."""
-    check_front_input(csi, [seconds_per_joule])
+    check_rounds(csi, [seconds_per_joule])
     demand = demand_of(scenario, csi, bits, present)
     parts = []
     for start in range(0, len(csi), _CHUNK):

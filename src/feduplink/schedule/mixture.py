@@ -1,22 +1,54 @@
-"""Phases with durations as a schedule that is sure to deliver."""
+"""What phases deliver and cost, and phases with durations as a schedule that is sure to deliver."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from feduplink import link
 from feduplink.lagrangian import ChannelBatch
 from feduplink.link import Schedule
+from feduplink.schedule.array_module import Array, array_module
 
 #: By so much phases are stretched, so that rounding leaves no bit behind.
 _ROUNDING = 1e-12
 
 
-def phase_rates(batch: ChannelBatch, power: Tensor) -> Tensor:
-    """R of every worker in every phase, (N, K, L) nats/s/Hz, at powers (N, K, L) W."""
-    sinr = batch.direct[:, None] * power / (1 + power @ batch.cross.mT)
-    return link.rate(sinr)
+class Channels(Protocol):
+    """Channels with the radio's constants, as tensors or as arrays."""
+
+    @property
+    def direct(self) -> Array:
+        """α, (..., L)."""
+
+    @property
+    def cross(self) -> Array:
+        """β with a zero diagonal, (..., L, L)."""
+
+    @property
+    def pmax_w(self) -> Array:
+        """Largest power of every worker, (L,) W."""
+
+    @property
+    def static_power_w(self) -> Array:
+        """P_c of every worker, (L,) W."""
+
+
+def phase_sinr(channels: Channels, power: Array) -> Array:
+    """SINR of every worker in every phase, (..., K, L), at powers (..., K, L) W."""
+    return channels.direct[..., None, :] * power / (1 + power @ channels.cross.mT)
+
+
+def phase_rates(channels: Channels, power: Array) -> Array:
+    """R of every worker in every phase, (..., K, L) nats/s/Hz, at powers (..., K, L) W."""
+    return array_module(power).log1p(phase_sinr(channels, power))
+
+
+def phase_cost(channels: Channels, power: Array, seconds_per_joule: Array) -> Array:
+    """What a second of every phase costs, 1 + κ Σ_{i on} (p_i + P_c,i), (..., K) s; κ (..., 1)."""
+    drawn = power + (power > 0) * channels.static_power_w
+    return 1 + seconds_per_joule * drawn.sum(-1)
 
 
 def mixed_schedule(

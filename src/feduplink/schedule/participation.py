@@ -21,7 +21,8 @@ from feduplink.lagrangian import ChannelBatch
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration
-from feduplink.schedule.front import CHUNK, TOLERANCE, check_front_input, demand_of
+from feduplink.schedule.front import TOLERANCE
+from feduplink.schedule.round_batches import check_rounds, round_batches
 
 #: Who sends: those with a share above one of these; of the last, nobody.
 _ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
@@ -63,13 +64,11 @@ def choose_rounds(
         seconds_per_joule: κ ≥ 0.
         present: who could take part, (N, L) bool; None is everyone.
     """
-    check_front_input(csi, [seconds_per_joule])
-    demand = demand_of(scenario, csi, bits, present)
-    parts = []
-    for start in range(0, len(csi), CHUNK):
-        rows = slice(start, start + CHUNK)
-        batch = ChannelBatch.from_scenario(scenario, csi[rows])
-        parts.append(RoundChoice(batch, demand[rows]).choose(seconds_per_joule, rewards))
+    check_rounds(csi, [seconds_per_joule])
+    parts = [
+        RoundChoice(batch, demand).choose(seconds_per_joule, rewards)
+        for batch, demand in round_batches(scenario, csi, bits, present)
+    ]
     return ChosenRounds(
         torch.cat([part.senders for part in parts]),
         Schedule.concat([part.schedule for part in parts]),
