@@ -22,7 +22,7 @@ from feduplink.lagrangian import ChannelBatch, Prices, climb, improve, starting_
 from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
 from feduplink.schedule.master_program import MasterProgram
-from feduplink.schedule.mixture import mixed_schedule, phase_cost, phase_rates
+from feduplink.schedule.mixture import mixed_phases, phase_cost, phase_rates
 from feduplink.schedule.phase_ascent import ascend
 
 #: Searches from afar at most, and iterations between them; a few and a few dozen are usual.
@@ -120,8 +120,7 @@ class ColumnGeneration:
     @property
     def phases(self) -> Tensor:
         """Powers of the phases in the basis, (N, L, L) W."""
-        workers = self.demand.shape[-1]
-        return self.power.gather(1, self.master.basis[..., None].expand(-1, -1, workers))
+        return self.master.of_basis(self.power)
 
     def solve(self, seconds_per_joule: float, *, tolerance: float = 1e-3) -> ScheduleSolution:
         """The best schedules, until no Lagrangian that is found exceeds 1 + ``tolerance``."""
@@ -148,9 +147,8 @@ class ColumnGeneration:
         self._reprice(seconds_per_joule, rewards)
         self._generate(seconds_per_joule, tolerance)
         workers = self.demand.shape[-1]
-        left_out = torch.zeros_like(self.master.cost)
-        left_out.scatter_(1, self.master.basis, self.master.durations)
-        shares = 1 - left_out[:, workers : 2 * workers].clamp(0.0, 1.0)
+        left_out = self.master.column_durations[:, workers : 2 * workers]
+        shares = 1 - left_out.clamp(0.0, 1.0)
         return self.master.value, torch.where(self.takes_part, shares, 0.0)
 
     def _generate(self, kappa: float, tolerance: float) -> Tensor:
@@ -234,6 +232,7 @@ class ColumnGeneration:
 
     def _solution(self, kappa: float, excess: Tensor) -> ScheduleSolution:
         master = self.master
-        schedule = mixed_schedule(self.batch, self.phases, master.durations, self.demand)
+        mixed = mixed_phases(self.batch, self.phases, master.durations, self.demand)
+        schedule = Schedule(*mixed)
         cost = (schedule.durations_s * phase_cost(self.batch, schedule.power, kappa)).sum(-1)
         return ScheduleSolution(schedule, cost, master.multipliers, self.demand, kappa, excess)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from feduplink.schedule.array_module import Array, array_module
+from feduplink.schedule.array_module import Array, array_module, at_least
 from feduplink.schedule.mixture import Channels
 
 #: Powers on the air stay above this share of Pmax.
@@ -31,7 +31,7 @@ _LOWEST = 1e-6
 _FREE = 1e-30
 _FIXED_POINT_STEPS = 3
 #: Steps of Dinkelbach's method, each of which doubles the digits.
-_DINKELBACH_STEPS = 5
+_DINKELBACH_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def switch_one(channels: Channels, power: Array, prices: Array, seconds_per_joul
     on_air = power > 0
     gain = channels.direct[..., None, :]
     alone = weight / (seen.tax + _FREE) - seen.interference / gain
-    alone = xp.minimum(xp.clip(alone, 0.0, None), channels.pmax_w)
+    alone = xp.minimum(at_least(alone, 0.0), channels.pmax_w)
     other = xp.where(on_air, 0.0, alone)
     received = gain * power
     # (..., K, i, j): how worker j is received if worker i is switched.
