@@ -221,9 +221,9 @@ class _NetworkView:
 
     def first_logits(self) -> Array:
         """Everyone received alike, but for the one whose phase it is, (..., K, L, 2)."""
-        received = self._rounds.direct * self._rounds.pmax_w
-        xp = array_module(received)
-        level = xp.log(xp.amin(received, -1)[..., None] / received)[..., None, :]
+        xp = array_module(self._own)
+        received = xp.log(self._rounds.direct * self._rounds.pmax_w)
+        level = (xp.amin(received, -1)[..., None] - received)[..., None, :]
         level = at_least(level * (1 - self._own), _START)
         return stack_last((level, 0 * level))
 
