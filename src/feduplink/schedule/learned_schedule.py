@@ -18,6 +18,7 @@ from torch import Tensor
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.schedule.array_module import Array
+from feduplink.schedule.participation import with_somebody
 from feduplink.schedule.phase_network import PhaseNetwork
 from feduplink.schedule.phase_proposal import PhaseProposal, PricedRounds
 from feduplink.schedule.round_batches import check_rounds, round_batches
@@ -96,7 +97,8 @@ def learned_senders(
     for batch, demand in round_batches(scenario, csi, bits, present):
         rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule, rewards)
         shares = [_as_batch(proposal.shares) for proposal in _proposals(network, rounds)]
-        parts.append((torch.cat(shares) > _SENDS) & (demand > 0))
+        senders = (torch.cat(shares) > _SENDS) & (demand > 0)
+        parts.append(with_somebody(batch, demand, senders, rewards, seconds_per_joule))
     return torch.cat(parts)
 
 

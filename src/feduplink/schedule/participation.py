@@ -5,9 +5,11 @@ worker i earns λ_i for a delivered model, and the senders S of a round are thos
 
     time + κ · energy + Σ_{i ∉ S} λ_i.
 
-A worker in a deep fade waits for a better round. With shares of models allowed this is a linear
-program again, whose solution leaves few shares between 0 and 1; these are rounded in several ways,
-and the best counts. What the program costs bounds every choice of senders from below.
+A worker in a deep fade waits for a better round. Somebody always sends: a round without any model
+teaches nothing, and of several models in one round the second teaches less than the first. With
+shares of models allowed this is a linear program again, whose solution leaves few shares between 0
+and 1; these are rounded in several ways, and the best counts. What the program costs bounds every
+choice of senders from below.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration
 from feduplink.schedule.front import TOLERANCE
+from feduplink.schedule.mixture import phase_rates
+from feduplink.schedule.phase_ascent import best_alone
 from feduplink.schedule.round_batches import check_rounds, round_batches
 
-#: Who sends: those with a share above one of these; of the last, nobody.
+#: Who sends: those with a share above one of these; of the last, the best one alone.
 _ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
 
 
@@ -97,6 +101,7 @@ class RoundChoice:
         lower, shares = self.shares(seconds_per_joule, rewards)
         batch, demand = self._relaxed.batch, self._relaxed.demand
         sets = torch.stack([shares > level for level in _ROUNDINGS])
+        sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
         # Most shares are whole, and most roundings alike: a set that was there before costs nothing
         # to solve for nobody, and does not count.
         seen = torch.zeros_like(sets[..., 0])
@@ -111,3 +116,15 @@ class RoundChoice:
         cost = torch.where(seen, torch.inf, (solution.cost + left_out).view_as(seen))
         chosen = cost.argmin(0) * len(demand) + index[: len(demand)]
         return ChosenRounds(flat[chosen], solution.schedule.take(chosen), cost.amin(0), lower)
+
+
+def with_somebody(
+    batch: ChannelBatch, demand: Tensor, senders: Tensor, rewards: Tensor, seconds_per_joule: float
+) -> Tensor:
+    """Senders (..., N, L) bool; where there are none, whose model is worth most above its cost."""
+    power = best_alone(batch, seconds_per_joule)
+    rate = phase_rates(batch, torch.diag_embed(power)).diagonal(dim1=-2, dim2=-1)
+    spent = demand / rate * (1 + seconds_per_joule * (power + batch.static_power_w))
+    loss = torch.where(demand > 0, spent - rewards.to(demand), torch.inf)
+    best = torch.zeros_like(demand > 0).scatter(1, loss.argmin(-1, keepdim=True), True)
+    return senders | (best & (demand > 0) & ~senders.any(-1, keepdim=True))
