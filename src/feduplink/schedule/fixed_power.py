@@ -64,15 +64,7 @@ def find_fixed_powers(
     seconds_per_joule: float = 0.0,
     senders: Tensor | None = None,
 ) -> FixedPowers:
-    """Powers of least time + κ · energy for channels (N, L, L).
-
-    Args:
-        scenario: the radio.
-        csi: H, (N, L, L).
-        bits: Z of a model, a scalar or (L,).
-        seconds_per_joule: κ ≥ 0; 0 is the fastest round.
-        senders: who takes part, (N, L) bool; None is everyone.
-    """
+    """Powers of least time + κ · energy for channels (N, L, L); arguments as of the search."""
     check_rounds(csi, [seconds_per_joule])
     takes_part = demand_of(scenario, csi, bits, senders) > 0
     parts = [
@@ -89,9 +81,8 @@ def _round(
 ) -> tuple[Tensor, Tensor]:
     """Time and energy on the air of the round, (...) each."""
     upload = link.simultaneous_upload(csi, power, bits, scenario.bandwidth_hz)
-    static = scenario.static_power.to(power)
-    drawn = torch.where(power > 0, power + static, 0.0)
-    return upload.duration_s, (drawn * upload.airtime_s).sum(-1)
+    energy_j = link.energy(power, upload.airtime_s, bits, scenario.static_power.to(power))
+    return upload.duration_s, energy_j.sum(-1)
 
 
 def _descend(

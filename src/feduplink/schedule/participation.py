@@ -58,15 +58,9 @@ def choose_rounds(
     seconds_per_joule: float = 0.0,
     present: Tensor | None = None,
 ) -> ChosenRounds:
-    """The best senders at given rewards, with their schedules, for channels (N, L, L).
+    """The best senders at rewards λ, (L,) s, of a delivered model, with their schedules.
 
-    Args:
-        scenario: the radio.
-        csi: H, (N, L, L).
-        bits: Z of a model, a scalar or (L,).
-        rewards: λ, what a delivered model is worth, (L,) s.
-        seconds_per_joule: κ ≥ 0.
-        present: who could take part, (N, L) bool; None is everyone.
+    Other arguments as of the search; ``present`` could take part, (N, L) bool, None is everyone.
     """
     check_rounds(csi, [seconds_per_joule])
     parts = [
