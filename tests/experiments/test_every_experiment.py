@@ -15,8 +15,8 @@ from feduplink.report.experiment_files import write_experiment
 
 ROUNDS = 3
 #: Policies that are compared; the paper's with ideal, in both readings of its baselines; all that
-#: are federated: the former with ideal, tdma, ofdma and max.
-COMPARED, PAPERS, ALL = 9, 7, 13
+#: are federated: the former with ideal, tdma, ofdma and max; and schedules.
+COMPARED, PAPERS, ALL, SCHEDULES = 9, 7, 13, 6
 #: Rows of the CSV file.
 ROWS = {
     "convergence": 2 * 2,
@@ -32,7 +32,7 @@ ROWS = {
     "noniid-data": 8,
     "noniid": 2 * (COMPARED + 1 + PAPERS) * ROUNDS,
     "optimality-gap": 2 * (COMPARED + 1),
-    "time-energy": ALL * (2 + 1 + 1) * ROUNDS,
+    "time-energy": (ALL + SCHEDULES) * (2 + 1 + 1) * ROUNDS,
     "aggregation": 2 * PAPERS * 2 * ROUNDS,
 }
 #: The paper's values are asked only of full runs.
@@ -50,7 +50,7 @@ CLAIMS = {
     "noniid-data": 0,
     "noniid": 2 * 2 * 2 * 3,
     "optimality-gap": 3,
-    "time-energy": 3 + 3 * 3,
+    "time-energy": 3 + 3 * 4,
     "aggregation": 1,
 }
 #: Whose code is that of other figures, with other values.

@@ -14,6 +14,7 @@ from feduplink.experiments import EXPERIMENTS, FULL, ExperimentContext, claims_f
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.compared_policies import COMPARED
+from feduplink.experiments.compared_schedules import SCHEDULES
 from feduplink.experiments.convergence import Convergence
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.judged_settings import Figures
@@ -65,7 +66,7 @@ def run_history(*, ideal: bool) -> RunHistory:
 
 
 def history() -> FederatedHistory:
-    names = ("ideal", "max", "tdma", "ofdma", *COMPARED)
+    names = ("ideal", "max", "tdma", "ofdma", *COMPARED, *SCHEDULES)
     return FederatedHistory(
         "mnist",
         "error",

@@ -6,14 +6,15 @@ import pytest
 
 from feduplink.experiments import time_energy
 from feduplink.experiments.claims import Claim
+from feduplink.experiments.compared_schedules import FIFTH, SCHEDULES
 from feduplink.experiments.federations import ALL, Federations
 from feduplink.experiments.time_energy import ALIKE, NOISY, SHOWN, SKEWED
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, history, verdicts
 
 #: Everyone ends at 0.1 and gets there in the first round.
-ERRORS: dict[str, float | Sequence[float]] = dict.fromkeys(ALL, 0.1)
-COSTS = {name: (100.0, 10.0) for name in ALL if name != "ideal"}
+ERRORS: dict[str, float | Sequence[float]] = dict.fromkeys((*ALL, *SCHEDULES), 0.1)
+COSTS = {name: (100.0, 10.0) for name in ERRORS if name != "ideal"}
 CHEAP_PDX = {"pdx": (99.0, 9.0), "tdma": (200.0, 4.0)}
 
 
@@ -27,7 +28,7 @@ def _claims(
 
 
 def test_what_is_shown_was_run():
-    assert set(SHOWN) < set(ALL)
+    assert set(SHOWN) < {*ALL, *SCHEDULES}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_letting_few_send_is_judged_by_what_it_takes_to_learn(label: str):
     """Three rounds of orth are cheaper in joules, not in seconds; rand never gets there."""
     late = (0.9, 0.9, 0.1, *(0.1,) * 10)
     claims = _claims({"orth": (40.0, 3.0), "rand": (1.0, 1.0)}, {"orth": late, "rand": 0.2})
-    assert len(claims) == 3 + 3 * 3
+    assert len(claims) == 3 + 3 * 4
     assert _about(claims, "saves time", label).verdict == FAILS
     energy = _about(claims, "saves energy", label)
     assert energy.verdict == IN_PART
@@ -79,3 +80,13 @@ def test_few_that_learn_as_well_at_a_lower_price():
     assert _about(claims, "saves time", ALIKE).verdict == HOLDS
     assert _about(claims, "saves energy", SKEWED).verdict == HOLDS
     assert _about(claims, "ends with a higher error", NOISY).verdict == OPEN
+
+
+def test_a_fifth_of_the_rounds_has_to_save_both_time_and_energy():
+    words = "in a fifth of the rounds"
+    cheap = _claims({FIFTH: (90.0, 9.0)})
+    assert _about(cheap, words, ALIKE).verdict == HOLDS
+    dear = _claims({FIFTH: (90.0, 11.0)})
+    assert _about(dear, words, SKEWED).verdict == IN_PART
+    never = _claims({FIFTH: (1.0, 1.0)}, {FIFTH: 0.2})
+    assert _about(never, words, NOISY).verdict == FAILS

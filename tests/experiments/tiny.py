@@ -12,7 +12,7 @@ from feduplink.experiments import (
     optimality_gap,
     pmax,
 )
-from feduplink.federated import LocalWork
+from feduplink.federated import LocalWork, scheduled_access
 from feduplink.federated.tasks.imdb_task import Size
 
 TINY = Scale(
@@ -34,10 +34,11 @@ TINY = Scale(
 
 
 def limit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two values per sweep, between them three scenarios; everything else stays."""
+    """Two values per sweep, between them three scenarios, and few channels for rewards."""
     strong, loud = "interference-x2", "pmax-0dbw"
     monkeypatch.setattr(interference, "_SCENARIOS", {1.0: "default", 2.0: strong})
     monkeypatch.setattr(pmax, "_SCENARIOS", {-20.0: "default", 0.0: loud})
     monkeypatch.setattr(optimality_gap, "SCENARIOS", ("default", strong))
     monkeypatch.setattr(network_size, "_WORKERS", (8, 6))
     monkeypatch.setattr(csi_noise, "_VARIANCES", (1.0, 1e4))
+    monkeypatch.setattr(scheduled_access, "_LEARNED_FROM", 8)

@@ -3,15 +3,16 @@ from __future__ import annotations
 import torch
 
 from feduplink.learning.phase_training import PhaseCurriculum, PhaseSettings, train_phase_network
-from feduplink.schedule.phase_network import PhaseNetwork, PhaseProposal, mixing_loss
+from feduplink.schedule.phase_network import PhaseNetwork
+from feduplink.schedule.phase_proposal import PhaseProposal, mixing_loss
 
 
 def test_phases_in_use_have_slopes_and_no_reduced_cost():
     """The loss of a mixture is 0 by complementary slackness; what counts is its slope."""
-    batch, demand, kappa = PhaseCurriculum(workers=(4,)).draw(16, torch.Generator().manual_seed(1))
+    rounds = PhaseCurriculum(workers=(4,)).draw(16, torch.Generator().manual_seed(1))
     network = PhaseNetwork.initialised(0)
-    proposal = PhaseProposal(batch, demand, torch.zeros_like(kappa))
-    loss = mixing_loss(proposal, proposal.run(network), unused=0.0)
+    proposal = PhaseProposal(rounds)
+    loss = mixing_loss(proposal, proposal.propose(network.weights), unused=0.0)
     loss.backward()
     assert abs(loss.item()) < 1e-3
     slopes = [weight.grad for weight in network.parameters() if weight.grad is not None]
@@ -22,11 +23,11 @@ def test_phases_in_use_have_slopes_and_no_reduced_cost():
 def test_training_lowers_the_cost():
     settings = PhaseSettings(steps=100, batch_size=8)
     trained = train_phase_network(settings, seed=0)
-    batch, demand, kappa = PhaseCurriculum(workers=(6,)).draw(64, torch.Generator().manual_seed(5))
+    rounds = PhaseCurriculum(workers=(6,)).draw(64, torch.Generator().manual_seed(5))
     costs = []
     for network in (PhaseNetwork.initialised(0), trained):
-        proposal = PhaseProposal(batch, demand, kappa)
+        proposal = PhaseProposal(rounds)
         with torch.no_grad():
-            proposal.run(network)
+            proposal.propose(network.weights)
         costs.append(float(proposal.master.value.log().mean()))
     assert costs[1] < costs[0]

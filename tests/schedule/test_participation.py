@@ -21,6 +21,8 @@ def test_senders_against_all_subsets(kappa: float, reward: float):
     found = choose_rounds(SMALL, csi, BITS, rewards, seconds_per_joule=kappa)
     costs = []
     for on_air in itertools.product([False, True], repeat=4):
+        if not any(on_air):  # somebody always sends
+            continue
         senders = torch.tensor(on_air).expand(8, -1)
         cost = find_schedules(SMALL, csi, BITS, seconds_per_joule=kappa, senders=senders).cost
         costs.append(cost + reward * (4 - sum(on_air)))
@@ -31,6 +33,21 @@ def test_senders_against_all_subsets(kappa: float, reward: float):
     assert (found.cost <= best * 1.1).all()
     assert float(found.cost.mean()) <= 1.02 * float(best.mean())
     assert torch.equal(found.schedule.senders, found.senders)
+
+
+def test_if_no_model_is_worth_its_cost_the_cheapest_is_sent():
+    csi = draw_splits(SMALL, 6, seed=2).test
+    found = choose_rounds(SMALL, csi, BITS, torch.zeros(4), seconds_per_joule=5.0)
+    each = [
+        find_schedules(SMALL, csi, BITS, seconds_per_joule=5.0, senders=only.expand(6, -1)).cost
+        for only in torch.eye(4, dtype=torch.bool)
+    ]
+    cheapest, worker = torch.stack(each, -1).min(-1)
+    assert torch.equal(found.senders, torch.nn.functional.one_hot(worker, 4).bool())
+    torch.testing.assert_close(found.cost, cheapest, rtol=2e-3, atol=0.0)
+    nobody = torch.zeros(6, 4, dtype=torch.bool)
+    absent = choose_rounds(SMALL, csi, BITS, torch.zeros(4), present=nobody)
+    assert not absent.senders.any()
 
 
 def test_the_absent_are_not_chosen_and_not_missed():

@@ -12,7 +12,8 @@ from feduplink.serving.app import create_app
 
 schemathesis = pytest.importorskip("schemathesis")
 
-ROUTES = ["POST /v1/allocate", "GET /v1/policy", "GET /healthz", "GET /metrics"]
+POSTED = ["POST /v1/allocate", "POST /v1/schedule"]
+ROUTES = [*POSTED, "GET /v1/policy", "GET /healthz", "GET /metrics"]
 MODES = list(schemathesis.GenerationMode)
 #: That matrices are square and that bytes are as many as needed is more than a schema can say, so
 #: that some bodies that conform to it are refused; and one way not to conform is to be too large.
@@ -68,13 +69,16 @@ def test_nothing_is_found(schema: Any, route: str):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("route", POSTED)
 @pytest.mark.parametrize(
     ("mode", "token"), [(MODES[0], None), (MODES[1], None), (MODES[0], TOKEN)], ids=str
 )
-def test_nothing_is_found_in_many_requests(policy: OnnxPolicy, mode: Any, token: str | None):
+def test_nothing_is_found_in_many_requests(
+    policy: OnnxPolicy, mode: Any, token: str | None, route: str
+):
     """With a token, it is also tried whether requests without it or with others are refused."""
-    allocate = described(policy, token).find_operation_by_label(ROUTES[0])
-    examine(allocate, mode, 1500, token)
+    operation = described(policy, token).find_operation_by_label(route)
+    examine(operation, mode, 1500, token)
 
 
 def test_the_description_says_where_the_token_is_needed(policy: OnnxPolicy):

@@ -18,6 +18,7 @@ from feduplink.experiments.compared_policies import (
     names,
     policy_for,
 )
+from feduplink.experiments.compared_schedules import SCHEDULES
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
@@ -225,6 +226,8 @@ def _task(context: ExperimentContext, comparison: Comparison) -> Task:
 
 
 def _policy(context: ExperimentContext, name: str, scenario: Scenario) -> Sender:
+    if name in SCHEDULES:
+        return SCHEDULES[name]()
     if name in ACCESS_SCHEMES.names():
         return find_access_scheme(name)
     return policy_for(context, name, scenario, context.seed)

@@ -29,10 +29,15 @@ POLICIES = (
     "experiments/compared_policies",
 )
 SETTINGS = (*POLICIES, "experiments/judged_settings")
-FEDERATIONS = (*POLICIES, "federated", "experiments/federations")
+FEDERATIONS = (
+    *POLICIES,
+    "federated",
+    "experiments/federations",
+    "experiments/compared_schedules",
+)
 #: What results of all figures depend on besides the figure's own module.
 RESULTS = (
     *SETTINGS,
     "federated",
-    *(f"experiments/{name}" for name in ("federations", "iid", "cell_sweep")),
+    *(f"experiments/{name}" for name in ("federations", "compared_schedules", "iid", "cell_sweep")),
 )

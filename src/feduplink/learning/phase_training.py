@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from feduplink.channels import draw_csi
 from feduplink.lagrangian import ChannelBatch
 from feduplink.observing import track
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
-from feduplink.schedule.phase_network import PhaseNetwork, PhaseProposal, mixing_loss
+from feduplink.schedule.phase_network import PhaseNetwork
+from feduplink.schedule.phase_proposal import PhaseProposal, PricedRounds, mixing_loss
 from feduplink.validated_model import ValidatedModel
 
 _REPORT_EVERY = 100
@@ -44,13 +44,13 @@ class PhaseSettings(ValidatedModel):
 class PhaseCurriculum:
     """Cells that the network is trained for, one drawn for each batch."""
 
-    workers: tuple[int, ...] = (8, 8, 8, 6, 10, 12, 16)
+    workers: tuple[int, ...] = (8, 8, 8, 6, 10, 12, 16, 16, 24, 32)
     pmax_dbw: tuple[float, ...] = (-20.0, -20.0, -20.0, -25.0, -15.0)
     interference: tuple[float, ...] = (1.0, 1.0, 1.0, 2.0, 4.0)
     channel_models: tuple[str, ...] = ("wbs", "wbs", "wbs", "hata-urban", "hata-suburban-shadowed")
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Tensor, Tensor]:
-        """Channels in float32, the demand of every worker (N, L), and κ (N,)."""
+    def draw(self, count: int, generator: torch.Generator) -> PricedRounds:
+        """Rounds of one cell, each with a κ of its own."""
         fields = {
             "workers": self.workers,
             "pmax_dbw": self.pmax_dbw,
@@ -67,13 +67,12 @@ class PhaseCurriculum:
         # As much work in every step: phases times workers times those that disturb them.
         count = max(1, int(count * (8 / scenario.workers) ** 3))
         batch = ChannelBatch.from_scenario(scenario, draw_csi(scenario, count, generator))
-        single = batch.to(torch.float32)
         random = torch.rand(2, count, generator=generator, device=device)
         least, most = (math.log(kappa) for kappa in _KAPPAS)
         kappa = (least + (most - least) * random[0]).exp()
         # Durations are in proportion to the bits, so any number of them will do.
-        demand = torch.full_like(single.direct, 5.0)
-        return single, demand, torch.where(random[1] < _FASTEST, 0.0, kappa)
+        demand = torch.full_like(batch.direct, 5.0)
+        return PricedRounds.from_batch(batch, demand, torch.where(random[1] < _FASTEST, 0.0, kappa))
 
 
 def train_phase_network(
@@ -92,10 +91,9 @@ def train_phase_network(
     )
     with track("training of learned schedules", settings.steps, "steps") as tracker:
         for step in range(settings.steps):
-            batch, demand, kappa = curriculum.draw(settings.batch_size, generator)
-            proposal = PhaseProposal(batch, demand, kappa)
+            proposal = PhaseProposal(curriculum.draw(settings.batch_size, generator))
             before = proposal.master.value
-            loss = mixing_loss(proposal, proposal.run(network))
+            loss = mixing_loss(proposal, proposal.propose(network.weights))
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), _LARGEST_GRADIENT)

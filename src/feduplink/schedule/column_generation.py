@@ -12,7 +12,7 @@ a Lagrangian of :mod:`feduplink.lagrangian`. Where that is at most 1, nothing ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,13 +22,13 @@ from feduplink.lagrangian import ChannelBatch, Prices, climb, improve, starting_
 from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
 from feduplink.schedule.master_program import MasterProgram
-from feduplink.schedule.mixture import mixed_schedule, phase_rates
+from feduplink.schedule.mixture import mixed_phases, phase_cost, phase_rates
+from feduplink.schedule.phase_ascent import ascend
 
-#: Iterations at most; a few dozen are usual.
-_ITERATIONS = 300
-#: Of these, one in so many looks for other senders; the rest only move powers.
-_SWEEP_EVERY = 3
-_NEWTON_STEPS = 2
+#: Searches from afar at most, and iterations between them; a few and a few dozen are usual.
+_RESTARTS = 30
+_ITERATIONS = 100
+_NEWTON_STEPS = 4
 #: Cost of leaving out who has to take part, s.
 _NEVER = 1e30
 
@@ -110,7 +110,7 @@ class ColumnGeneration:
         rates[:, workers : 2 * workers] = torch.diag_embed(demand)
         first = torch.arange(workers, device=demand.device)
         basis = torch.where(self.takes_part, first + 2 * workers, first)
-        self.master = MasterProgram(rates, self._cost(self.power, 0.0), demand, basis)
+        self.master = MasterProgram(rates, phase_cost(batch, self.power, 0.0), demand, basis)
         self._reprice(0.0)
 
     def add_phases(self, power: Tensor, seconds_per_joule: float) -> None:
@@ -120,8 +120,7 @@ class ColumnGeneration:
     @property
     def phases(self) -> Tensor:
         """Powers of the phases in the basis, (N, L, L) W."""
-        workers = self.demand.shape[-1]
-        return self.power.gather(1, self.master.basis[..., None].expand(-1, -1, workers))
+        return self.master.of_basis(self.power)
 
     def solve(self, seconds_per_joule: float, *, tolerance: float = 1e-3) -> ScheduleSolution:
         """The best schedules, until no Lagrangian that is found exceeds 1 + ``tolerance``."""
@@ -148,9 +147,8 @@ class ColumnGeneration:
         self._reprice(seconds_per_joule, rewards)
         self._generate(seconds_per_joule, tolerance)
         workers = self.demand.shape[-1]
-        left_out = torch.zeros_like(self.master.cost)
-        left_out.scatter_(1, self.master.basis, self.master.durations)
-        shares = 1 - left_out[:, workers : 2 * workers].clamp(0.0, 1.0)
+        left_out = self.master.column_durations[:, workers : 2 * workers]
+        shares = 1 - left_out.clamp(0.0, 1.0)
         return self.master.value, torch.where(self.takes_part, shares, 0.0)
 
     def _generate(self, kappa: float, tolerance: float) -> Tensor:
@@ -158,72 +156,83 @@ class ColumnGeneration:
         batch, master = self.batch, self.master
         alone = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
         self._add(torch.diag_embed(alone), kappa)
+        master.solve()
         excess = torch.full_like(batch.direct[:, 0], torch.inf)
-        for iteration in range(_ITERATIONS):
-            master.solve()
-            rows = (excess > tolerance).nonzero()[:, 0]
+        rows = torch.arange(len(excess), device=excess.device)
+        for _ in range(_RESTARTS):
+            # Wider searches cost more, and least if they are made for many rounds at once: for all
+            # in which nothing more is found nearby.
+            for search in (self._step_up, self._climb_on):
+                nearby = rows
+                for _ in range(_ITERATIONS):
+                    nearby = nearby[self._extend(nearby, search, kappa) > tolerance]
+                    if len(nearby) == 0:
+                        break
+            excess[rows] = self._extend(rows, self._from_afar, kappa)
+            rows = rows[excess[rows] > tolerance]
             if len(rows) == 0:
                 break
-            found, above = self._better_phases(rows, kappa, sweep=iteration % _SWEEP_EVERY == 0)
-            quiet = above <= tolerance
-            if bool(quiet.any()):
-                more, higher = self._phases_from_afar(rows[quiet], kappa)
-                above[quiet] = torch.maximum(above[quiet], higher)
-                wider = found.new_zeros(len(rows), more.shape[1], found.shape[-1])
-                wider[quiet] = more
-                found = torch.cat((found, wider), 1)
-            excess[rows] = above
-            columns = found.new_zeros(len(excess), *found.shape[1:])
-            columns[rows] = found
-            self._add(columns, kappa)
         return excess
 
-    def _better_phases(self, rows: Tensor, kappa: float, *, sweep: bool) -> tuple[Tensor, Tensor]:
-        """Powers (M, L, L) W climbed to from the phases of the schedules, and their excess (M,)."""
-        basis = self.master.basis[rows]
-        start = self.power[rows[:, None], basis]
-        workers = start.shape[-1]
-        flat = rows.repeat_interleave(workers)
-        prices = phase_prices(self.batch, self.master.multipliers[flat], kappa)
-        batch = self.batch.take(flat)
-        power = start.reshape(-1, workers)
-        if sweep:
-            power = improve(batch, prices, power)
-        else:
-            power = climb(batch, prices, power, steps=_NEWTON_STEPS)
-        value = batch.value(power, prices).view(-1, workers)
-        return power.view(-1, workers, workers), value.amax(-1) - 1
+    def _extend(
+        self, rows: Tensor, search: Callable[[Tensor, float], Tensor], kappa: float
+    ) -> Tensor:
+        """Add what is found for some rounds, (M,), and solve; the largest excess over 1, (M,)."""
+        found = search(rows, kappa)
+        above = self._excess(rows, found, kappa)
+        columns = found.new_zeros(len(self.demand), *found.shape[1:])
+        columns[rows] = found
+        self._add(columns, kappa)
+        self.master.solve()
+        return above
 
-    def _phases_from_afar(self, rows: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
-        """The same from starting points that do not depend on what is known."""
+    def _step_up(self, rows: Tensor, kappa: float) -> Tensor:
+        """Phases (M, L, L) W a step above those of the schedules, senders switched."""
+        prices = self.master.multipliers[rows].clamp_min(0.0)
+        power: Tensor = ascend(self.batch.take(rows), self.phases[rows], prices, kappa)
+        return power
+
+    def _climb_on(self, rows: Tensor, kappa: float) -> Tensor:
+        """The local maxima above the phases of the schedules, (M, L, L) W, by Newton's method."""
+        workers = self.demand.shape[-1]
+        flat = rows.repeat_interleave(workers)
+        batch = self.batch.take(flat)
+        prices = phase_prices(batch, self.master.multipliers[flat], kappa)
+        start = self.phases[rows].reshape(-1, workers)
+        power = climb(batch, prices, start, steps=_NEWTON_STEPS)
+        return power.view(-1, workers, workers)
+
+    def _from_afar(self, rows: Tensor, kappa: float) -> Tensor:
+        """Phases (M, K, L) W above starting points that do not depend on what is known."""
         batch = self.batch.take(rows)
         prices = phase_prices(batch, self.master.multipliers[rows], kappa)
-        found = [
-            improve(batch, prices, start, rounds=2) for start in starting_points(batch, prices)
-        ]
-        value = torch.stack([batch.value(power, prices) for power in found])
-        return torch.stack(found, 1), value.amax(0) - 1
+        starts = starting_points(batch, prices)
+        return torch.stack([improve(batch, prices, start, rounds=2) for start in starts], 1)
+
+    def _excess(self, rows: Tensor, power: Tensor, kappa: float) -> Tensor:
+        """By how much the largest Lagrangian of phases (M, K, L) W exceeds 1, (M,)."""
+        batch, prices = self.batch.take(rows), self.master.multipliers[rows].clamp_min(0.0)
+        value = (phase_rates(batch, power) @ prices[..., None])[..., 0]
+        excess: Tensor = value - phase_cost(batch, power, kappa)
+        return excess.amax(-1)
 
     def _add(self, power: Tensor, kappa: float) -> None:
         """Columns of powers (N, M, L) W; who does not take part is silent."""
         power = torch.where(self.takes_part[:, None], power, 0.0)
         self.power = torch.cat((self.power, power), 1)
-        self.master.add(phase_rates(self.batch, power), self._cost(power, kappa))
+        self.master.add(phase_rates(self.batch, power), phase_cost(self.batch, power, kappa))
 
     def _reprice(self, kappa: float, rewards: Tensor | None = None) -> None:
         """Costs of all columns; to leave a worker out costs its reward, if there is one."""
         workers = self.demand.shape[-1]
-        cost = self._cost(self.power, kappa)
+        cost = phase_cost(self.batch, self.power, kappa)
         cost[:, :workers] = 0.0
         cost[:, workers : 2 * workers] = _NEVER if rewards is None else rewards.to(cost)
         self.master.cost = cost
 
-    def _cost(self, power: Tensor, kappa: float) -> Tensor:
-        drawn = torch.where(power > 0, power + self.batch.static_power_w, 0.0)
-        return 1 + kappa * drawn.sum(-1)
-
     def _solution(self, kappa: float, excess: Tensor) -> ScheduleSolution:
         master = self.master
-        schedule = mixed_schedule(self.batch, self.phases, master.durations, self.demand)
-        cost = (schedule.durations_s * self._cost(schedule.power, kappa)).sum(-1)
+        mixed = mixed_phases(self.batch, self.phases, master.durations, self.demand)
+        schedule = Schedule(*mixed)
+        cost = (schedule.durations_s * phase_cost(self.batch, schedule.power, kappa)).sum(-1)
         return ScheduleSolution(schedule, cost, master.multipliers, self.demand, kappa, excess)

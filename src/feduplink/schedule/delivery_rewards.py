@@ -12,8 +12,8 @@ from feduplink.link.orthogonal import power_alone
 from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
 from feduplink.scenario import Scenario
-from feduplink.schedule.front import check_front_input, demand_of
 from feduplink.schedule.participation import ChosenRounds, RoundChoice
+from feduplink.schedule.round_batches import check_rounds, demand_of
 
 #: Who has to send in every round is worth any number of seconds.
 ALWAYS_S = 1e30
@@ -56,7 +56,7 @@ def find_rewards(
         alike: no worker's channels differ from another's in distribution, so that those with the
             same d may have the same reward, learned from all of them together.
     """
-    check_front_input(csi, [seconds_per_joule])
+    check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
     batch = ChannelBatch.from_scenario(scenario, csi)
     choice = RoundChoice(batch, demand_of(scenario, csi, bits))

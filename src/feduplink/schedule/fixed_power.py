@@ -16,7 +16,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
-from feduplink.schedule.front import check_front_input, demand_of
+from feduplink.schedule.round_batches import check_rounds, demand_of
 
 #: Steps of the descent, and the largest in ln p: it shrinks to a hundredth on the way.
 _STEPS = 150
@@ -64,16 +64,8 @@ def find_fixed_powers(
     seconds_per_joule: float = 0.0,
     senders: Tensor | None = None,
 ) -> FixedPowers:
-    """Powers of least time + κ · energy for channels (N, L, L).
-
-    Args:
-        scenario: the radio.
-        csi: H, (N, L, L).
-        bits: Z of a model, a scalar or (L,).
-        seconds_per_joule: κ ≥ 0; 0 is the fastest round.
-        senders: who takes part, (N, L) bool; None is everyone.
-    """
-    check_front_input(csi, [seconds_per_joule])
+    """Powers of least time + κ · energy for channels (N, L, L); arguments as of the search."""
+    check_rounds(csi, [seconds_per_joule])
     takes_part = demand_of(scenario, csi, bits, senders) > 0
     parts = [
         _descend(scenario, csi[rows].double(), bits, seconds_per_joule, takes_part[rows])
@@ -89,9 +81,8 @@ def _round(
 ) -> tuple[Tensor, Tensor]:
     """Time and energy on the air of the round, (...) each."""
     upload = link.simultaneous_upload(csi, power, bits, scenario.bandwidth_hz)
-    static = scenario.static_power.to(power)
-    drawn = torch.where(power > 0, power + static, 0.0)
-    return upload.duration_s, (drawn * upload.airtime_s).sum(-1)
+    energy_j = link.energy(power, upload.airtime_s, bits, scenario.static_power.to(power))
+    return upload.duration_s, energy_j.sum(-1)
 
 
 def _descend(

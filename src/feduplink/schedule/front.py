@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from feduplink import link
-from feduplink.channels import check_csi
-from feduplink.errors import InputError
-from feduplink.lagrangian import ChannelBatch
 from feduplink.observing import track
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration, ScheduleSolution
+from feduplink.schedule.round_batches import check_rounds, round_batches
 from feduplink.schedule.schedule_bound import BoundedSchedules, bound_schedules
 
-#: Channels solved at once: their columns stay in memory.
-CHUNK = 256
 #: The largest Lagrangian that may be left above 1, hence about the relative error of a cost.
 TOLERANCE = 1e-3
-
-
-def demand_of(
-    scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None = None
-) -> Tensor:
-    """w = Z ln 2 / B of every worker, (N, L) nats/Hz; 0 for who is not among the ``senders``."""
-    shape = csi.shape[:-1]
-    demand = link.rate_for_time(
-        torch.as_tensor(bits, dtype=torch.float64), 1.0, scenario.bandwidth_hz
-    )
-    demand = demand.expand(shape).to(csi.device)
-    return demand.clone() if senders is None else demand * senders
 
 
 def find_schedules(
@@ -69,10 +51,11 @@ def find_front(
     tolerance: float = TOLERANCE,
 ) -> list[ScheduleSolution]:
     """The same for several κ, which share what is found: the front between time and energy."""
-    check_front_input(csi, seconds_per_joule)
+    check_rounds(csi, seconds_per_joule)
     found: list[list[ScheduleSolution]] = [[] for _ in seconds_per_joule]
     with track("schedules", len(csi), "channels") as tracker:
-        for search in _searches(scenario, csi, bits, senders):
+        for batch, demand in round_batches(scenario, csi, bits, senders):
+            search = ColumnGeneration(batch, demand)
             for kappa, parts in zip(seconds_per_joule, found, strict=True):
                 parts.append(search.solve(kappa, tolerance=tolerance))
             tracker.advance(sum(len(part.cost) for part in found[0]))
@@ -89,11 +72,12 @@ def bound_front(
     budget_s: float,
 ) -> list[BoundedSchedules]:
     """The front with a proof for every channel and κ, ``budget_s`` seconds at most for each κ."""
-    check_front_input(csi, seconds_per_joule)
+    check_rounds(csi, seconds_per_joule)
     found: list[list[BoundedSchedules]] = [[] for _ in seconds_per_joule]
     with track("bounds of schedules", len(csi), "channels") as tracker:
-        for search in _searches(scenario, csi, bits, None):
-            share = len(search.demand) / len(csi)
+        for batch, demand in round_batches(scenario, csi, bits):
+            search = ColumnGeneration(batch, demand)
+            share = len(demand) / len(csi)
             for kappa, parts in zip(seconds_per_joule, found, strict=True):
                 parts.append(bound_schedules(search, kappa, gap=gap, budget_s=share * budget_s))
             tracker.advance(sum(len(part.lower) for part in found[0]))
@@ -105,22 +89,3 @@ def bound_front(
         )
         for parts in found
     ]
-
-
-def _searches(
-    scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None
-) -> Iterator[ColumnGeneration]:
-    demand = demand_of(scenario, csi, bits, senders)
-    for start in range(0, len(csi), CHUNK):
-        rows = slice(start, start + CHUNK)
-        yield ColumnGeneration(ChannelBatch.from_scenario(scenario, csi[rows]), demand[rows])
-
-
-def check_front_input(csi: Tensor, seconds_per_joule: Sequence[float]) -> None:
-    """Refuse channels that are not (N, L, L) and prices that are none."""
-    check_csi(csi)
-    if csi.ndim != 3 or len(csi) == 0:
-        raise InputError(f"csi: shape {tuple(csi.shape)}; accepted: (N, L, L) with N of 1 or more.")
-    for kappa in seconds_per_joule:
-        if not 0 <= kappa < math.inf:
-            raise InputError(f"kappa: {kappa} s/J is not accepted; accepted: 0 or more, finite.")

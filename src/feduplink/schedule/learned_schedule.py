@@ -1,31 +1,38 @@
-"""Schedules at network speed: learned phases, improved a little, mixed by the linear program."""
+"""Schedules at network speed: learned phases, improved a little, mixed by the linear program.
+
+Few rounds are solved one by one in NumPy, many at once in PyTorch (array_module.py says why).
+"""
 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian import ChannelBatch, climb
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
-from feduplink.schedule.column_generation import phase_prices
-from feduplink.schedule.front import check_front_input, demand_of
-from feduplink.schedule.phase_network import PhaseNetwork, PhaseProposal
+from feduplink.schedule.array_module import Array
+from feduplink.schedule.participation import with_somebody
+from feduplink.schedule.phase_network import PhaseNetwork
+from feduplink.schedule.phase_proposal import PhaseProposal, PricedRounds
+from feduplink.schedule.round_batches import check_rounds, round_batches
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 #: What a file of weights says it is.
 _KIND = "phase network"
-#: How often the phases in use are climbed from, and by how many Newton steps.
-_CLIMBS = 2
-_NEWTON_STEPS = 2
+#: The phases in use are improved once for so many workers, and so often at least.
+_WORKERS_PER_STEP = 6
+_LEAST_STEPS = 2
 #: The share of its model from which on a worker sends all of it.
 _SENDS = 0.5
-#: Channels at once.
-_CHUNK = 512
+#: Up to so many rounds are solved one by one.
+_FEW = 8
 
 
 def save_phase_network(network: PhaseNetwork, path: Path) -> None:
@@ -47,6 +54,12 @@ def shipped_phase_network() -> PhaseNetwork:
     return load_phase_network(Path(str(file)))
 
 
+@functools.lru_cache(maxsize=4)
+def _weight_arrays(network: PhaseNetwork) -> dict[str, Array]:
+    """The weights as arrays, which share the memory of the tensors."""
+    return {name: weight.detach().numpy() for name, weight in network.weights.items()}
+
+
 @torch.no_grad()
 def learned_schedules(
     network: PhaseNetwork,
@@ -58,13 +71,12 @@ def learned_schedules(
     senders: Tensor | None = None,
 ) -> Schedule:
     """Schedules of little time + κ · energy for channels (N, L, L); arguments as of the search."""
-    check_front_input(csi, [seconds_per_joule])
-    demand = demand_of(scenario, csi, bits, senders)
+    check_rounds(csi, [seconds_per_joule])
     parts = []
-    for start in range(0, len(csi), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        batch = ChannelBatch.from_scenario(scenario, csi[rows])
-        parts.append(_mixed(network, batch, demand[rows], seconds_per_joule))
+    for batch, demand in round_batches(scenario, csi, bits, senders):
+        rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule)
+        mixtures = [proposal.mixture() for proposal in _proposals(network, rounds)]
+        parts += [Schedule(*map(_as_batch, mixture)) for mixture in mixtures]
     return Schedule.concat(parts)
 
 
@@ -80,30 +92,31 @@ def learned_senders(
     present: Tensor | None = None,
 ) -> Tensor:
     """Who takes part at rewards λ, (L,) s, by the shares of the mixtures, (N, L) bool."""
-    check_front_input(csi, [seconds_per_joule])
-    demand = demand_of(scenario, csi, bits, present)
+    check_rounds(csi, [seconds_per_joule])
     parts = []
-    for start in range(0, len(csi), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        batch = ChannelBatch.from_scenario(scenario, csi[rows]).to(torch.float32)
-        price = torch.full_like(batch.direct[:, 0], seconds_per_joule)
-        wanted = demand[rows].to(batch.direct)
-        proposal = PhaseProposal(batch, wanted, price, rewards.to(wanted).expand_as(wanted))
-        proposal.run(network)
-        parts.append((proposal.shares > _SENDS) & (demand[rows] > 0))
+    for batch, demand in round_batches(scenario, csi, bits, present):
+        rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule, rewards)
+        shares = [_as_batch(proposal.shares) for proposal in _proposals(network, rounds)]
+        senders = (torch.cat(shares) > _SENDS) & (demand > 0)
+        parts.append(with_somebody(batch, demand, senders, rewards, seconds_per_joule))
     return torch.cat(parts)
 
 
-def _mixed(network: PhaseNetwork, batch: ChannelBatch, demand: Tensor, kappa: float) -> Schedule:
-    single = batch.to(torch.float32)
-    price = torch.full_like(single.direct[:, 0], kappa)
-    proposal = PhaseProposal(single, demand.to(single.direct), price)
-    proposal.run(network)
-    workers = demand.shape[-1]
-    index = torch.arange(len(demand), device=demand.device).repeat_interleave(workers)
-    for _ in range(_CLIMBS):
-        prices = phase_prices(batch, proposal.master.multipliers[index], kappa)
-        start = proposal.phases.reshape(-1, workers)
-        better = climb(batch.take(index), prices, start, steps=_NEWTON_STEPS)
-        proposal.add_powers(better.view(-1, workers, workers).to(price))
-    return proposal.schedule(batch, demand)
+def _proposals(network: PhaseNetwork, rounds: PricedRounds) -> Iterator[PhaseProposal]:
+    """Of all rounds at once, or of few of them one by one, which is quicker."""
+    count, workers = rounds.demand.shape
+    if count > _FEW or rounds.demand.device.type != "cpu":
+        proposals, weights = [PhaseProposal(rounds)], network.weights
+    else:
+        weights = _weight_arrays(network)
+        proposals = [PhaseProposal(rounds.one_round(number)) for number in range(count)]
+    for proposal in proposals:
+        proposal.propose(weights)
+        for _ in range(max(_LEAST_STEPS, math.ceil(workers / _WORKERS_PER_STEP))):
+            proposal.improve()
+        yield proposal
+
+
+def _as_batch(values: Array) -> Tensor:
+    """Tensors of several rounds as they are, arrays of one as a tensor of one."""
+    return torch.from_numpy(values)[None] if isinstance(values, np.ndarray) else values

@@ -10,12 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from feduplink.schedule.array_module import take_rows
+
 #: A column enters the basis if its reduced cost is below minus this.
-_OPTIMAL = 1e-9
+OPTIMAL = 1e-9
 #: Entries of a column in the basis below this do not limit a step.
-_SMALL = 1e-10
+SMALL = 1e-10
 #: Pivots per call and row at most, should a degenerate program go round in circles.
-_PIVOTS_PER_ROW = 50
+PIVOTS_PER_ROW = 50
 
 
 class MasterProgram:
@@ -38,6 +40,16 @@ class MasterProgram:
         self.rates = torch.cat((self.rates, rates), 1)
         self.cost = torch.cat((self.cost, cost), 1)
 
+    def of_basis(self, columns: Tensor) -> Tensor:
+        """Those that are in the basis, (N, L, ...), of one entry per column, (N, K, ...)."""
+        chosen: Tensor = take_rows(columns, self.basis)
+        return chosen
+
+    @property
+    def column_durations(self) -> Tensor:
+        """t of all columns, (N, K)."""
+        return torch.zeros_like(self.cost).scatter_(1, self.basis, self.durations)
+
     @property
     def durations(self) -> Tensor:
         """t of the columns in the basis, (N, L)."""
@@ -46,21 +58,20 @@ class MasterProgram:
     @property
     def multipliers(self) -> Tensor:
         """λ of the demands at the basis, (N, L)."""
-        cost = self.cost.gather(1, self.basis)
-        return (cost[:, None] @ self.inverse)[:, 0]
+        return (self.of_basis(self.cost)[:, None] @ self.inverse)[:, 0]
 
     @property
     def value(self) -> Tensor:
         """Σ_k c_k t_k, (N,)."""
-        return (self.cost.gather(1, self.basis) * self.durations).sum(-1)
+        return (self.of_basis(self.cost) * self.durations).sum(-1)
 
     def solve(self) -> None:
         """Pivot until no known column would lower the value."""
         workers = self.demand.shape[-1]
-        for _ in range(_PIVOTS_PER_ROW * workers):
+        for _ in range(PIVOTS_PER_ROW * workers):
             reduced = self.cost - (self.rates @ self.multipliers[..., None])[..., 0]
             least, entering = reduced.min(-1)
-            rows = (least < -_OPTIMAL).nonzero()[:, 0]
+            rows = (least < -OPTIMAL).nonzero()[:, 0]
             if len(rows) == 0:
                 break
             self._pivot(rows, entering[rows])
@@ -71,7 +82,7 @@ class MasterProgram:
         inverse = self.inverse[rows]
         column = (inverse @ self.rates[rows, entering][..., None])[..., 0]
         level = (inverse @ self.demand[rows][..., None])[..., 0].clamp_min(0.0)
-        limits = column > _SMALL
+        limits = column > SMALL
         ratio = torch.where(limits, level / torch.where(limits, column, 1.0), torch.inf)
         # Of equal ratios the one with the largest entry keeps the basis well conditioned.
         least = ratio.min(-1, keepdim=True).values
@@ -85,5 +96,4 @@ class MasterProgram:
         self.basis[rows, leaving] = entering
 
     def _refactor(self) -> None:
-        index = self.basis[..., None].expand(-1, -1, self.rates.shape[-1])
-        self.inverse: Tensor = torch.linalg.inv(self.rates.gather(1, index).mT)
+        self.inverse: Tensor = torch.linalg.inv(self.of_basis(self.rates).mT)

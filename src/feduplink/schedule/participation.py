@@ -5,9 +5,11 @@ worker i earns λ_i for a delivered model, and the senders S of a round are thos
 
     time + κ · energy + Σ_{i ∉ S} λ_i.
 
-A worker in a deep fade waits for a better round. With shares of models allowed this is a linear
-program again, whose solution leaves few shares between 0 and 1; these are rounded in several ways,
-and the best counts. What the program costs bounds every choice of senders from below.
+A worker in a deep fade waits for a better round. Somebody always sends: a round without any model
+teaches nothing, and of several models in one round the second teaches less than the first. With
+shares of models allowed this is a linear program again, whose solution leaves few shares between 0
+and 1; these are rounded in several ways, and the best counts. What the program costs bounds every
+choice of senders from below.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from feduplink.lagrangian import ChannelBatch
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration
-from feduplink.schedule.front import CHUNK, TOLERANCE, check_front_input, demand_of
+from feduplink.schedule.front import TOLERANCE
+from feduplink.schedule.mixture import phase_rates
+from feduplink.schedule.phase_ascent import best_alone
+from feduplink.schedule.round_batches import check_rounds, round_batches
 
-#: Who sends: those with a share above one of these; of the last, nobody.
+#: Who sends: those with a share above one of these; of the last, the best one alone.
 _ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
 
 
@@ -53,23 +58,15 @@ def choose_rounds(
     seconds_per_joule: float = 0.0,
     present: Tensor | None = None,
 ) -> ChosenRounds:
-    """The best senders at given rewards, with their schedules, for channels (N, L, L).
+    """The best senders at rewards λ, (L,) s, of a delivered model, with their schedules.
 
-    Args:
-        scenario: the radio.
-        csi: H, (N, L, L).
-        bits: Z of a model, a scalar or (L,).
-        rewards: λ, what a delivered model is worth, (L,) s.
-        seconds_per_joule: κ ≥ 0.
-        present: who could take part, (N, L) bool; None is everyone.
+    Other arguments as of the search; ``present`` could take part, (N, L) bool, None is everyone.
     """
-    check_front_input(csi, [seconds_per_joule])
-    demand = demand_of(scenario, csi, bits, present)
-    parts = []
-    for start in range(0, len(csi), CHUNK):
-        rows = slice(start, start + CHUNK)
-        batch = ChannelBatch.from_scenario(scenario, csi[rows])
-        parts.append(RoundChoice(batch, demand[rows]).choose(seconds_per_joule, rewards))
+    check_rounds(csi, [seconds_per_joule])
+    parts = [
+        RoundChoice(batch, demand).choose(seconds_per_joule, rewards)
+        for batch, demand in round_batches(scenario, csi, bits, present)
+    ]
     return ChosenRounds(
         torch.cat([part.senders for part in parts]),
         Schedule.concat([part.schedule for part in parts]),
@@ -98,6 +95,7 @@ class RoundChoice:
         lower, shares = self.shares(seconds_per_joule, rewards)
         batch, demand = self._relaxed.batch, self._relaxed.demand
         sets = torch.stack([shares > level for level in _ROUNDINGS])
+        sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
         # Most shares are whole, and most roundings alike: a set that was there before costs nothing
         # to solve for nobody, and does not count.
         seen = torch.zeros_like(sets[..., 0])
@@ -112,3 +110,15 @@ class RoundChoice:
         cost = torch.where(seen, torch.inf, (solution.cost + left_out).view_as(seen))
         chosen = cost.argmin(0) * len(demand) + index[: len(demand)]
         return ChosenRounds(flat[chosen], solution.schedule.take(chosen), cost.amin(0), lower)
+
+
+def with_somebody(
+    batch: ChannelBatch, demand: Tensor, senders: Tensor, rewards: Tensor, seconds_per_joule: float
+) -> Tensor:
+    """Senders (..., N, L) bool; where there are none, whose model is worth most above its cost."""
+    power = best_alone(batch, seconds_per_joule)
+    rate = phase_rates(batch, torch.diag_embed(power)).diagonal(dim1=-2, dim2=-1)
+    spent = demand / rate * (1 + seconds_per_joule * (power + batch.static_power_w))
+    loss = torch.where(demand > 0, spent - rewards.to(demand), torch.inf)
+    best = torch.zeros_like(demand > 0).scatter(1, loss.argmin(-1, keepdim=True), True)
+    return senders | (best & (demand > 0) & ~senders.any(-1, keepdim=True))

@@ -97,8 +97,47 @@ POWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def csi_body(limits: Limits) -> dict[str, Any]:
-    """The request body of ``/v1/allocate``."""
+_PHASE = {
+    "type": "object",
+    "required": ["duration_s", "power_w"],
+    "additionalProperties": False,
+    "properties": {
+        "duration_s": {"type": "number", "exclusiveMinimum": 0, "description": "s"},
+        "power_w": {
+            "description": "(L,) W; 0: silent in this phase",
+            "type": "array",
+            "items": {"type": "number", "minimum": 0},
+        },
+    },
+}
+#: Answers of ``/v1/schedule``, by status.
+PHASES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Phases, one after the other; for several channels one list each",
+        "content": {
+            JSON: {
+                "schema": {
+                    "type": "object",
+                    "required": ["phases"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "phases": {
+                            "type": "array",
+                            "items": {"anyOf": [_PHASE, {"type": "array", "items": _PHASE}]},
+                        }
+                    },
+                }
+            }
+        },
+    },
+    408: POWERS[408],
+    413: POWERS[413],
+    415: _refused(f"Not {JSON}"),
+    422: POWERS[422],
+}
+
+
+def _csi_schema(limits: Limits) -> dict[str, Any]:
     row = {
         "type": "array",
         "minItems": 1,
@@ -107,16 +146,51 @@ def csi_body(limits: Limits) -> dict[str, Any]:
     }
     matrix = {"type": "array", "minItems": 1, "maxItems": limits.max_workers, "items": row}
     matrices = {"type": "array", "minItems": 1, "maxItems": limits.max_channels, "items": matrix}
+    return {
+        "description": "H, (L, L) or (N, L, L): gains over the noise power, 1/W",
+        "anyOf": [matrix, matrices],
+    }
+
+
+def schedule_body(limits: Limits, most_bits: float, most_kappa: float) -> dict[str, Any]:
+    """The request body of ``/v1/schedule``."""
+    schema = {
+        "type": "object",
+        "required": ["csi", "bits"],
+        "additionalProperties": False,
+        "properties": {
+            "csi": _csi_schema(limits),
+            "bits": {
+                "description": "Z of one model",
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": most_bits,
+            },
+            "kappa": {
+                "description": "how many seconds a joule is worth; 0: the fastest round",
+                "type": "number",
+                "minimum": 0,
+                "maximum": most_kappa,
+                "default": 0,
+            },
+        },
+    }
+    example = {"csi": _EXAMPLE_CSI[0], "bits": 1_272_320, "kappa": 10}
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": schema, "example": example}},
+        }
+    }
+
+
+def csi_body(limits: Limits) -> dict[str, Any]:
+    """The request body of ``/v1/allocate``."""
     schema = {
         "type": "object",
         "required": ["csi"],
         "additionalProperties": False,
-        "properties": {
-            "csi": {
-                "description": "H, (L, L) or (N, L, L): gains over the noise power, 1/W",
-                "anyOf": [matrix, matrices],
-            }
-        },
+        "properties": {"csi": _csi_schema(limits)},
     }
     return {
         "requestBody": {

@@ -33,6 +33,7 @@ from feduplink.serving.csi_payload import (
 )
 from feduplink.serving.guard import Guard
 from feduplink.serving.limits import Limits
+from feduplink.serving.schedule_router import schedule_router
 from feduplink.serving.service_metrics import CONTENT_TYPE, ServiceMetrics
 from feduplink.version import __version__
 
@@ -83,6 +84,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _one_sentence)
     app.add_exception_handler(Exception, _one_sentence)
     app.include_router(_routes(policy, batching, limits, metrics))
+    app.include_router(schedule_router(policy.scenario, limits))
     for router in routers:
         app.include_router(router)
     return app

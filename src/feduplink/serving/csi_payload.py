@@ -29,19 +29,33 @@ _ACCEPTED_JSON = '{"csi": H} with H (L, L) or (N, L, L), finite gains above 0'
 
 def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
     """H (L, L) or (N, L, L) of a JSON body, checked, also against L ``workers`` if given."""
-    try:
-        content = from_json(body)
-    except ValueError:  # also for lists that are nested deeper than the parser goes
-        raise InputError(f"body: no JSON; accepted: {_ACCEPTED_JSON}.") from None
-    if not isinstance(content, dict) or content.keys() != {"csi"}:
-        raise InputError(f"body: no object with the one field csi; accepted: {_ACCEPTED_JSON}.")
-    csi = _checked(_numbers(content["csi"]), limits)
+    csi = checked_csi(json_object(body, {"csi"}, set(), _ACCEPTED_JSON)["csi"], limits)
     if workers not in (None, csi.shape[-1]):
         raise InputError(
             f"workers: {workers}, but csi has {csi.shape[-1]}; accepted with JSON: none, or the "
             "same number."
         )
     return csi
+
+
+def json_object(
+    body: bytes, required: set[str], optional: set[str], accepted: str
+) -> dict[str, Any]:
+    """The fields of a JSON body, refused if one is missing or not known."""
+    try:
+        content = from_json(body)
+    except ValueError:  # also for lists that are nested deeper than the parser goes
+        raise InputError(f"body: no JSON; accepted: {accepted}.") from None
+    if not isinstance(content, dict) or not required <= content.keys() <= required | optional:
+        fields = "the one field " if len(required) == 1 else "the fields "
+        fields += " and ".join(sorted(required, reverse=True))
+        raise InputError(f"body: no object with {fields}; accepted: {accepted}.")
+    return content
+
+
+def checked_csi(nested: Any, limits: Limits) -> Array:
+    """H (L, L) or (N, L, L) of nested lists, within the limits."""
+    return _checked(_numbers(nested), limits)
 
 
 def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:

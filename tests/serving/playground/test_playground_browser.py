@@ -98,7 +98,25 @@ def _shows_what_the_service_answers(page: Page, address: str) -> dict:
     for bar in page.locator('.card[data-policy="max"] [data-measure="success"] .bar').all():
         height = bar.evaluate("bar => bar.offsetHeight / bar.parentElement.offsetHeight")
         assert height == pytest.approx(float(bar.get_attribute("data-value")), abs=0.05)
+    _shows_the_schedule(page, found["schedule"])
     return scene
+
+
+def _shows_the_schedule(page: Page, schedule: dict) -> None:
+    """A bar for every phase of every worker that sends in it, as long as it lasts."""
+    total = sum(phase["duration_s"] for phase in schedule["phases"])
+    lane = page.locator("#timeline .lane").first.bounding_box()["width"]
+    for place, row in enumerate(page.locator("#timeline g").all()):
+        sending = [p for p in schedule["phases"] if p["power_w"][place] > 0]
+        bars = row.locator(".sending").all()
+        assert len(bars) == len(sending)
+        for bar, phase in zip(bars, sending, strict=True):
+            share = float(bar.get_attribute("width")) / float(
+                row.locator(".lane").get_attribute("width")
+            )
+            assert share == pytest.approx(phase["duration_s"] / total, abs=1e-3)
+    assert lane > 200
+    assert page.locator("#phases li").count() == len(schedule["phases"])
 
 
 def _slowness() -> float:

@@ -55,6 +55,24 @@ def test_link_quality_from_the_powers():
         assert row.silent == np.flatnonzero(~on_air).tolist()
 
 
+def test_the_schedule_delivers_every_model_and_costs_what_it_says():
+    _, answer = evaluated()
+    schedule = answer.schedule
+    durations = np.array([phase.duration_s for phase in schedule.phases])
+    powers = np.array([phase.power_w for phase in schedule.phases])
+    csi = CHANNEL.csi(START).numpy()
+    direct, cross = np.diag(csi), csi - np.diag(np.diag(csi))
+    rates = np.log1p(direct * powers / (1 + powers @ cross.T)) / LN2 * SCENARIO.bandwidth_hz
+    assert (durations @ rates >= BITS * (1 - 1e-9)).all()
+    assert (powers <= float(SCENARIO.pmax_w)).all()
+    drawn = np.where(powers > 0, powers + 0.01, 0).sum(-1)
+    assert schedule.round_s == pytest.approx(durations.sum())
+    assert schedule.round_j == pytest.approx(durations @ drawn)
+    cost = schedule.round_s + schedule.kappa * schedule.round_j
+    everyone = [row for row in answer.policies if not row.silent]
+    assert all(cost < row.round_s + schedule.kappa * row.round_j for row in everyone)
+
+
 def test_who_has_finished_leaves_the_air():
     """Two workers: the time of the second is a phase with both and one alone."""
     scene = changed(workers=START.workers[:2])

@@ -28,6 +28,7 @@ from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, Setting
 from feduplink.serving.playground.scene_channel import SceneChannel
+from feduplink.serving.playground.scene_schedule import ScheduleAnswer
 from feduplink.serving.playground.tuned_settings import Known
 
 #: Sweeps with Newton steps from every starting point; with so many starts more find nothing.
@@ -124,6 +125,7 @@ class SceneAnswer(BaseModel):
     policies: list[PolicyAnswer]
     absent: list[AbsentPolicy]
     orthogonal: list[OrthogonalAnswer]
+    schedule: ScheduleAnswer
     optimum: float = Field(description="the largest Lagrangian of this channel")
     multipliers: MultipliersAnswer
 
@@ -178,6 +180,7 @@ class SceneEvaluation:
             policies=self._rows([kind for kind, _ in rows], powers, values.max() - values),
             absent=absent,
             orthogonal=[self._orthogonal(scheme) for scheme in (TDMA, OFDMA)],
+            schedule=ScheduleAnswer.from_channel(self.csi, scenario, self.bits),
             optimum=float(values.max()),
             multipliers=MultipliersAnswer.from_known(self.known, self.setting),
         )

@@ -7,6 +7,7 @@ import { freeNumber, fromHash, toHash } from "./scene.js";
 import { firstScene, Refused, SceneRequests, useToken } from "./service.js";
 import { Sliders } from "./sliders.js";
 import { showRound, showWorker } from "./tables.js";
+import { showTimeline } from "./timeline.js";
 
 /** The policy on the map, unless the link says another. */
 const SHOWN = "pdx";
@@ -143,6 +144,10 @@ class Page {
     this.showPolicies(policies, row.name);
     this.map.hear(scene, row);
     showRound(byId("round"), scene, this.answer);
+    const { schedule } = this.answer;
+    byId("timeline-name").textContent = schedule.name;
+    byId("timeline-kappa").textContent = String(schedule.kappa);
+    showTimeline(byId("timeline"), byId("phases"), scene, schedule, this.selected);
     this.cards.show(scene, this.answer);
     this.cards.mark(this.selected);
     const index = scene.workers.findIndex((w) => w.id === this.selected);

@@ -38,7 +38,7 @@ export function showRound(table, scene, answer) {
       cell(three(row.round_j)),
     ]),
   );
-  for (const row of answer.orthogonal) {
+  for (const row of [...answer.orthogonal, answer.schedule]) {
     const cells = [cell("–"), cell("–"), cell(`${count}/${count}`), cell(three(row.round_s)), cell(three(row.round_j))];
     rows.push(line(row, cells));
   }
