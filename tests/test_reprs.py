@@ -121,5 +121,5 @@ def test_a_federated_history():
     lines = repr(made).splitlines()
     assert lines[0].startswith("digits, 2 runs of 3 rounds")
     assert lines[2].split()[:2] == ["ideal", "0.1250"]
-    assert lines[3].split()[-2:] == ["9", "1"]
+    assert lines[3].split()[-2:] == ["9.00", "1.00"]
     assert "<td>0.1250</td>" in made._repr_html_()

@@ -38,6 +38,19 @@ def test_the_start_that_ends_better_is_taken():
     torch.testing.assert_close(power, better_end(batch, prices, torch.stack((alone, both))))
 
 
+def test_of_ends_that_are_as_good_the_first_is_taken():
+    """Rounding does not decide: powers that differ by 1e-4 are worth the same to five digits."""
+    scenario = Scenario(workers=1)
+    batch = ChannelBatch.from_scenario(scenario, torch.full((1, 1, 1), 1e6)).to(torch.float32)
+    prices = Prices(torch.zeros(1), torch.ones(1), torch.zeros(1), torch.zeros(1))
+    less, more = (torch.tensor([[[backoff, 9.0]]]) for backoff in (-8.0, -9.0))
+    first, second = (
+        better_end(batch, prices, torch.stack(ends)) for ends in ((less, more), (more, less))
+    )
+    torch.testing.assert_close(first, torch.sigmoid(torch.tensor([[8.0]])))
+    torch.testing.assert_close(second, torch.sigmoid(torch.tensor([[9.0]])))
+
+
 def test_one_start_has_the_worker_on_the_air_that_is_worth_most_alone():
     scenario = Scenario(workers=3)
     csi = draw_csi(scenario, 20, torch.Generator().manual_seed(1))

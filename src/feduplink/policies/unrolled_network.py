@@ -28,6 +28,9 @@ _SMALL, _TINY = 1e-3, 1e-6
 _OPEN = 3.0
 #: Back-offs at which a worker alone is looked at: about 1, 1e-1, 1e-2 and 1e-3 of Pmax.
 _ALONE = (-3.0, 2.2, 4.6, 6.9)
+#: The share of the second end's Lagrangian that the first needs to be taken. Often both starts lead
+#: to the same maximum; which end is a little nearer to it is a matter of rounding.
+_AS_GOOD = 1 - 1e-3
 #: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
 _CHUNK = 512
 
@@ -219,13 +222,14 @@ class _Situation:
     def better_end(self, output: Tensor) -> Tensor:
         """Powers over Pmax of the start whose end has the larger Lagrangian, gates 0 or 1; (N, L).
 
-        Of the last iteration's output, (STARTS, N, L, 2).
+        Of the first where they are as good as equal. For the last iteration's output,
+        (STARTS, N, L, 2).
         """
         log_power, gate = _power_and_gate(output)
         on_air = (gate > 0.5).to(gate)
         reached = (on_air * self.at(log_power, on_air).worth.value).sum((-2, -1))
         power = (on_air * log_power.exp()).squeeze(-1)
-        return torch.where((reached[0] >= reached[1])[:, None], power[0], power[1])
+        return torch.where((reached[0] >= _AS_GOOD * reached[1])[:, None], power[0], power[1])
 
 
 class _Worth(NamedTuple):
