@@ -15,6 +15,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from unittest import mock
 
 import torch
@@ -60,9 +61,9 @@ def print_times(kappa: float) -> None:
     learned(0, 1), in_torch(0)
     alone, tensors = [], []
     for number in range(200):
-        alone.append(milliseconds(lambda number=number: learned(number, 1)))  # type: ignore[misc]
+        alone.append(milliseconds(partial(learned, number, 1)))
         if number % 10 == 0:
-            tensors.append(milliseconds(lambda number=number: in_torch(number)))  # type: ignore[misc]
+            tensors.append(milliseconds(partial(in_torch, number)))
     batch = milliseconds(lambda: learned(0, 1000)) / 1000
     search = milliseconds(
         lambda: find_schedules(scenario, csi[:200], bits, seconds_per_joule=kappa)

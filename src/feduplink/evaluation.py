@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -62,11 +63,10 @@ def allocate_seen(
 @contextmanager
 def _moved(policy: Policy, device: torch.device) -> Iterator[None]:
     """While entered, a policy that is a module is on the device."""
-    first = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
-    if not isinstance(policy, nn.Module) or first is None:
+    if not isinstance(policy, nn.Module):
         yield
         return
-    home = first.device
+    home = next((t.device for t in chain(policy.parameters(), policy.buffers())), device)
     policy.to(device)
     try:
         yield

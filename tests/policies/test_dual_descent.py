@@ -49,7 +49,7 @@ def test_the_order_of_channels_is_that_of_the_seed():
     assert not torch.equal(found(1), found(2))
 
 
-def test_only_multipliers_of_what_is_missed_for_certain_are_raised():
+def test_only_multipliers_of_what_is_missed_beyond_the_noise_are_raised():
     """Powers that no price changes: one worker misses its rate by far, the other is on the edge."""
     scenario = Scenario(workers=2, rate_min=(8.0, 8.0), ee_min=0.1)
     csi = draw_csi(scenario, 400, torch.Generator().manual_seed(1))

@@ -39,8 +39,9 @@ _SELDOM = 1e-3
 #: tenth. What a worker achieves answers up to three times as strongly, and a worker that is seldom
 #: on the air would be brought there by more.
 _RAISE, _RAISE_AT_MOST = 1 / 3, 0.1
-#: With which a constraint has to be missed before its multiplier is raised.
-_SURE = 0.85
+#: Of the interval that has to end below a threshold before its multiplier is raised: a constraint
+#: that is just met is taken for missed one time in thirteen, and its multiplier raised a little.
+_CONFIDENCE = 0.85
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class DualDescent:
         self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
 
     def raise_missed(self, passes: int, channels: int) -> None:
-        """Raise the multipliers of what is missed for certain, nothing else, a little per pass.
+        """Raise the multipliers of what is missed by more than the noise, a little per pass.
 
         The steps of a descent see a worker that is on the air in one of a hundred rounds a few
         times each, and end where its constraint is met up to that noise. Many channels at once tell
@@ -181,7 +182,7 @@ class DualDescent:
             sinr, power = self._at(at, channels)
             values = problem.constraint_values(sinr, power)
             counted = torch.stack([c.counted(power) for c in problem.constraints])
-            mean, _, high = mean_interval(values, counted, _SURE)
+            mean, _, high = mean_interval(values, counted, _CONFIDENCE)
             missed = problem.active & (high < problem.thresholds)
             share = _RAISE * (problem.thresholds - mean) / problem.scales
             self._x = torch.where(missed, self._x * (1 + share.clamp_max(_RAISE_AT_MOST)), self._x)

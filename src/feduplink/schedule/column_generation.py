@@ -24,13 +24,12 @@ from feduplink.link.orthogonal import power_alone
 from feduplink.schedule.master_program import MasterProgram
 from feduplink.schedule.mixture import mixed_phases, phase_cost, phase_rates
 from feduplink.schedule.phase_ascent import ascend
+from feduplink.schedule.round_batches import ALWAYS_S
 
 #: Searches from afar at most, and iterations between them; a few and a few dozen are usual.
 _RESTARTS = 30
 _ITERATIONS = 100
 _NEWTON_STEPS = 4
-#: Cost of leaving out who has to take part, s.
-_NEVER = 1e30
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,7 +226,7 @@ class ColumnGeneration:
         workers = self.demand.shape[-1]
         cost = phase_cost(self.batch, self.power, kappa)
         cost[:, :workers] = 0.0
-        cost[:, workers : 2 * workers] = _NEVER if rewards is None else rewards.to(cost)
+        cost[:, workers : 2 * workers] = ALWAYS_S if rewards is None else rewards.to(cost)
         self.master.cost = cost
 
     def _solution(self, kappa: float, excess: Tensor) -> ScheduleSolution:

@@ -13,10 +13,8 @@ from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
 from feduplink.scenario import Scenario
 from feduplink.schedule.participation import ChosenRounds, RoundChoice
-from feduplink.schedule.round_batches import check_rounds, demand_of
+from feduplink.schedule.round_batches import ALWAYS_S, check_rounds, demand_of
 
-#: Who has to send in every round is worth any number of seconds.
-ALWAYS_S = 1e30
 #: Steps with shares of models, which are quick, then with whole ones.
 _SHARED_STEPS = 8
 _WHOLE_STEPS = 4

@@ -35,14 +35,13 @@ from feduplink.schedule.phase_network import (
     first_look,
     network_step,
 )
+from feduplink.schedule.round_batches import ALWAYS_S
 from feduplink.schedule.single_program import SingleProgram
 
 _SMALL, _TINY, _LARGE = 1e-3, 1e-6, 3.0
 #: Lowest power on the air, relative to Pmax, and lowest that the network starts from, in logs.
 _LOWEST = 1e-6
 _START = -6.0
-#: Cost of leaving out who has to take part, s.
-_NEVER = 1e30
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class PricedRounds:
         """Those of a batch; κ () or (N,), rewards λ (L,) s or None, if nobody may be left out."""
         demand = demand.to(batch.direct)
         price = torch.as_tensor(seconds_per_joule).to(demand).expand(len(demand))
-        left_out = torch.full_like(demand, _NEVER)
+        left_out = torch.full_like(demand, ALWAYS_S)
         if rewards is not None:
             left_out = rewards.to(demand).expand_as(demand)
         return cls(
@@ -92,14 +91,12 @@ class PricedRounds:
 
     def one_round(self, number: int) -> PricedRounds:
         """One of the rounds, as arrays."""
-        common = ("pmax_w", "static_power_w")
-        return PricedRounds(
-            *(
-                (tensor if field.name in common else tensor[number]).numpy()
-                for field in fields(self)
-                for tensor in (getattr(self, field.name),)
-            )
-        )
+
+        def of_round(name: str) -> Array:
+            tensor = getattr(self, name)
+            return (tensor if name in ("pmax_w", "static_power_w") else tensor[number]).numpy()
+
+        return PricedRounds(*(of_round(field.name) for field in fields(self)))
 
     def in_single(self) -> PricedRounds:
         """The same in float32, for the network."""
@@ -153,6 +150,7 @@ class PhaseProposal:
             memory, change = network_step(weights, number, memory, features, share)
             logits = logits + change
         power, on_air = (in_double(values) for values in view.powers(logits)[:2])
+        # Not by phase_cost: gates have slopes, which being on the air or not has none of.
         drawn = power + on_air * self.rounds.static_power_w
         cost = 1 + self.rounds.kappa[..., 0] * drawn.sum(-1)
         return self._add(Phases(power, phase_rates(self.rounds, power), cost))

@@ -14,6 +14,8 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch
 from feduplink.scenario import Scenario
 
+#: Reward of who has to send in every round, and hence what leaving it out costs: any number of s.
+ALWAYS_S = 1e30
 #: Rounds at once, and numbers in a tensor of all workers, phases and switched workers at once.
 _MOST_ROUNDS = 256
 _MOST_NUMBERS = 1 << 22

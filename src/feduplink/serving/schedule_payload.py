@@ -44,8 +44,8 @@ class ScheduleRequest:
         workers, channels = csi.shape[-1], csi[..., 0, 0].size
         if channels * workers**3 > _MOST_WORK:
             raise InputError(
-                f"csi: {channels} channels of {workers} workers; accepted for schedules: up to "
-                f"{max(_MOST_WORK // workers**3, 0)} of so many workers."
+                f"csi: {channels} channels of {workers} workers; accepted for schedules: channels "
+                f"times workers cubed up to {_MOST_WORK}."
             )
         if scenario.pmax_w.ndim + scenario.static_power.ndim and workers != scenario.workers:
             raise InputError(f"csi: {workers} workers; accepted here: exactly {scenario.workers}.")
