@@ -42,9 +42,12 @@ def draw_splits(
     )
 
 
-def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0) -> Tensor:
-    """The training channels of :func:`draw_splits`, only as many as it takes, (count, L, L)."""
-    return _draw(scenario, count, seed, "train-channels")
+def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0, block: int = 0) -> Tensor:
+    """The training channels of :func:`draw_splits`, only as many as it takes, (count, L, L).
+
+    Other blocks have other channels of the same cell.
+    """
+    return _draw(scenario, count, seed, "train-channels", block)
 
 
 def split_recording(csi: Tensor) -> ChannelSplits:
@@ -68,6 +71,6 @@ def resampled_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
     return csi[torch.randint(len(csi), (count,), generator=generator)]
 
 
-def _draw(scenario: Scenario, count: int, seed: int, stream: Stream) -> Tensor:
+def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int = 0) -> Tensor:
     cell = torch_generator(seed, "cell")
-    return draw_csi(scenario, count, torch_generator(seed, stream), cell=cell)
+    return draw_csi(scenario, count, torch_generator(seed, stream, block), cell=cell)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from feduplink.channels import draw_training_csi
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
@@ -25,7 +24,6 @@ from feduplink.learning import (
 )
 from feduplink.optimum import check_reachable
 from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy
-from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
 from feduplink.report.training_files import write_network_training
 
@@ -51,8 +49,10 @@ def run(args: argparse.Namespace, directory: Path, checkpoint: Path) -> None:
         training.run(checkpoint=checkpoint)
     out = console()
     out.print("network trained; finding the multipliers of the scenario ...")
-    csi = draw_training_csi(scenario, CHANNELS, seed=args.seed) if recorded is None else recorded
-    policy = UnrolledPolicy.calibrated(network.cpu(), scenario, csi, seed=args.seed)
+    if recorded is None:
+        policy = UnrolledPolicy.calibrated_on_draws(network.cpu(), scenario, seed=args.seed)
+    else:
+        policy = UnrolledPolicy.calibrated(network.cpu(), scenario, recorded, seed=args.seed)
     made_with = {**settings.model_dump(mode="json"), "everything": args.everything}
     test = write_network_training(directory, policy, channels, made_with, seed=args.seed)
     table = comparison_table({policy.name: test.judgement}, scenario, notes=channels.notes)

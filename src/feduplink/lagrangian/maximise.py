@@ -59,6 +59,11 @@ class MultiStart:
         ]
         self._turn = 0
 
+    @property
+    def maxima(self) -> list[Tensor]:
+        """The local maxima at the last prices, (N, L) W each."""
+        return self._maxima
+
     def maximise(self, prices: Prices) -> Tensor:
         """Climb from all local maxima at new prices; the best powers per channel, (N, L) W.
 

@@ -18,6 +18,9 @@ from feduplink.observing import Tracker
 from feduplink.optimum.branching_tree import BranchingTree, TreeRecorder
 from feduplink.optimum.incumbents import Incumbents
 
+#: Which share of the gap that is aimed at the search may use up in any case.
+_LEFT_TO_SEARCH = 0.25
+
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
@@ -67,29 +70,40 @@ class Target:
     """When a search has proved enough.
 
     Attributes:
-        mean_gap: largest mean over the channels of upper − lower.
+        mean_gap: how far the mean upper bound may be above ``reached``.
         channel_gap: largest upper − lower of a channel, one for all or (N,); None if only the mean
             counts.
+        reached: from where the mean gap counts, at most the mean of the best values; None: that
+            itself. Where less than a quarter of the gap is left above it, a quarter is allowed:
+            half as much takes several times as many boxes.
     """
 
     mean_gap: float
     channel_gap: float | Tensor | None = None
+    reached: float | None = None
+
+    def allowed_gap(self, lower: Tensor) -> float:
+        """How far the mean upper bound may be above that of the best values (N,)."""
+        if self.reached is None:
+            return self.mean_gap
+        used = max(float(lower.mean()) - self.reached, 0.0)
+        return max(self.mean_gap - used, _LEFT_TO_SEARCH * self.mean_gap)
 
     def met_by(self, certificate: Certificate) -> bool:
         """Whether the certificate is tight enough."""
-        if certificate.gap > self.mean_gap:
+        if certificate.gap > self.allowed_gap(certificate.lower):
             return False
         if self.channel_gap is None:
             return True
         return bool((certificate.upper - certificate.lower <= self.channel_gap).all())
 
-    def tolerance(self, share: float, channels: Tensor) -> Tensor:
-        """How far above the best known value boxes are dropped, (N,) like ``channels``.
+    def tolerance(self, share: float, lower: Tensor) -> Tensor:
+        """How far above the best known values ``lower`` (N,) boxes are dropped, (N,).
 
         What one channel may keep, or a ``share`` of what they may on average.
         """
-        each = share * self.mean_gap if self.channel_gap is None else self.channel_gap
-        return torch.as_tensor(each).to(channels).expand_as(channels)
+        each = share * self.allowed_gap(lower) if self.channel_gap is None else self.channel_gap
+        return torch.as_tensor(each).to(lower).expand_as(lower)
 
 
 class BranchAndBound(ABC):

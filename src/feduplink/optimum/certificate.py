@@ -29,19 +29,21 @@ def certify(
     budget_s: float,
     target_gap: float = 1e-3,
     channel_gap: float | Tensor | None = None,
+    reached: float | None = None,
     record: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
     Stops when the mean gap is at most ``target_gap`` and, if given, that of every channel at most
-    ``channel_gap``, or after ``budget_s`` seconds. The ``observers`` are told of every
+    ``channel_gap``, or after ``budget_s`` seconds. The mean gap counts from ``reached``, if given
+    (:class:`Target`). The ``observers`` are told of every
     :class:`Certificate` on the way. To ``record`` the search keeps its tree, for others to check;
     it then does without steps that only the search itself can prove, and may take longer.
     """
     check_provable(prices)
     search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
-    target = Target(target_gap, channel_gap)
+    target = Target(target_gap, channel_gap, reached)
     with track("certificate", budget_s, "s", observers) as tracker:
         return search(batch, prices, target, record=record).run(budget_s, tracker)
 

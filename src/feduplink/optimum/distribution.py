@@ -11,7 +11,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum.certificate import certify
-from feduplink.optimum.dual_solver import lagrangian_constant
+from feduplink.optimum.dual_function import lagrangian_constant
 from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario

@@ -28,9 +28,6 @@ from feduplink.text_table import TextTable
 
 #: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
-#: Which share of the gap that is aimed at the search may use up in any case: half as much takes
-#: several times as many boxes.
-_LEFT_TO_SEARCH = 0.25
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,14 +196,15 @@ def find_optimum(
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
     moved = csi.to(usable_device(device))
     solution = solve_dual(scenario, moved, problem, observers=observers)
-    # Part of the gap lies between the dual value and what powers that meet the constraints reach.
-    before = max(solution.dual_value - solution.judgement.objective, 0.0)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
         budget_s=budget_s,
-        target_gap=max(target_gap - before, _LEFT_TO_SEARCH * target_gap),
+        target_gap=target_gap,
         channel_gap=channel_gap,
+        # Part of the gap lies between the dual value and what powers that meet the constraints
+        # reach.
+        reached=solution.judgement.objective - solution.constant,
         record=record,
         observers=observers,
     )

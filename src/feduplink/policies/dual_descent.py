@@ -13,8 +13,9 @@ they end where nothing is left over of what is paid for and nothing is missed el
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: Powers (M, L) W on the channels of these indices (M,), at given prices.
+#: Powers (M, L) W on channels (M, L, L), or on what is seen of them, at given prices.
 Maximise = Callable[[Tensor, Prices], Tensor]
 
 #: Decay of Adam's means of gradients and of their squares.
@@ -42,6 +43,11 @@ _RAISE, _RAISE_AT_MOST = 1 / 3, 0.1
 #: Of the interval that has to end below a threshold before its multiplier is raised: a constraint
 #: that is just met is taken for missed one time in thirteen, and its multiplier raised a little.
 _CONFIDENCE = 0.85
+#: Means that are told to within this share of their thresholds, one standard error, are told well
+#: enough; those of workers that are on the air in fewer rounds than this cannot be.
+_TOLD, _OFTEN = 0.02, 0.05
+#: Of an interval of one standard error to each side.
+_ONE_ERROR = 0.683
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Phase:
 
 #: From nowhere, and from near by.
 FAR = Phase(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25)
-NEAR = Phase(steps=80, channels=768, first=0.06, last=0.03, averaged=0.6)
+NEAR = Phase(steps=80, channels=512, first=0.06, last=0.03, averaged=0.6)
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class DualDescent:
         problem: with the thresholds to be met.
         scenario: the radio.
         csi: the channels, (N, L, L), which the constraints speak of.
-        maximise: gives the powers on some of these channels, or on what it sees of them.
+        maximise: gives the powers.
         seed: of the order in which the channels come.
 
     """
@@ -134,7 +140,9 @@ class DualDescent:
         self._order = torch.randperm(len(csi), generator=torch_generator(seed, "batches"))
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
-        sinr, power = self._at(Multipliers(self._x, problem.utility.weights), FAR.channels)
+        sinr, power = self._at(
+            Multipliers(self._x, problem.utility.weights), self._take(FAR.channels)
+        )
         achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
         self._scaled = ScaledMultipliers.from_problem(problem, achieved)
         self._adam = AdamDirections.for_variables(self._x)
@@ -155,7 +163,7 @@ class DualDescent:
         last: list[Tensor] = []
         last_weights: list[Tensor] = []
         for step in track_each("multipliers", range(phase.steps), "steps"):
-            sinr, power = self._at(scaled.multipliers(x), phase.channels)
+            sinr, power = self._at(scaled.multipliers(x), self._take(phase.channels))
             length = phase.length(step)
             x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
             x = x.clamp_min(0.0)
@@ -170,31 +178,53 @@ class DualDescent:
         self._x = torch.stack(last).mean(0)
         self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
 
-    def raise_missed(self, passes: int, channels: int) -> None:
+    def raise_missed(self, passes: int, channels: int, further: Iterable[Tensor] = ()) -> None:
         """Raise the multipliers of what is missed by more than the noise, a little per pass.
 
         The steps of a descent see a worker that is on the air in one of a hundred rounds a few
         times each, and end where its constraint is met up to that noise. Many channels at once tell
-        whether it is.
+        whether it is: so many, or, where few rounds carry most of a worker's mean, as many more as
+        tell it well; those of the descent, then the ``further`` ones, (N, L, L) each. It ends
+        early when nothing is missed.
         """
         for _ in track_each("missed constraints", range(passes), "passes"):
-            problem, at = self._problem, self.multipliers
-            sinr, power = self._at(at, channels)
-            values = problem.constraint_values(sinr, power)
-            counted = torch.stack([c.counted(power) for c in problem.constraints])
+            problem = self._problem
+            values, counted = self._told_constraints(channels, further)
             mean, _, high = mean_interval(values, counted, _CONFIDENCE)
             missed = problem.active & (high < problem.thresholds)
+            if not bool(missed.any()):
+                break
             share = _RAISE * (problem.thresholds - mean) / problem.scales
             self._x = torch.where(missed, self._x * (1 + share.clamp_max(_RAISE_AT_MOST)), self._x)
 
-    def _at(self, multipliers: Multipliers, channels: int) -> tuple[Tensor, Tensor]:
-        """SINRs and powers at these multipliers on the channels that come next."""
+    def _told_constraints(self, channels: int, further: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+        """Values of the constraints and which of them count, (K, N, L) each."""
+        problem, multipliers = self._problem, self.multipliers
+        values = counted = torch.zeros(0)
+        parts = (self._take(channels) for _ in range(len(self._csi) // channels))
+        for csi in chain(parts, further):
+            sinr, power = self._at(multipliers, csi)
+            reached = problem.constraint_values(sinr, power)
+            counts = torch.stack([c.counted(power) for c in problem.constraints])
+            values = torch.cat((values, reached), 1) if len(values) else reached
+            counted = torch.cat((counted, counts), 1) if len(counted) else counts
+            mean, _, high = mean_interval(values, counted, _ONE_ERROR)
+            wanted = problem.active & (counted.to(mean).mean(1) > _OFTEN)
+            if bool(((high - mean)[wanted] <= _TOLD * problem.scales[wanted]).all()):
+                break
+        return values, counted
+
+    def _take(self, channels: int) -> Tensor:
+        """The channels that come next, (M, L, L)."""
         rows = torch.arange(self._next, self._next + channels) % len(self._order)
         self._next += channels
-        rows = self._order[rows]
+        return self._csi[self._order[rows]]
+
+    def _at(self, multipliers: Multipliers, csi: Tensor) -> tuple[Tensor, Tensor]:
+        """SINRs and powers at these multipliers on these channels."""
         prices = Prices.from_problem(self._problem, self._scenario, multipliers)
-        power = self._maximise(rows, prices)
-        return ChannelBatch.from_scenario(self._scenario, self._csi[rows]).sinr(power), power
+        power = self._maximise(csi, prices)
+        return ChannelBatch.from_scenario(self._scenario, csi).sinr(power), power
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -20,9 +22,11 @@ from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors
 
-#: Channels that the multipliers are found on, and the seed of these and of the noise on them.
+#: Channels that the multipliers are found on, the seed of these and of the noise on them, and how
+#: many times as many more are looked at, at most, where these do not tell a mean well.
 CHANNELS = 40_000
 _SEED = 0
+_FURTHER = 3
 
 _PREFIX = "network."
 
@@ -66,6 +70,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         csi: Tensor,
         problem: Problem | None = None,
         *,
+        further: Iterable[Tensor] = (),
         margin: float = MARGIN,
         seed: int = 0,
     ) -> UnrolledPolicy:
@@ -73,13 +78,32 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         usual = problem or Problem.from_scenario(scenario)
 
         def find() -> DualPoint:
-            return calibrated(network, usual, scenario, csi, margin=margin, seed=seed)
+            return calibrated(
+                network, usual, scenario, csi, further=further, margin=margin, seed=seed
+            )
 
         if problem is not None:
             return cls(scenario, network, find(), problem)
         inputs = {"csi": csi, **network.state_dict()}
         point = kept_point(cls.name, scenario, inputs, {"margin": margin, "seed": seed}, find)
         return cls(scenario, network, point)
+
+    @classmethod
+    def calibrated_on_draws(
+        cls,
+        network: UnrolledNetwork,
+        scenario: Scenario,
+        problem: Problem | None = None,
+        *,
+        margin: float = MARGIN,
+        seed: int = _SEED,
+    ) -> UnrolledPolicy:
+        """With multipliers found on channels drawn for the scenario."""
+        csi = draw_training_csi(scenario, CHANNELS, seed=seed)
+        further = _FurtherDraws(scenario, seed)
+        return cls.calibrated(
+            network, scenario, csi, problem, further=further, margin=margin, seed=seed
+        )
 
     def powers(self, csi: Tensor) -> Tensor:
         """What the network says, (N, L, L) to (N, L), W.
@@ -126,10 +150,24 @@ def shipped_pdx(
                 return UnrolledPolicy.from_tensors(scenario, _shipped().tensors)
             if point := shipped_point(UnrolledPolicy.name, scenario):
                 return UnrolledPolicy(scenario, shipped_network(), point)
-        csi = draw_training_csi(scenario, CHANNELS, seed=_SEED)
+        return UnrolledPolicy.calibrated_on_draws(
+            shipped_network(), scenario, problem, margin=margin
+        )
     return UnrolledPolicy.calibrated(
         shipped_network(), scenario, csi, problem, margin=margin, seed=_SEED
     )
+
+
+@dataclass(frozen=True)
+class _FurtherDraws:
+    """Blocks of channels (N, L, L) beside those of the seed, each drawn when it is asked for."""
+
+    scenario: Scenario
+    seed: int
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for block in range(1, _FURTHER + 1):
+            yield draw_training_csi(self.scenario, CHANNELS, seed=self.seed, block=block)
 
 
 def shipped_network() -> UnrolledNetwork:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -28,7 +29,7 @@ MARGIN = 8.0
 _AFFORDABLE = 1e-3
 _AT_LEAST = 0.5
 #: How often it is looked for what is still missed, on how many channels each time.
-_PASSES, _PASS_CHANNELS = 2, 10_000
+_PASSES, _PASS_CHANNELS = 3, 10_000
 
 
 @torch.no_grad()
@@ -39,6 +40,7 @@ def calibrated(
     scenario: Scenario,
     csi: Tensor,
     *,
+    further: Iterable[Tensor] = (),
     margin: float = MARGIN,
     seed: int = 0,
 ) -> DualPoint:
@@ -46,38 +48,37 @@ def calibrated(
 
     Stochastic descent brings them near. Then it goes on for slightly higher thresholds, so that
     unseen channels meet the given ones too. With noisy CSI the network sees the noise, and the
-    constraints speak of the true channels.
+    constraints speak of the true channels. Where the channels do not tell a worker's mean well,
+    the ``further`` ones, (N, L, L) each, are looked at too.
     """
     check_csi(csi, scenario.workers)
     if problem.utility.linear and not problem.constrained:
         nothing = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
         return DualPoint(nothing, problem.thresholds)
-    noisy = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", index=1))
-    seen = denoised_csi(noisy, scenario.csi_noise)
+    noise = torch_generator(seed, "csi-noise", index=1)
 
-    def maximise(rows: Tensor, prices: Prices) -> Tensor:
-        return network.powers(ChannelBatch.from_scenario(scenario, seen[rows]), prices)
+    def maximise(csi: Tensor, prices: Prices) -> Tensor:
+        seen = denoised_csi(noisy_csi(csi, scenario.csi_noise, noise), scenario.csi_noise)
+        return network.powers(ChannelBatch.from_scenario(scenario, seen), prices)
 
     descent = DualDescent(problem, scenario, csi, maximise, seed=seed)
     descent.descend(FAR)
     aim = problem.thresholds
     if problem.constrained:
-        few = slice(_FEW_CHANNELS)
-        multipliers = descent.multipliers
-        batch = ChannelBatch.from_scenario(scenario, seen[few])
-        power = network.powers(batch, Prices.from_problem(problem, scenario, multipliers))
+        few, multipliers = csi[:_FEW_CHANNELS], descent.multipliers
+        power = maximise(few, Prices.from_problem(problem, scenario, multipliers))
         # All channels tell the means better than a few of them do.
         better = math.sqrt(len(power) / len(csi))
-        errors = _affordable_errors(problem, scenario, csi[few], power, multipliers) / better
+        errors = _affordable_errors(problem, scenario, few, power, multipliers) / better
         aim = thresholds_with_margin(
-            problem, scenario, csi[few], power, min(margin, max(errors, _AT_LEAST)) * better
+            problem, scenario, few, power, min(margin, max(errors, _AT_LEAST)) * better
         )
         descent.aim(aim)
     # Few channels are seen often enough in smaller steps.
     at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
     descent.descend(replace(NEAR, channels=at_once))
     if problem.constrained:
-        descent.raise_missed(_PASSES, min(_PASS_CHANNELS, len(csi)))
+        descent.raise_missed(_PASSES, min(_PASS_CHANNELS, len(csi)), further)
     return DualPoint(descent.multipliers, aim)
 
 
