@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from feduplink.channels import denoised_csi
 from feduplink.errors import InputError
-from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.export.unrolled_graph import UnrolledGraph
 from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy
 from feduplink.policies.base import silence
 
@@ -57,53 +57,11 @@ class _NeuralAllocation(_Allocation):
 
 
 class _UnrolledAllocation(_Allocation):
-    """``pdx`` with its multipliers: per worker for as many workers as it was made for, else means.
-
-    Which of the two is chosen by the file at run time, because the number of workers is an input.
-    """
-
-    own_prices: Tensor
-    mean_prices: Tensor
-    static_power_w: Tensor
-
     def __init__(self, policy: UnrolledPolicy) -> None:
         super().__init__(policy)
-        scenario = policy.scenario
-        self.network, self.workers = policy.network, scenario.workers
-        self.csi_noise = scenario.csi_noise
-        self.waterfall = scenario.waterfall
-        self.amplifier_inefficiency = scenario.amplifier_inefficiency
-        self.register_buffer("static_power_w", scenario.static_power.float())
-        own, others = (
-            policy.prices(torch.ones(1, workers, workers)) for workers in (self.workers, 1)
-        )
-        own.check_usual(policy.name)
-        self.register_buffer("own_prices", _stacked(own))
-        # For another number of workers all have the same price.
-        mean = _stacked(others if self.workers != 1 else own)
-        self.register_buffer("mean_prices", mean[:, :1])
+        self.csi_noise = policy.scenario.csi_noise
+        self.network = UnrolledGraph(policy)
 
     def powers(self, csi: Tensor) -> Tensor:
-        workers = torch.arange(csi.shape[-1], device=csi.device)
-        for_all = torch.where(
-            workers.max() + 1 == self.workers,
-            self.own_prices[:, workers.clamp_max(self.workers - 1)],
-            self.mean_prices,
-        )
-        seen = denoised_csi(csi, self.csi_noise)
-        own = workers[:, None] == workers
-        batch = ChannelBatch(
-            direct=seen.diagonal(dim1=-2, dim2=-1),
-            cross=torch.where(own, 0.0, seen),
-            pmax_w=self.pmax_w,
-            waterfall=self.waterfall,
-            static_power_w=self.static_power_w,
-            amplifier_inefficiency=self.amplifier_inefficiency,
-        )
-        return self.pmax_w * self.network.relative_power(batch, Prices(*for_all))
-
-
-def _stacked(prices: Prices) -> Tensor:
-    """Of success, rate, efficiency and being on the air, (4, L) float32."""
-    usual = (prices.success, prices.rate, prices.efficiency, prices.activation_cost)
-    return torch.stack(usual).float()
+        relative: Tensor = self.network(denoised_csi(csi, self.csi_noise))
+        return self.pmax_w * relative

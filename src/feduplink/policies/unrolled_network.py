@@ -23,14 +23,14 @@ STARTS = 2
 _CONSTANTS = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
 _FEATURES = (5.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0)
 #: Added before logarithms: to prices, and to slopes.
-_SMALL, _TINY = 1e-3, 1e-6
+SMALL, TINY = 1e-3, 1e-6
 #: Logit of the gates before the first iteration: nearly open; minus that, nearly closed.
-_OPEN = 3.0
+OPEN = 3.0
 #: Back-offs at which a worker alone is looked at: about 1, 1e-1, 1e-2 and 1e-3 of Pmax.
-_ALONE = (-3.0, 2.2, 4.6, 6.9)
+ALONE = (-3.0, 2.2, 4.6, 6.9)
 #: The share of the second end's Lagrangian that the first needs to be taken. Often both starts lead
 #: to the same maximum; which end is a little nearer to it is a matter of rounding.
-_AS_GOOD = 1 - 1e-3
+AS_GOOD = 1 - 1e-3
 #: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
 _CHUNK = 512
 
@@ -54,11 +54,11 @@ class UnrolledNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("alone_backoff", torch.tensor(_ALONE), persistent=False)
+        self.register_buffer("alone_backoff", torch.tensor(ALONE), persistent=False)
         self.embed = nn.Sequential(_looking(0, WIDTH), nn.SiLU())
         self.origin = nn.Parameter(torch.zeros(STARTS, 1, 1, WIDTH))
         self.start = nn.Linear(WIDTH, 2)
-        self.steps = nn.ModuleList(_Step() for _ in range(ITERATIONS))
+        self.steps = nn.ModuleList(UnrolledStep() for _ in range(ITERATIONS))
 
     @classmethod
     def initialised(cls, seed: int = 0) -> UnrolledNetwork:
@@ -100,7 +100,9 @@ class UnrolledNetwork(nn.Module):
         return outputs
 
 
-class _Step(nn.Module):
+class UnrolledStep(nn.Module):
+    """The network of one iteration, shared by all workers."""
+
     def __init__(self) -> None:
         super().__init__()
         # Neither needs a bias: that of the norm goes through both.
@@ -113,6 +115,7 @@ class _Step(nn.Module):
     def forward(
         self, memory: Tensor, constants: Tensor, features: Tensor, share: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """The new memory, (..., N, L, WIDTH), and the change of the output, (..., N, L, 2)."""
         disturbed_by, disturbs = share @ memory, share.mT @ memory
         seen = torch.cat((memory, disturbed_by, disturbs, constants, features), dim=-1)
         seen = self.look(seen) + self.look_at_all(memory.mean(-2, keepdim=True))
@@ -155,7 +158,7 @@ class _Situation:
         """What no iteration changes, (N, L, C)."""
         columns = (
             self.log_direct,
-            *((price + _SMALL).log() for price in self._prices()),
+            *((price + SMALL).log() for price in self._prices()),
             self.draw.log(),
             torch.as_tensor(self.waterfall).to(self.draw).log(),
         )
@@ -174,8 +177,8 @@ class _Situation:
         # No numbers in where: it would copy them to the device, which cannot be recorded.
         others = alone_backoff.expand_as(value).masked_fill(value != best, torch.inf)
         alone = others.amin(-1, keepdim=True)
-        gate = 2 * _OPEN * (best == best.amax(-2, keepdim=True)).to(best) - _OPEN
-        everyone = torch.cat((alike, torch.full_like(alike, _OPEN)), dim=-1)
+        gate = 2 * OPEN * (best == best.amax(-2, keepdim=True)).to(best) - OPEN
+        everyone = torch.cat((alike, torch.full_like(alike, OPEN)), dim=-1)
         return torch.stack((everyone, torch.cat((alone, gate), dim=-1)))
 
     def worth(self, sinr: Tensor, power: Tensor) -> _Worth:
@@ -211,7 +214,7 @@ class _Situation:
         at = self.at(log_power, gate)
         value, by_sinr, draw_cost = at.worth
         harm = at.share.mT @ (gate * by_sinr) + draw_cost
-        logarithms = (torch.cat((at.interference, by_sinr, harm), dim=-1) + _TINY).log()
+        logarithms = (torch.cat((at.interference, by_sinr, harm), dim=-1) + TINY).log()
         return torch.cat((log_power, gate, value, harm, logarithms), dim=-1), at.share
 
     def lagrangian(self, output: Tensor) -> Tensor:
@@ -229,7 +232,7 @@ class _Situation:
         on_air = (gate > 0.5).to(gate)
         reached = (on_air * self.at(log_power, on_air).worth.value).sum((-2, -1))
         power = (on_air * log_power.exp()).squeeze(-1)
-        return torch.where((reached[0] >= _AS_GOOD * reached[1])[:, None], power[0], power[1])
+        return torch.where((reached[0] >= AS_GOOD * reached[1])[:, None], power[0], power[1])
 
 
 class _Worth(NamedTuple):

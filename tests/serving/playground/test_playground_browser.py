@@ -279,7 +279,8 @@ def test_multipliers_that_are_being_found_are_told_and_come_by_themselves(browse
 def test_nothing_sticks_out_and_colours_follow_the_scheme(browser, playground, width):
     with _opened(browser, playground, width) as page:
         _settled(page)
-        page.locator("summary").click()
+        for summary in page.locator("summary").all():
+            summary.click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         table = page.locator("#round").bounding_box()
         assert table["x"] + table["width"] <= width
