@@ -23,6 +23,7 @@ from feduplink.policies import UnrolledPolicy
 from feduplink.policies.unrolled_network import (
     ALONE,
     AS_GOOD,
+    LEAST_GAIN,
     OPEN,
     SMALL,
     TINY,
@@ -219,7 +220,7 @@ class UnrolledGraph(nn.Module):
 
     def forward(self, csi: Tensor) -> Tensor:
         """Powers over Pmax, (N, L, L) to (N, L)."""
-        received = csi * self.pmax_w
+        received = (csi * self.pmax_w).clamp(LEAST_GAIN, 1 / LEAST_GAIN)
         workers = torch.arange(csi.shape[-1], device=csi.device)
         table: Tensor = self.table
         if self.any_number:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import LinearConstraint, milp
 from torch import Tensor
 
 from feduplink.judgement import Judgement, judge
@@ -101,14 +101,14 @@ def recombined(maxima: list[Tensor], function: DualFunction, x: Vector) -> Tenso
     )
     count, columns = batch.direct.shape[0], len(channel)
     rows = channel.cpu().numpy()
-    once = sparse.csr_matrix((np.ones(columns), (rows, np.arange(columns))), (count, columns))
-    solution = linprog(
+    once = sparse.csr_array((np.ones(columns), (rows, np.arange(columns))), (count, columns))
+    # Without integers it is HiGHS' simplex method, whose solutions are basic.
+    solution = milp(
         -worth.cpu().numpy() / count,
-        A_ub=-surplus.T.cpu().numpy() / count,
-        b_ub=np.zeros(surplus.shape[1]),
-        A_eq=once,
-        b_eq=np.ones(count),
-        method="highs-ds",
+        constraints=(
+            LinearConstraint(surplus.T.cpu().numpy() / count, lb=0.0),
+            LinearConstraint(once, lb=1.0, ub=1.0),
+        ),
     )
     if solution.x is None:
         return torch.stack(maxima)[best.indices, torch.arange(count, device=power.device)]

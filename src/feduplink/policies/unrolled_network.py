@@ -31,6 +31,9 @@ ALONE = (-3.0, 2.2, 4.6, 6.9)
 #: The share of the second end's Lagrangian that the first needs to be taken. Often both starts lead
 #: to the same maximum; which end is a little nearer to it is a matter of rounding.
 AS_GOOD = 1 - 1e-3
+#: Gains times Pmax end here, and at its inverse: beyond, a link is as good as none, or perfect, and
+#: float32 has no room for what is computed from them.
+LEAST_GAIN = 1e-30
 #: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
 _CHUNK = 512
 
@@ -140,9 +143,10 @@ class _Situation:
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
         static = batch.static_power_w
-        self.direct = (batch.direct * batch.pmax_w)[..., None]
+        direct = (batch.direct * batch.pmax_w)[..., None]
+        self.direct = direct.clamp(LEAST_GAIN, 1 / LEAST_GAIN)
         self.log_direct = self.direct.log()
-        self.cross = batch.cross * batch.pmax_w
+        self.cross = (batch.cross * batch.pmax_w).clamp(max=1 / LEAST_GAIN)
         self.waterfall = batch.waterfall
         self.draw = (batch.amplifier_inefficiency * batch.pmax_w / static)[..., None]
         unit = price_unit(prices, static)[..., None]
