@@ -33,7 +33,7 @@ from feduplink.schedule import (
 from feduplink.tensorfile import checksum
 
 #: Training channels that rewards are learned from.
-_LEARNED_FROM = 256
+_LEARNED_FROM = 512
 
 
 class ScheduledAccess(AccessScheme):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.lagrangian import ChannelBatch
 from feduplink.link.orthogonal import power_alone
 from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
 from feduplink.scenario import Scenario
-from feduplink.schedule.participation import ChosenRounds, RoundChoice
-from feduplink.schedule.round_batches import ALWAYS_S, check_rounds, demand_of
+from feduplink.schedule.participation import ChosenRounds, choose_rounds
+from feduplink.schedule.round_batches import ALWAYS_S, check_rounds
 
-#: Steps with shares of models, which are quick, then with whole ones.
-_SHARED_STEPS = 8
-_WHOLE_STEPS = 4
-#: A step in ln λ per unit of ln(d / rate): rates rise with a high power of the reward.
-_STEP = 0.25
-#: So many standard errors of the rate on the channels at hand above d are aimed at.
-_MARGIN = 1.0
+#: Rewards are tried on a quarter of the channels first, then on all of them.
+_FIRST_SHARE = 0.25
+_FIRST_TRIALS = 3
+_TRIALS = 2
+#: How the log-odds of delivering rise with ln λ: what is assumed of the first step, and the
+#: least and the most that is believed of two trials.
+_SLOPE = 2.0
+_LEAST_SLOPE, _MOST_SLOPE = 0.5, 8.0
+#: So many standard errors of the rate on the channels at hand above d are aimed at: of fifty sets
+#: of rewards one may leave a rate below d.
+_MARGIN = 2.0
 
 
 def expected_arrivals(
@@ -56,26 +61,40 @@ def find_rewards(
     """
     check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
-    batch = ChannelBatch.from_scenario(scenario, csi)
-    choice = RoundChoice(batch, demand_of(scenario, csi, bits))
     always = delivery >= 1
     groups = delivery[:, None] == delivery if alike else torch.eye(len(delivery)).bool()
     mean_of = groups.double() / groups.sum(-1, keepdim=True)
-    samples = len(csi) * groups.sum(-1)
-    aim = delivery + _MARGIN * (delivery * (1 - delivery) / samples).sqrt()
-    aim = torch.minimum(aim, (1 + delivery) / 2)
     rewards = mean_of @ _alone(scenario, csi, bits, delivery, seconds_per_joule)
-    rewards = torch.where(always, ALWAYS_S, rewards)
-    for step in track_each("rewards for delivered models", range(_SHARED_STEPS + _WHOLE_STEPS)):
-        if step < _SHARED_STEPS:
-            arriving = choice.shares(seconds_per_joule, rewards)[1]
-        else:
-            rounds = choice.choose(seconds_per_joule, rewards)
-            arriving = expected_arrivals(scenario, csi, bits, rounds)
-        rate = mean_of @ arriving.mean(0)
-        missing = (aim / rate.clamp_min(0.5 / len(csi))).log()
-        rewards = torch.where(always, ALWAYS_S, rewards * (_STEP * missing).exp())
-    return rewards
+    few = csi[: max(1, round(_FIRST_SHARE * len(csi)))]
+    trials = [few] * _FIRST_TRIALS + [csi] * _TRIALS
+    slope, before = torch.full_like(rewards, _SLOPE), None
+    for tried in track_each("rewards for delivered models", trials):
+        rewards = torch.where(always, ALWAYS_S, rewards)
+        rounds = choose_rounds(scenario, tried, bits, rewards, seconds_per_joule=seconds_per_joule)
+        arriving = expected_arrivals(scenario, tried, bits, rounds) @ mean_of.T
+        odds = _log_odds(arriving.mean(0), len(tried))
+        if before is not None and before.count == len(tried):
+            found = (odds - before.odds) / (rewards / before.rewards).log()
+            slope = torch.where(found.isfinite(), found.clamp(_LEAST_SLOPE, _MOST_SLOPE), slope)
+        aim = delivery + _MARGIN * arriving.std(0) / len(tried) ** 0.5
+        aim = _log_odds(torch.minimum(aim, (1 + delivery) / 2), len(tried))
+        before = _Trial(len(tried), rewards, odds)
+        rewards = rewards * ((aim - odds) / slope).exp()
+    return torch.where(always, ALWAYS_S, rewards)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What rewards (L,) s led to on some channels: log-odds of delivering, (L,)."""
+
+    count: int
+    rewards: Tensor
+    odds: Tensor
+
+
+def _log_odds(rate: Tensor, count: int) -> Tensor:
+    """ln r / (1 − r) of rates on ``count`` channels; of none or all, as if of half a channel."""
+    return rate.clamp(0.5 / count, 1 - 0.5 / count).logit()
 
 
 def check_delivery(delivery: Tensor, workers: int) -> None:
