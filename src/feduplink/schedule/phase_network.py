@@ -174,13 +174,15 @@ def network_step(
     """
     xp, step = array_module(memory), weights.steps[number]
     heard = xp.concatenate((memory, share @ memory, share.mT @ memory, changing), -1)
+    phase = _mean(memory, -2) @ step.look_at_phase
+    worker = _mean(memory, -3) @ step.look_at_worker
     seen = _unflat(_flat(heard) @ step.look + fixed, heard)
-    seen = seen + (_mean(memory, -2) @ step.look_at_phase)[..., None, :]
-    seen = seen + (_mean(memory, -3) @ step.look_at_worker)[..., None, :, :]
+    seen = seen + (phase[..., None, :] + worker[..., None, :, :])
     flat = _flat(memory) + (_silu(_flat(seen)) @ step.conclude + step.conclude_bias)
-    flat = flat - _mean(flat, -1)[..., None]
-    spread = xp.sqrt(_mean(flat * flat, -1) + _NORM_EPSILON)[..., None]
-    flat = flat / spread * step.norm + step.norm_bias
+    # By products with a matrix: NumPy takes five times as long to sum along short rows.
+    mean = xp.ones_like(flat[0, :, None]) * (1 / WIDTH)
+    flat = flat - flat @ mean
+    flat = flat / xp.sqrt((flat * flat) @ mean + _NORM_EPSILON) * step.norm + step.norm_bias
     return _unflat(flat, memory), _unflat(flat @ step.read, memory)
 
 
