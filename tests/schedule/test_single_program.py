@@ -40,15 +40,19 @@ def drawn(seed: int, count: int = 60, workers: int = 5) -> Columns:
     return Columns(rates, cost, generator.random(workers))
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-15])
 @pytest.mark.parametrize("seed", range(20))
-def test_against_a_solver(seed: int):
+def test_against_a_solver(seed: int, unit: float):
+    """Also with next to nothing to deliver."""
     columns = drawn(seed)
+    expected = unit * columns.value()
+    columns.demand *= unit
     found = columns.program(range(5, 10))
     found.solve()
-    assert found.value == pytest.approx(columns.value(), rel=1e-9)
+    assert found.value == pytest.approx(expected, rel=1e-9)
     assert found.multipliers @ found.demand == pytest.approx(found.value, rel=1e-9)
     np.testing.assert_allclose(
-        found.column_durations @ columns.rates, found.demand, rtol=1e-9, atol=1e-12
+        found.column_durations @ columns.rates, found.demand, rtol=1e-9, atol=1e-12 * unit
     )
     assert (found.cost - columns.rates @ found.multipliers >= -1e-8).all()
 

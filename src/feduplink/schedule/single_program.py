@@ -36,7 +36,9 @@ class SingleProgram:
         self.cost, self.demand, self.basis = cost, demand, basis
         inverse = 1 / rates[basis, np.arange(len(demand))]
         self._tableau = np.empty((len(demand) + 1, len(cost) + 1))
-        self._tableau[:-1, 0] = inverse * demand
+        # Relative to the largest demand, however few bits that is.
+        self._unit = demand.max() or 1.0
+        self._tableau[:-1, 0] = inverse * (demand / self._unit)
         self._tableau[:-1, 1:] = inverse[:, None] * rates.T
         self._tableau[-1, 0] = 0.0
         self._tableau[-1, 1:] = cost - rates @ (cost[basis] * inverse)
@@ -55,7 +57,7 @@ class SingleProgram:
     @property
     def durations(self) -> Floats:
         """t of the columns in the basis, (L,)."""
-        return np.maximum(self._tableau[:-1, 0], 0.0)
+        return np.maximum(self._tableau[:-1, 0], 0.0) * self._unit
 
     @property
     def multipliers(self) -> Floats:
