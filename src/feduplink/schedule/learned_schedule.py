@@ -71,8 +71,8 @@ def learned_schedules(
     """Schedules of little time + κ · energy for channels (N, L, L); arguments as of the search."""
     check_rounds(csi, [seconds_per_joule])
     if _are_few(csi):
-        demand = demand_array(scenario, csi, bits, senders)
-        few = PricedRounds.one_by_one(scenario, csi, demand, seconds_per_joule)
+        wanted = demand_array(scenario, csi, bits, senders)
+        few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule)
         found = [_solved(_weight_arrays(network), rounds).mixture() for rounds in few]
         durations_s, power = (torch.from_numpy(np.stack(part)) for part in zip(*found, strict=True))
         return Schedule(durations_s, power)

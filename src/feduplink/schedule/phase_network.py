@@ -7,6 +7,7 @@ it, and all powers, in a few steps on what it sees of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -51,28 +52,16 @@ class PhaseNetwork(nn.Module):
     @property
     def weights(self) -> NetworkWeights:
         """As tensors that training moves."""
-        fixed, changing = (self.embed.weight.T / _sizes(self.embed.weight)).split(_FEATURES)
-        looks = [step.look.weight.T.split((3 * WIDTH, *_FEATURES)) for step in self.steps]
-        sizes = _sizes(self.embed.weight).split(_FEATURES)
+        sizes = self.embed.weight.new_tensor(FIXED_SIZES + CHANGING_SIZES)[:, None]
+        fixed, changing = (self.embed.weight.T / sizes).split(_FEATURES)
+        steps = [cast(_Step, step).weights(sizes) for step in self.steps]
         return NetworkWeights(
-            fixed=torch.cat((fixed, *(look[1] / sizes[0] for look in looks)), 1),
+            fixed=torch.cat((fixed, *(look for look, _ in steps)), 1),
             embed=changing,
             embed_bias=self.embed.bias,
             start=self.start.weight.T,
             start_bias=self.start.bias,
-            steps=tuple(
-                StepWeights(
-                    look=torch.cat((look[0], look[2] / sizes[1])),
-                    look_at_phase=step.look_at_phase.weight.T,
-                    look_at_worker=step.look_at_worker.weight.T,
-                    conclude=step.conclude.weight.T,
-                    conclude_bias=step.conclude.bias,
-                    norm=step.norm.weight,
-                    norm_bias=step.norm.bias,
-                    read=step.read.weight.T,
-                )
-                for step, look in zip(self.steps, looks, strict=True)
-            ),
+            steps=tuple(step for _, step in steps),
         )
 
 
@@ -85,6 +74,21 @@ class _Step(nn.Module):
         self.conclude = nn.Linear(2 * WIDTH, WIDTH)
         self.norm = nn.LayerNorm(WIDTH, eps=_NORM_EPSILON)
         self.read = nn.Linear(WIDTH, 2, bias=False)
+
+    def weights(self, sizes: Tensor) -> tuple[Tensor, StepWeights]:
+        """Those of what stays, (8, 2 W), and the others; ``sizes`` of what there is to see."""
+        memory, features = self.look.weight.T.split((3 * WIDTH, sum(_FEATURES)))
+        fixed, changing = (features / sizes).split(_FEATURES)
+        return fixed, StepWeights(
+            look=torch.cat((memory, changing)),
+            look_at_phase=self.look_at_phase.weight.T,
+            look_at_worker=self.look_at_worker.weight.T,
+            conclude=self.conclude.weight.T,
+            conclude_bias=self.conclude.bias,
+            norm=self.norm.weight,
+            norm_bias=self.norm.bias,
+            read=self.read.weight.T,
+        )
 
 
 @dataclass(frozen=True)
@@ -129,9 +133,10 @@ class NetworkWeights:
 
     def arrays(self) -> NetworkWeights:
         """The same as NumPy's arrays."""
-        steps = (StepWeights(*map(_as_array, vars(step).values())) for step in self.steps)
-        *own, _ = vars(self).values()
-        return NetworkWeights(*map(_as_array, own), tuple(steps))
+        own = (self.fixed, self.embed, self.embed_bias, self.start, self.start_bias)
+        fixed, embed, embed_bias, start, start_bias = map(_as_array, own)
+        steps = tuple(StepWeights(*map(_as_array, vars(step).values())) for step in self.steps)
+        return NetworkWeights(fixed, embed, embed_bias, start, start_bias, steps)
 
 
 def see_fixed(weights: NetworkWeights, fixed: Array) -> tuple[Array, ...]:
@@ -203,11 +208,6 @@ def _mean(values: Array, axis: int) -> Array:
 def _silu(inputs: Array) -> Array:
     """x / (1 + e^−x); NumPy's tanh takes five times as long as its exp."""
     return inputs / (1 + array_module(inputs).exp(at_most(-inputs, _FLAT)))
-
-
-def _sizes(like: Tensor) -> Tensor:
-    """Of what stays and what changes, as a column."""
-    return like.new_tensor(FIXED_SIZES + CHANGING_SIZES)[:, None]
 
 
 def _as_array(tensor: Tensor) -> Array:
