@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,12 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
+from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
 from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
 from feduplink.scenario import Scenario
-from feduplink.schedule.participation import ChosenRounds, choose_rounds
+from feduplink.schedule.participation import choose_rounds
 from feduplink.schedule.round_batches import ALWAYS_S, check_rounds
 
 #: Rewards are tried on a quarter of the channels first, then on all of them.
@@ -30,10 +32,10 @@ _MARGIN = 2.0
 
 
 def expected_arrivals(
-    scenario: Scenario, csi: Tensor, bits: float | Tensor, rounds: ChosenRounds
+    scenario: Scenario, csi: Tensor, bits: float | Tensor, schedule: Schedule
 ) -> Tensor:
     """The probability that each worker's model arrives, (N, L): it is sent, and not lost."""
-    upload = link.scheduled_upload(csi.double(), rounds.schedule, bits, scenario.bandwidth_hz)
+    upload = link.scheduled_upload(csi.double(), schedule, bits, scenario.bandwidth_hz)
     objective = find_measure(scenario.objective).from_scenario(scenario)
     arriving = success_rate(objective, scenario).value(upload.sinr, upload.power)
     return torch.where(upload.finished, arriving, 0.0)
@@ -47,6 +49,7 @@ def find_rewards(
     *,
     seconds_per_joule: float = 0.0,
     alike: bool = False,
+    choose: Callable[[Tensor, Tensor], Schedule] | None = None,
 ) -> Tensor:
     """λ, (L,) s, with which every worker's model arrives in a share d_i of the rounds.
 
@@ -58,9 +61,18 @@ def find_rewards(
         seconds_per_joule: κ ≥ 0.
         alike: no worker's channels differ from another's in distribution, so that those with the
             same d may have the same reward, learned from all of them together.
+        choose: senders and their schedules for channels (N, L, L) and rewards (L,), as the rewards
+            are to be used; None is by :func:`choose_rounds`.
     """
     check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
+    choose = choose or (
+        lambda some, rewards: (
+            choose_rounds(
+                scenario, some, bits, rewards, seconds_per_joule=seconds_per_joule
+            ).schedule
+        )
+    )
     always = delivery >= 1
     groups = delivery[:, None] == delivery if alike else torch.eye(len(delivery)).bool()
     mean_of = groups.double() / groups.sum(-1, keepdim=True)
@@ -70,8 +82,8 @@ def find_rewards(
     slope, before = torch.full_like(rewards, _SLOPE), None
     for tried in track_each("rewards for delivered models", trials):
         rewards = torch.where(always, ALWAYS_S, rewards)
-        rounds = choose_rounds(scenario, tried, bits, rewards, seconds_per_joule=seconds_per_joule)
-        arriving = expected_arrivals(scenario, tried, bits, rounds) @ mean_of.T
+        schedule = choose(tried, rewards)
+        arriving = expected_arrivals(scenario, tried, bits, schedule) @ mean_of.T
         odds = _log_odds(arriving.mean(0), len(tried))
         if before is not None and before.count == len(tried):
             found = (odds - before.odds) / (rewards / before.rewards).log()
