@@ -76,6 +76,15 @@ def test_every_worker_delivers_as_often_as_it_is_to():
     assert (rates[:3] <= delivery[:3] + 0.12).all()
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_rewards_of_few_channels_are_numbers(count: int):
+    csi = draw_splits(SMALL, count, seed=0).training
+    delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
+    rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0)
+    assert rewards.isfinite().all()
+    assert (rewards > 0).all()
+
+
 def test_delivery_rates_are_rates():
     csi = draw_splits(SMALL, 2, seed=0).test
     for wrong in ([0.0] * 4, [1.1] * 4, [0.5] * 3):

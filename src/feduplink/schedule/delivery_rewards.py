@@ -88,7 +88,7 @@ def find_rewards(
         if before is not None and before.count == len(tried):
             found = (odds - before.odds) / (rewards / before.rewards).log()
             slope = torch.where(found.isfinite(), found.clamp(_LEAST_SLOPE, _MOST_SLOPE), slope)
-        aim = delivery + _MARGIN * arriving.std(0) / len(tried) ** 0.5
+        aim = delivery + _MARGIN * arriving.std(0, correction=0) / len(tried) ** 0.5
         aim = _log_odds(torch.minimum(aim, (1 + delivery) / 2), len(tried))
         before = _Trial(len(tried), rewards, odds)
         rewards = rewards * ((aim - odds) / slope).exp()
