@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from feduplink import FullPower, Scenario
+from feduplink.channels import draw_splits
 from feduplink.errors import InputError
 from feduplink.federated import (
     ComputedSchedule,
+    LearnedSchedule,
     Rounds,
     ScheduledAccess,
     UplinkRules,
@@ -102,6 +104,16 @@ def test_few_deliver_if_few_have_to():
     everybody = transmit(ComputedSchedule(10.0), rounds_on(channels[100:], SCENARIO), RULES)
     assert float(outcome.airtime_s.mean()) < 0.4 * float(everybody.airtime_s.mean())
     assert float(outcome.energy_j.mean()) < 0.4 * float(everybody.energy_j.mean())
+
+
+def test_learned_schedules_deliver_as_often_too():
+    """Who is worth it in the eyes of the network is not who is by the search."""
+    scenario = Scenario()
+    csi = draw_splits(scenario, 400, seed=77).test
+    scheme = LearnedSchedule(10.0, 0.2)
+    outcome = transmit(scheme, rounds_on(csi, scenario), UplinkRules(scenario, RULES.bits))
+    # 400 rounds of 8 workers tell the rate to 0.006.
+    assert 0.2 <= float(outcome.success.mean()) <= 0.25
 
 
 def test_settings_out_of_range_are_refused():

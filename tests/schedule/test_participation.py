@@ -70,10 +70,19 @@ def test_every_worker_delivers_as_often_as_it_is_to():
     assert rewards[1] == rewards[2] > rewards[0]
     rounds = choose_rounds(SMALL, splits.test, BITS, rewards, seconds_per_joule=10.0)
     assert rounds.senders[:, 3].all()
-    rates = expected_arrivals(SMALL, splits.test, BITS, rounds).mean(0)
+    rates = expected_arrivals(SMALL, splits.test, BITS, rounds.schedule).mean(0)
     # 600 rounds tell a rate to 0.02, the 200 learned from add as much.
     assert (rates[:3] >= delivery[:3] - 0.05).all()
     assert (rates[:3] <= delivery[:3] + 0.12).all()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_rewards_of_few_channels_are_numbers(count: int):
+    csi = draw_splits(SMALL, count, seed=0).training
+    delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
+    rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0)
+    assert rewards.isfinite().all()
+    assert (rewards > 0).all()
 
 
 def test_delivery_rates_are_rates():

@@ -18,7 +18,7 @@ from feduplink.experiments.compared_policies import (
     names,
     policy_for,
 )
-from feduplink.experiments.compared_schedules import SCHEDULES
+from feduplink.experiments.compared_schedules import CHEAPER, FIFTH, HALF, SCHEDULES
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import (
@@ -40,7 +40,7 @@ from feduplink.federated.data.data_sets import require
 from feduplink.federated.partition import weighed_by_noise
 from feduplink.federated.tasks.imdb_task import imdb
 from feduplink.files import write_text
-from feduplink.policies import FullPower, UnrolledPolicy
+from feduplink.policies import FullPower, Orthogonal, RandomPower, UnrolledPolicy
 from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scenario import Scenario
 
@@ -52,6 +52,12 @@ ALL = (*names(Ideal, TDMA, OFDMA, FullPower), *COMPARED)
 #: Reviews take long, also on a GPU; only what tells most is run on them.
 ON_REVIEWS = (*PAPERS, UnrolledPolicy.name)
 REVIEWS_PUBLISHED = (Ideal.name, *UNSELECTED, *LEARNED)
+#: What other data than digits are learned with to tell what it costs. Rounds of other policies cost
+#: as much more or less than these as with digits: the channels are the same, uploads longer or not.
+ON_OTHER_DATA = (
+    *names(Ideal, TDMA, RandomPower, Orthogonal, UnrolledPolicy),
+    *(CHEAPER, HALF, FIFTH),
+)
 #: A model counts as learned from an error of this many times the final one of ``ideal``.
 LEARNED_AT = 1.25
 

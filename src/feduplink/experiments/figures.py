@@ -90,6 +90,8 @@ EXPERIMENTS: Mapping[str, Experiment] = _Figures(
     "noniid",
     "optimality-gap",
     "time-energy",
+    "time-energy-airquality",
+    "time-energy-imdb",
     "aggregation",
 )
 

@@ -39,5 +39,8 @@ FEDERATIONS = (
 RESULTS = (
     *SETTINGS,
     "federated",
-    *(f"experiments/{name}" for name in ("federations", "compared_schedules", "iid", "cell_sweep")),
+    *(
+        f"experiments/{name}"
+        for name in ("federations", "compared_schedules", "iid", "cell_sweep", "learning_costs")
+    ),
 )

@@ -33,7 +33,7 @@ from feduplink.schedule import (
 from feduplink.tensorfile import checksum
 
 #: Training channels that rewards are learned from.
-_LEARNED_FROM = 256
+_LEARNED_FROM = 512
 
 
 class ScheduledAccess(AccessScheme):
@@ -97,15 +97,35 @@ class ComputedSchedule(ScheduledAccess):
 
     def schedules(self, csi: Tensor, present: Tensor, rules: UplinkRules) -> Schedule:
         """Those of everyone present, or of who is worth the time and energy in this round."""
-        scenario, kappa = rules.scenario, self.seconds_per_joule
         if all(rate == 1 for rate in self.delivery):
-            found = find_schedules(
-                scenario, csi, rules.bits, seconds_per_joule=kappa, senders=present
-            )
-            return found.schedule
+            return self._of_senders(rules.scenario, csi, rules.bits, present)
         rewards = self._rewards_for(rules)
+        return self._of_chosen(rules.scenario, csi, rules.bits, rewards, present)
+
+    def _of_senders(
+        self, scenario: Scenario, csi: Tensor, bits: Tensor, senders: Tensor
+    ) -> Schedule:
+        """Those of given senders, (N, L) bool."""
+        return find_schedules(
+            scenario, csi, bits, seconds_per_joule=self.seconds_per_joule, senders=senders
+        ).schedule
+
+    def _of_chosen(
+        self,
+        scenario: Scenario,
+        csi: Tensor,
+        bits: Tensor,
+        rewards: Tensor,
+        present: Tensor | None = None,
+    ) -> Schedule:
+        """Those of who is worth it at rewards (L,) s, of all or of who is present."""
         return choose_rounds(
-            scenario, csi, rules.bits, rewards, seconds_per_joule=kappa, present=present
+            scenario,
+            csi,
+            bits,
+            rewards,
+            seconds_per_joule=self.seconds_per_joule,
+            present=present,
         ).schedule
 
     def identity(self) -> Any:
@@ -142,6 +162,7 @@ class ComputedSchedule(ScheduledAccess):
             delivery,
             seconds_per_joule=self.seconds_per_joule,
             alike=alike and len(bits.unique()) == 1,
+            choose=lambda some, rewards: self._of_chosen(scenario, some, bits, rewards),
         )
 
 
@@ -154,23 +175,36 @@ class LearnedSchedule(ComputedSchedule):
     name = "learned-schedule"
     colour, marker = "#DDAA33", "p"
 
-    def schedules(self, csi: Tensor, present: Tensor, rules: UplinkRules) -> Schedule:
-        """Those of everyone present, or of who is worth the time and energy in this round."""
-        network, kappa = shipped_phase_network(), self.seconds_per_joule
-        senders = present
-        if any(rate < 1 for rate in self.delivery):
-            senders = learned_senders(
-                network,
-                rules.scenario,
-                csi,
-                rules.bits,
-                self._rewards_for(rules),
-                seconds_per_joule=kappa,
-                present=present,
-            )
+    def _of_senders(
+        self, scenario: Scenario, csi: Tensor, bits: Tensor, senders: Tensor
+    ) -> Schedule:
         return learned_schedules(
-            network, rules.scenario, csi, rules.bits, seconds_per_joule=kappa, senders=senders
+            shipped_phase_network(),
+            scenario,
+            csi,
+            bits,
+            seconds_per_joule=self.seconds_per_joule,
+            senders=senders,
         )
+
+    def _of_chosen(
+        self,
+        scenario: Scenario,
+        csi: Tensor,
+        bits: Tensor,
+        rewards: Tensor,
+        present: Tensor | None = None,
+    ) -> Schedule:
+        senders = learned_senders(
+            shipped_phase_network(),
+            scenario,
+            csi,
+            bits,
+            rewards,
+            seconds_per_joule=self.seconds_per_joule,
+            present=present,
+        )
+        return self._of_senders(scenario, csi, bits, senders)
 
 
 class FixedPowerAccess(ScheduledAccess):

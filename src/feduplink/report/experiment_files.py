@@ -36,7 +36,10 @@ def _averages(result: Federations, caption: str) -> StyledFigure:
 
 
 def _costs(result: Federations, caption: str) -> StyledFigure:
-    shown = {label: found.only(SHOWN) for label, found in result.comparisons.items()}
+    shown = {
+        label: found.only(name for name in SHOWN if name in found.policies)
+        for label, found in result.comparisons.items()
+    }
     return plot_costs(shown, caption)
 
 
@@ -72,6 +75,8 @@ DRAWINGS: dict[str, _Drawing] = {
     "noniid": plot_noniid,
     "optimality-gap": plot_gap,
     "time-energy": _costs,
+    "time-energy-airquality": _costs,
+    "time-energy-imdb": _costs,
     "aggregation": _averages,
 }
 

@@ -7,6 +7,7 @@ written with the names that both share is written once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -32,11 +33,28 @@ def in_single(array: Array) -> Array:
     return array.astype(np.float32) if isinstance(array, np.ndarray) else array.float()
 
 
-def array_like(values: Sequence[float], like: Array) -> Array:
-    """Numbers as an array of the kind and precision of another."""
+def identity(like: Array) -> Array:
+    """The identity (L, L) of the kind and precision of an array (..., L)."""
     if isinstance(like, np.ndarray):
-        return np.asarray(values, like.dtype)
-    return like.new_tensor(values)
+        return _identity_array(like.shape[-1], like.dtype)
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+
+
+@functools.cache
+def _identity_array(size: int, dtype: np.dtype[Any]) -> Array:
+    array = np.eye(size, dtype=dtype)
+    array.flags.writeable = False
+    return array
+
+
+def sum_along(array: Array, axis: int = -1) -> Array:
+    """The sum along a dimension; the method of NumPy's arrays takes half as long again."""
+    return np.add.reduce(array, axis) if isinstance(array, np.ndarray) else array.sum(axis)
+
+
+def largest(array: Array) -> Array:
+    """The largest along the last dimension; ``numpy.amax`` takes thrice as long."""
+    return np.maximum.reduce(array, -1) if isinstance(array, np.ndarray) else array.amax(-1)
 
 
 def at_least(array: Array, lowest: float) -> Array:
@@ -49,11 +67,14 @@ def at_most(array: Array, highest: float) -> Array:
     return np.minimum(array, highest) if isinstance(array, np.ndarray) else array.clamp_max(highest)
 
 
-def stack_last(columns: Sequence[Array]) -> Array:
-    """Arrays of one shape along a new last dimension; ``numpy.stack`` takes thrice as long."""
-    if not isinstance(columns[0], np.ndarray):
-        return torch.stack(list(columns), -1)
-    stacked = np.empty((*columns[0].shape, len(columns)), columns[0].dtype)
+def stack_last(columns: Sequence[Array], like: Array) -> Array:
+    """Arrays along a new last dimension, each in the shape of another one.
+
+    ``numpy.stack`` takes thrice as long.
+    """
+    if not isinstance(like, np.ndarray):
+        return torch.stack([column.expand_as(like) for column in columns], -1)
+    stacked = np.empty((*like.shape, len(columns)), like.dtype)
     for place, column in enumerate(columns):
         stacked[..., place] = column
     return stacked

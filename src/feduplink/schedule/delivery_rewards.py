@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.lagrangian import ChannelBatch
+from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
 from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
 from feduplink.scenario import Scenario
-from feduplink.schedule.participation import ChosenRounds, RoundChoice
-from feduplink.schedule.round_batches import ALWAYS_S, check_rounds, demand_of
+from feduplink.schedule.participation import choose_rounds
+from feduplink.schedule.round_batches import ALWAYS_S, check_rounds
 
-#: Steps with shares of models, which are quick, then with whole ones.
-_SHARED_STEPS = 8
-_WHOLE_STEPS = 4
-#: A step in ln λ per unit of ln(d / rate): rates rise with a high power of the reward.
-_STEP = 0.25
-#: So many standard errors of the rate on the channels at hand above d are aimed at.
-_MARGIN = 1.0
+#: Rewards are tried on a quarter of the channels first, then on all of them.
+_FIRST_SHARE = 0.25
+_FIRST_TRIALS = 3
+_TRIALS = 2
+#: How the log-odds of delivering rise with ln λ: what is assumed of the first step, and the
+#: least and the most that is believed of two trials.
+_SLOPE = 2.0
+_LEAST_SLOPE, _MOST_SLOPE = 0.5, 8.0
+#: So many standard errors of the rate on the channels at hand above d are aimed at: of fifty sets
+#: of rewards one may leave a rate below d.
+_MARGIN = 2.0
 
 
 def expected_arrivals(
-    scenario: Scenario, csi: Tensor, bits: float | Tensor, rounds: ChosenRounds
+    scenario: Scenario, csi: Tensor, bits: float | Tensor, schedule: Schedule
 ) -> Tensor:
     """The probability that each worker's model arrives, (N, L): it is sent, and not lost."""
-    upload = link.scheduled_upload(csi.double(), rounds.schedule, bits, scenario.bandwidth_hz)
+    upload = link.scheduled_upload(csi.double(), schedule, bits, scenario.bandwidth_hz)
     objective = find_measure(scenario.objective).from_scenario(scenario)
     arriving = success_rate(objective, scenario).value(upload.sinr, upload.power)
     return torch.where(upload.finished, arriving, 0.0)
@@ -42,6 +49,7 @@ def find_rewards(
     *,
     seconds_per_joule: float = 0.0,
     alike: bool = False,
+    choose: Callable[[Tensor, Tensor], Schedule] | None = None,
 ) -> Tensor:
     """λ, (L,) s, with which every worker's model arrives in a share d_i of the rounds.
 
@@ -53,29 +61,52 @@ def find_rewards(
         seconds_per_joule: κ ≥ 0.
         alike: no worker's channels differ from another's in distribution, so that those with the
             same d may have the same reward, learned from all of them together.
+        choose: senders and their schedules for channels (N, L, L) and rewards (L,), as the rewards
+            are to be used; None is by :func:`choose_rounds`.
     """
     check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
-    batch = ChannelBatch.from_scenario(scenario, csi)
-    choice = RoundChoice(batch, demand_of(scenario, csi, bits))
+    choose = choose or (
+        lambda some, rewards: (
+            choose_rounds(
+                scenario, some, bits, rewards, seconds_per_joule=seconds_per_joule
+            ).schedule
+        )
+    )
     always = delivery >= 1
     groups = delivery[:, None] == delivery if alike else torch.eye(len(delivery)).bool()
     mean_of = groups.double() / groups.sum(-1, keepdim=True)
-    samples = len(csi) * groups.sum(-1)
-    aim = delivery + _MARGIN * (delivery * (1 - delivery) / samples).sqrt()
-    aim = torch.minimum(aim, (1 + delivery) / 2)
     rewards = mean_of @ _alone(scenario, csi, bits, delivery, seconds_per_joule)
-    rewards = torch.where(always, ALWAYS_S, rewards)
-    for step in track_each("rewards for delivered models", range(_SHARED_STEPS + _WHOLE_STEPS)):
-        if step < _SHARED_STEPS:
-            arriving = choice.shares(seconds_per_joule, rewards)[1]
-        else:
-            rounds = choice.choose(seconds_per_joule, rewards)
-            arriving = expected_arrivals(scenario, csi, bits, rounds)
-        rate = mean_of @ arriving.mean(0)
-        missing = (aim / rate.clamp_min(0.5 / len(csi))).log()
-        rewards = torch.where(always, ALWAYS_S, rewards * (_STEP * missing).exp())
-    return rewards
+    few = csi[: max(1, round(_FIRST_SHARE * len(csi)))]
+    trials = [few] * _FIRST_TRIALS + [csi] * _TRIALS
+    slope, before = torch.full_like(rewards, _SLOPE), None
+    for tried in track_each("rewards for delivered models", trials):
+        rewards = torch.where(always, ALWAYS_S, rewards)
+        schedule = choose(tried, rewards)
+        arriving = expected_arrivals(scenario, tried, bits, schedule) @ mean_of.T
+        odds = _log_odds(arriving.mean(0), len(tried))
+        if before is not None and before.count == len(tried):
+            found = (odds - before.odds) / (rewards / before.rewards).log()
+            slope = torch.where(found.isfinite(), found.clamp(_LEAST_SLOPE, _MOST_SLOPE), slope)
+        aim = delivery + _MARGIN * arriving.std(0, correction=0) / len(tried) ** 0.5
+        aim = _log_odds(torch.minimum(aim, (1 + delivery) / 2), len(tried))
+        before = _Trial(len(tried), rewards, odds)
+        rewards = rewards * ((aim - odds) / slope).exp()
+    return torch.where(always, ALWAYS_S, rewards)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What rewards (L,) s led to on some channels: log-odds of delivering, (L,)."""
+
+    count: int
+    rewards: Tensor
+    odds: Tensor
+
+
+def _log_odds(rate: Tensor, count: int) -> Tensor:
+    """ln r / (1 − r) of rates on ``count`` channels; of none or all, as if of half a channel."""
+    return rate.clamp(0.5 / count, 1 - 0.5 / count).logit()
 
 
 def check_delivery(delivery: Tensor, workers: int) -> None:

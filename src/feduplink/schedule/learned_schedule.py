@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -15,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feduplink.lagrangian import ChannelBatch
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
-from feduplink.schedule.array_module import Array
 from feduplink.schedule.participation import with_somebody
-from feduplink.schedule.phase_network import PhaseNetwork
+from feduplink.schedule.phase_network import NetworkWeights, PhaseNetwork
 from feduplink.schedule.phase_proposal import PhaseProposal, PricedRounds
-from feduplink.schedule.round_batches import check_rounds, round_batches
+from feduplink.schedule.round_batches import check_rounds, demand_array, round_batches
 from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
 
 #: What a file of weights says it is.
@@ -55,9 +54,8 @@ def shipped_phase_network() -> PhaseNetwork:
 
 
 @functools.lru_cache(maxsize=4)
-def _weight_arrays(network: PhaseNetwork) -> dict[str, Array]:
-    """The weights as arrays, which share the memory of the tensors."""
-    return {name: weight.detach().numpy() for name, weight in network.weights.items()}
+def _weight_arrays(network: PhaseNetwork) -> NetworkWeights:
+    return network.weights.arrays()
 
 
 @torch.no_grad()
@@ -72,11 +70,16 @@ def learned_schedules(
 ) -> Schedule:
     """Schedules of little time + κ · energy for channels (N, L, L); arguments as of the search."""
     check_rounds(csi, [seconds_per_joule])
+    if _are_few(csi):
+        wanted = demand_array(scenario, csi, bits, senders)
+        few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule)
+        found = [_solved(_weight_arrays(network), rounds).mixture() for rounds in few]
+        durations_s, power = (torch.from_numpy(np.stack(part)) for part in zip(*found, strict=True))
+        return Schedule(durations_s, power)
     parts = []
     for batch, demand in round_batches(scenario, csi, bits, senders):
         rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule)
-        mixtures = [proposal.mixture() for proposal in _proposals(network, rounds)]
-        parts += [Schedule(*map(_as_batch, mixture)) for mixture in mixtures]
+        parts.append(Schedule(*_solved(network.weights, rounds).mixture()))
     return Schedule.concat(parts)
 
 
@@ -93,30 +96,34 @@ def learned_senders(
 ) -> Tensor:
     """Who takes part at rewards λ, (L,) s, by the shares of the mixtures, (N, L) bool."""
     check_rounds(csi, [seconds_per_joule])
-    parts = []
-    for batch, demand in round_batches(scenario, csi, bits, present):
-        rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule, rewards)
-        shares = [_as_batch(proposal.shares) for proposal in _proposals(network, rounds)]
-        senders = (torch.cat(shares) > _SENDS) & (demand > 0)
-        parts.append(with_somebody(batch, demand, senders, rewards, seconds_per_joule))
-    return torch.cat(parts)
-
-
-def _proposals(network: PhaseNetwork, rounds: PricedRounds) -> Iterator[PhaseProposal]:
-    """Of all rounds at once, or of few of them one by one, which is quicker."""
-    count, workers = rounds.demand.shape
-    if count > _FEW or rounds.demand.device.type != "cpu":
-        proposals, weights = [PhaseProposal(rounds)], network.weights
+    if _are_few(csi):
+        wanted = demand_array(scenario, csi, bits, present)
+        few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule, rewards)
+        found = [_solved(_weight_arrays(network), rounds).shares for rounds in few]
+        batch = ChannelBatch.from_scenario(scenario, csi)
+        parts = [(batch, torch.from_numpy(wanted.copy()), torch.from_numpy(np.stack(found)))]
     else:
-        weights = _weight_arrays(network)
-        proposals = [PhaseProposal(rounds.one_round(number)) for number in range(count)]
-    for proposal in proposals:
-        proposal.propose(weights)
-        for _ in range(max(_LEAST_STEPS, math.ceil(workers / _WORKERS_PER_STEP))):
-            proposal.improve()
-        yield proposal
+        parts = []
+        for batch, demand in round_batches(scenario, csi, bits, present):
+            rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule, rewards)
+            parts.append((batch, demand, _solved(network.weights, rounds).shares))
+    senders = [
+        with_somebody(batch, demand, (shares > _SENDS) & (demand > 0), rewards, seconds_per_joule)
+        for batch, demand, shares in parts
+    ]
+    return torch.cat(senders)
 
 
-def _as_batch(values: Array) -> Tensor:
-    """Tensors of several rounds as they are, arrays of one as a tensor of one."""
-    return torch.from_numpy(values)[None] if isinstance(values, np.ndarray) else values
+def _are_few(csi: Tensor) -> bool:
+    """Whether rounds are solved one by one, which is quicker."""
+    return len(csi) <= _FEW and csi.device.type == "cpu"
+
+
+def _solved(weights: NetworkWeights, rounds: PricedRounds) -> PhaseProposal:
+    """What the network proposes, improved."""
+    proposal = PhaseProposal(rounds)
+    proposal.propose(weights)
+    workers = rounds.demand.shape[-1]
+    for _ in range(max(_LEAST_STEPS, math.ceil(workers / _WORKERS_PER_STEP))):
+        proposal.improve()
+    return proposal

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from feduplink.schedule.array_module import Array, array_module, at_least, take_rows
+from feduplink.schedule.array_module import (
+    Array,
+    array_module,
+    at_least,
+    largest,
+    sum_along,
+    take_rows,
+)
 
 #: By so much phases are stretched, so that rounding leaves no bit behind.
 _ROUNDING = 1e-12
+#: In the place of what is delivered of who has nothing to deliver.
+_NOTHING = 1e-300
 
 
 class Channels(Protocol):
@@ -43,7 +52,7 @@ def phase_rates(channels: Channels, power: Array) -> Array:
 def phase_cost(channels: Channels, power: Array, seconds_per_joule: Array) -> Array:
     """What a second of every phase costs, 1 + κ Σ_{i on} (p_i + P_c,i), (..., K) s; κ (..., 1)."""
     drawn = power + (power > 0) * channels.static_power_w
-    return 1 + seconds_per_joule * drawn.sum(-1)
+    return 1 + seconds_per_joule * sum_along(drawn)
 
 
 def mixed_phases(
@@ -55,12 +64,13 @@ def mixed_phases(
     silent.
     """
     xp = array_module(power)
-    durations = durations * (power > 0).any(-1)
+    senders = sum_along(1.0 * (power > 0))
+    durations = durations * (senders > 0)
     delivered = (durations[..., None, :] @ phase_rates(channels, power))[..., 0, :]
-    wanted = demand > 0
-    missing = xp.where(wanted, demand / xp.where(wanted, delivered, 1.0), 1.0)
-    longer = xp.amax(at_least(missing, 1.0), -1) * (1 + _ROUNDING)
+    missing = demand / at_least(delivered, _NOTHING)
+    longer = largest(at_least(missing, 1.0)) * (1 + _ROUNDING)
     durations = durations * longer[..., None]
-    power = power * (durations > 0)[..., None]
-    order = xp.argsort(-(power > 0).sum(-1), stable=True)
+    on_air = 1.0 * (durations > 0)
+    power = power * on_air[..., None]
+    order = xp.argsort(-senders * on_air, stable=True)
     return take_rows(durations, order), take_rows(power, order)

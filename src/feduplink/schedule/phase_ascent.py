@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from feduplink.schedule.array_module import Array, array_module, at_least
+from feduplink.schedule.array_module import Array, array_module, at_least, largest, sum_along
 from feduplink.schedule.mixture import Channels
 
 #: Powers on the air stay above this share of Pmax.
@@ -39,8 +39,10 @@ class _Response:
     """What a phase looks like to those who could change their power in it, all (..., K, L)."""
 
     interference: Array
-    sinr: Array
-    slope: Array
+    #: 1 + SINR.
+    received: Array
+    #: λ SINR / (1 + SINR).
+    pull: Array
     #: κ and what others lose, per watt.
     tax: Array
 
@@ -56,12 +58,11 @@ def ascend(channels: Channels, power: Array, prices: Array, seconds_per_joule: A
     """
     power = switch_one(channels, power, prices, seconds_per_joule)
     xp, weight = array_module(power), prices[..., None, :]
-    on_air = power > 0
-    lowest, highest = on_air * (_LOWEST * channels.pmax_w), on_air * channels.pmax_w
+    highest = (power > 0) * channels.pmax_w
+    lowest = _LOWEST * highest
     for _ in range(_FIXED_POINT_STEPS):
         seen = _respond(channels, power, weight, seconds_per_joule)
-        best = weight * seen.slope / (seen.tax + _FREE)
-        power = xp.minimum(xp.maximum(best, lowest), highest)
+        power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
     return power
 
 
@@ -69,24 +70,21 @@ def switch_one(channels: Channels, power: Array, prices: Array, seconds_per_joul
     """The phases with the one worker switched on or off that makes them worth most, if any does."""
     xp, weight = array_module(power), prices[..., None, :]
     seen = _respond(channels, power, weight, seconds_per_joule)
-    on_air = power > 0
-    gain = channels.direct[..., None, :]
-    alone = weight / (seen.tax + _FREE) - seen.interference / gain
-    alone = xp.minimum(at_least(alone, 0.0), channels.pmax_w)
-    other = xp.where(on_air, 0.0, alone)
-    received = gain * power
+    gain, interference = channels.direct[..., None, :], seen.interference
+    alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
+    other = at_least(alone, 0.0) * (power == 0)
+    change = other - power
     # (..., K, i, j): how worker j is received if worker i is switched.
-    disturbed = (
-        seen.interference[..., None, :]
-        + channels.cross.mT[..., None, :, :] * (other - power)[..., None]
-    )
-    rates = xp.log1p(received[..., None, :] / disturbed)
-    own = xp.log1p(gain * other / seen.interference) - xp.log1p(seen.sinr)
-    drawn = (other - power) + ((other > 0) * 1.0 - on_air * 1.0) * channels.static_power_w
+    disturbed = interference[..., None, :] + channels.cross.mT[..., None, :, :] * change[..., None]
+    rates = xp.log1p((gain * power)[..., None, :] / disturbed)
+    before = xp.log(seen.received)
+    own = xp.log1p(gain * other / interference) - before
+    # Whoever is switched was silent before or is so after.
+    drawn = change + xp.sign(change) * channels.static_power_w
     worth = (rates @ weight[..., None])[..., 0] + weight * own - seconds_per_joule * drawn
-    before = (weight * xp.log1p(seen.sinr)).sum(-1)[..., None]
-    most = xp.amax(worth, -1)[..., None]
-    return xp.where((worth == most) & (most > before), other, power)
+    most = largest(worth)[..., None]
+    better = most > sum_along(weight * before)[..., None]
+    return xp.where((worth == most) & better, other, power)
 
 
 def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
@@ -95,20 +93,22 @@ def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
     Dinkelbach's method: the best answer to what the rate costs at the last one. κ is a number or
     (..., 1).
     """
-    gain = channels.direct
+    gain, pmax_w = channels.direct, channels.pmax_w
     xp = array_module(gain)
-    power = channels.pmax_w + 0 * gain
+    alone, lowest = 1 / gain, _LOWEST * pmax_w
+    on_air = 1 + seconds_per_joule * channels.static_power_w
+    per_joule = 1 / (seconds_per_joule + _FREE)
+    power = pmax_w + 0 * gain
     for _ in range(_DINKELBACH_STEPS):
-        drawn = power + channels.static_power_w
-        price = (1 + seconds_per_joule * drawn) / xp.log1p(gain * power)
-        best = price / (seconds_per_joule + _FREE) - 1 / gain
-        power = xp.minimum(xp.maximum(best, _LOWEST * channels.pmax_w), channels.pmax_w)
+        price = (on_air + seconds_per_joule * power) / xp.log1p(gain * power)
+        power = xp.minimum(xp.maximum(price * per_joule - alone, lowest), pmax_w)
     return power
 
 
 def _respond(channels: Channels, power: Array, weight: Array, kappa: Array) -> _Response:
     interference = 1 + power @ channels.cross.mT
     sinr = channels.direct[..., None, :] * power / interference
-    slope = sinr / (1 + sinr)
-    tax = kappa + (weight * slope / interference) @ channels.cross
-    return _Response(interference, sinr, slope, tax)
+    received = 1 + sinr
+    pull = weight * (sinr / received)
+    tax = kappa + _FREE + (pull / interference) @ channels.cross
+    return _Response(interference, received, pull, tax)

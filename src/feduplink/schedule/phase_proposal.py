@@ -7,33 +7,37 @@ mixed again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch
+from feduplink.scenario import Scenario
 from feduplink.schedule.array_module import (
     Array,
-    array_like,
     array_module,
     at_least,
     at_most,
+    identity,
     in_double,
     in_single,
+    largest,
     stack_last,
+    sum_along,
 )
 from feduplink.schedule.master_program import MasterProgram
 from feduplink.schedule.mixture import mixed_phases, phase_cost, phase_rates
 from feduplink.schedule.phase_ascent import ascend, best_alone
 from feduplink.schedule.phase_network import (
-    CHANGING_SIZES,
-    FIXED_SIZES,
     STEPS,
+    NetworkWeights,
     first_look,
     network_step,
+    see_fixed,
 )
 from feduplink.schedule.round_batches import ALWAYS_S
 from feduplink.schedule.single_program import SingleProgram
@@ -42,6 +46,8 @@ _SMALL, _TINY, _LARGE = 1e-3, 1e-6, 3.0
 #: Lowest power on the air, relative to Pmax, and lowest that the network starts from, in logs.
 _LOWEST = 1e-6
 _START = -6.0
+#: Powers under e to minus this of Pmax are not told apart.
+_LEAST_LOGIT = 40.0
 
 
 @dataclass(frozen=True)
@@ -89,18 +95,30 @@ class PricedRounds:
             left_out,
         )
 
-    def one_round(self, number: int) -> PricedRounds:
-        """One of the rounds, as arrays."""
-
-        def of_round(name: str) -> Array:
-            tensor = getattr(self, name)
-            return (tensor if name in ("pmax_w", "static_power_w") else tensor[number]).numpy()
-
-        return PricedRounds(*(of_round(field.name) for field in fields(self)))
+    @classmethod
+    def one_by_one(
+        cls,
+        scenario: Scenario,
+        csi: Tensor,
+        demand: Array,
+        seconds_per_joule: float,
+        rewards: Tensor | None = None,
+    ) -> Iterator[PricedRounds]:
+        """Those of channels (N, L, L) and demands (N, L) one by one, as arrays."""
+        gains = csi.numpy().astype(np.float64)
+        everyone = np.ones(gains.shape[-1])
+        pmax_w = scenario.pmax_w.numpy() * everyone
+        static_power_w = scenario.static_power.numpy() * everyone
+        left_out = ALWAYS_S * everyone if rewards is None else rewards.numpy() * everyone
+        kappa = np.array([[seconds_per_joule]])
+        others = 1 - identity(everyone)
+        for gain, wanted in zip(gains, demand, strict=True):
+            direct, cross = gain.diagonal(), gain * others
+            yield cls(direct, cross, pmax_w, static_power_w, wanted, kappa, left_out)
 
     def in_single(self) -> PricedRounds:
         """The same in float32, for the network."""
-        return PricedRounds(*(in_single(getattr(self, field.name)) for field in fields(self)))
+        return PricedRounds(*map(in_single, vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -118,41 +136,47 @@ class PhaseProposal:
     def __init__(self, rounds: PricedRounds) -> None:
         self.rounds = rounds
         demand, xp = rounds.demand, array_module(rounds.demand)
-        self._takes_part = (demand > 0)[..., None, :]
+        takes_part = demand > 0
+        self._takes_part = takes_part[..., None, :]
         workers = demand.shape[-1]
-        own = xp.eye(workers, dtype=demand.dtype, device=demand.device)
-        best = best_alone(rounds, rounds.kappa[..., 0])
-        alone = self._phases(own * best[..., None, :] * self._takes_part)
+        own = identity(demand)
+        kappa = rounds.kappa[..., 0]
+        best = best_alone(rounds, kappa) * takes_part
         delivered = own * demand[..., None, :]
         nobody = 0 * delivered
         #: Powers of all columns, (..., K, L) W. Of the first L there may be a surplus for nothing;
-        #: the next L leave a worker out, at a price.
-        self.power = xp.concatenate((nobody, nobody, alone.power), -2)
-        rates = (nobody - own, delivered, alone.rates)
-        cost = (0 * demand, rounds.left_out, alone.cost)
+        #: the next L leave a worker out, at a price; then everyone is alone.
+        self.power = xp.concatenate((nobody, nobody, own * best[..., None, :]), -2)
+        alone = xp.log1p(rounds.direct * best)
+        rates = (nobody - own, delivered, own * alone[..., None, :])
+        drawn = best + takes_part * rounds.static_power_w
+        cost = (0 * demand, rounds.left_out, 1 + kappa * drawn)
         index = xp.arange(workers, device=demand.device)
         self.master: Any = (MasterProgram if xp is torch else SingleProgram)(
             xp.concatenate(rates, -2),
             xp.concatenate(cost, -1),
             demand,
-            xp.where(demand > 0, index + 2 * workers, index),
+            index + 2 * workers * takes_part,
         )
         self.master.solve()
 
-    def propose(self, weights: Mapping[str, Array]) -> Phases:
+    def propose(self, weights: NetworkWeights) -> Phases:
         """Let a network propose a phase for every worker, and solve."""
         view = _NetworkView(self.rounds.in_single(), in_single(self.master.multipliers))
+        fixed = see_fixed(weights, view.fixed)
         logits = view.first_logits()
-        memory, change = first_look(weights, view.features(logits)[0])
+        memory, change = first_look(weights, fixed[0], view.changing(logits)[0])
         logits = logits + change
         for number in range(STEPS):
-            features, share = view.features(logits)
-            memory, change = network_step(weights, number, memory, features, share)
+            changing, share = view.changing(logits)
+            memory, change = network_step(
+                weights, number, memory, fixed[number + 1], changing, share
+            )
             logits = logits + change
         power, on_air = (in_double(values) for values in view.powers(logits)[:2])
         # Not by phase_cost: gates have slopes, which being on the air or not has none of.
         drawn = power + on_air * self.rounds.static_power_w
-        cost = 1 + self.rounds.kappa[..., 0] * drawn.sum(-1)
+        cost = 1 + self.rounds.kappa[..., 0] * sum_along(drawn)
         return self._add(Phases(power, phase_rates(self.rounds, power), cost))
 
     def improve(self) -> Phases:
@@ -190,17 +214,23 @@ class PhaseProposal:
 
 
 class _NetworkView:
-    """What the network sees of rounds in float32, at prices λ (..., L) of the workers' rates."""
+    """What the network sees of rounds in float32, at prices λ (..., L) of the workers' rates.
+
+    Attributes:
+        fixed: of every worker in every phase what stays, (..., K, L, 8).
+    """
 
     def __init__(self, rounds: PricedRounds, multipliers: Array) -> None:
         self._rounds = rounds
         xp = array_module(multipliers)
-        workers = multipliers.shape[-1]
-        self._own = xp.eye(workers, dtype=multipliers.dtype, device=multipliers.device)
-        self._everyone = self._own.sum(-1)
-        self._takes_part = (rounds.demand > 0)[..., None, :]
+        own = self._own = identity(multipliers)
+        # On the air for sure, and if the network says so.
+        takes_part = (rounds.demand > 0)[..., None, :]
+        self._sure, self._maybe = own * takes_part, (1 - own) * takes_part
         price = self._price = at_least(multipliers, 0.0)[..., None, :]
-        gain = xp.log(rounds.direct * rounds.pmax_w)
+        self._received = rounds.direct * rounds.pmax_w
+        self._static_cost = rounds.kappa * rounds.static_power_w
+        gain = self._gain = xp.log(self._received)
         towards = xp.log(rounds.cross * rounds.pmax_w + _TINY)
         paid = price * at_least(rounds.demand, _TINY)[..., None, :]
         columns = (
@@ -208,48 +238,49 @@ class _NetworkView:
             gain[..., :, None],
             towards,
             towards.mT,
-            self._own,
+            own,
             xp.log(at_least(paid, _SMALL)),
             xp.log(price + _SMALL),
-            xp.log(rounds.kappa * rounds.static_power_w + _SMALL),
+            xp.log(self._static_cost + _SMALL),
         )
-        fixed = stack_last([column + 0 * towards for column in columns])
-        self._fixed = fixed / array_like(FIXED_SIZES, fixed)
-        self._sizes = array_like(CHANGING_SIZES, fixed)
+        self.fixed = stack_last(columns, towards)
 
     def first_logits(self) -> Array:
         """Everyone received alike, but for the one whose phase it is, (..., K, L, 2)."""
-        xp = array_module(self._own)
-        received = xp.log(self._rounds.direct * self._rounds.pmax_w)
-        level = (xp.amin(received, -1)[..., None] - received)[..., None, :]
+        level = (-largest(-self._gain)[..., None] - self._gain)[..., None, :]
         level = at_least(level * (1 - self._own), _START)
-        return stack_last((level, 0 * level))
+        return stack_last((level, 0 * level), level)
 
-    def powers(self, logits: Array) -> tuple[Array, Array, Array]:
-        """Powers (..., K, L) W, gates that are 0 or 1 with slopes of soft ones, and ln p / Pmax."""
+    def powers(self, logits: Array) -> tuple[Array, Array, Array, Array]:
+        """Powers (..., K, L) W, gates that are 0 or 1 with slopes of soft ones, p and ln p / Pmax.
+
+        The latter as if everyone sent.
+        """
         xp = array_module(logits)
-        log_power = _log_sigmoid(logits[..., 0])
-        relative = at_most(_LOWEST + xp.exp(log_power), 1.0)
-        on_air = (logits[..., 1] > 0) * self._everyone
+        inverse = 1 + xp.exp(at_most(-logits[..., 0], _LEAST_LOGIT))
+        would = 1 / inverse
+        gate = logits[..., 1] > 0
         if xp is torch:
             soft = torch.sigmoid(logits[..., 1])
-            on_air = on_air + soft - soft.detach()
-        on_air = (self._own + (1 - self._own) * on_air) * self._takes_part
-        return self._rounds.pmax_w * relative * on_air, on_air, log_power
+            gate = gate + soft - soft.detach()
+        on_air = self._sure + self._maybe * gate
+        power = self._rounds.pmax_w * at_most(_LOWEST + would, 1.0) * on_air
+        return power, on_air, would, -xp.log(inverse)
 
-    def features(self, logits: Array) -> tuple[tuple[Array, Array], Array]:
-        """Of every worker in every phase, (..., K, L, ·), and the shares of interference."""
+    def changing(self, logits: Array) -> tuple[Array, Array]:
+        """Of every worker in every phase what changes, (..., K, L, 8), and whose interference."""
         rounds, price, xp = self._rounds, self._price, array_module(logits)
-        kappa = rounds.kappa
-        power, on_air, log_power = self.powers(logits)
-        interference = 1 + power @ rounds.cross.mT
-        would = rounds.pmax_w * xp.exp(log_power)
-        sinr = rounds.direct[..., None, :] * would / interference
-        by_sinr = price * (sinr / (1 + sinr))
-        harm = would * ((on_air * by_sinr / interference) @ rounds.cross + kappa)
-        value = price * xp.log1p(sinr) - kappa * (would + rounds.static_power_w)
-        excess = (on_air * value).sum(-1)[..., None] - 1
-        share = rounds.cross[..., None, :, :] * (power[..., None, :] / interference[..., None])
+        kappa, cross = rounds.kappa, rounds.cross
+        power, on_air, would, log_power = self.powers(logits)
+        interference = 1 + power @ cross.mT
+        sinr = self._received[..., None, :] * would / interference
+        received = 1 + sinr
+        by_sinr = price * (sinr / received)
+        would = rounds.pmax_w * would
+        harm = would * ((on_air * by_sinr / interference) @ cross + kappa)
+        value = price * xp.log(received) - (kappa * would + self._static_cost)
+        excess = sum_along(on_air * value)[..., None] - 1
+        share = cross[..., None, :, :] * (power[..., None, :] / interference[..., None])
         changing = (
             log_power,
             xp.log(interference),
@@ -258,9 +289,9 @@ class _NetworkView:
             xp.log(harm + _TINY),
             at_most(at_least(value, -_LARGE), _LARGE),
             at_most(harm, _LARGE),
-            at_most(excess, _LARGE) + 0 * value,
+            at_most(excess, _LARGE),
         )
-        return (self._fixed, stack_last(changing) / self._sizes), share
+        return stack_last(changing, power), share
 
 
 def mixing_loss(proposal: PhaseProposal, proposed: Phases, *, unused: float = 0.02) -> Tensor:
@@ -281,8 +312,3 @@ def mixing_loss(proposal: PhaseProposal, proposed: Phases, *, unused: float = 0.
 
 def _constant(values: Array) -> Array:
     return values.detach() if isinstance(values, Tensor) else values
-
-
-def _log_sigmoid(values: Array) -> Array:
-    xp = array_module(values)
-    return at_most(values, 0.0) - xp.log1p(xp.exp(-abs(values)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -41,6 +44,21 @@ def demand_of(
     )
     demand = demand.expand(shape).to(csi.device)
     return demand.clone() if senders is None else demand * senders
+
+
+def demand_array(
+    scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None = None
+) -> npt.NDArray[np.float64]:
+    """The same of few rounds, as an array; a model's bits are those of the round before, mostly."""
+    key = tuple(bits.tolist()) if isinstance(bits, Tensor) and bits.ndim else float(bits)
+    demand = np.broadcast_to(_demand(key, scenario.bandwidth_hz), csi.shape[:-1])
+    return demand if senders is None else demand * senders.numpy()
+
+
+@functools.lru_cache(maxsize=64)
+def _demand(bits: float | tuple[float, ...], bandwidth_hz: float) -> npt.NDArray[np.float64]:
+    rate = link.rate_for_time(torch.tensor(bits, dtype=torch.float64), 1.0, bandwidth_hz)
+    return rate.numpy()
 
 
 def round_batches(

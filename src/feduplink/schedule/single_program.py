@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from feduplink.schedule.master_program import OPTIMAL, PIVOTS_PER_ROW, SMALL
+from feduplink.schedule.master_program import OPTIMAL, PIVOTS_PER_ROW
+
+#: Added to levels: of those that are 0 the one with the largest entry leaves.
+_DEGENERATE = 1e-12
+#: In the place of entries of 0 or less, which do not limit a step.
+_NO_LIMIT = 1e-30
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,26 +24,27 @@ class SingleProgram:
     inverse, and the multipliers.
 
     Attributes:
-        rates: R, what a second of each column delivers, (K, L).
-        cost: c, what it costs, (K,).
+        cost: c, what a second of each column costs, (K,).
         demand: w ≥ 0, (L,).
-        basis: which columns are in the basis, (L,); feasible at the start.
+        basis: which columns are in the basis, (L,); at the start feasible, and the i-th of no other
+            worker's than worker i's.
     """
 
     def __init__(
         self, rates: Floats, cost: Floats, demand: Floats, basis: npt.NDArray[np.int64]
     ) -> None:
-        self.rates, self.cost, self.demand, self.basis = rates, cost, demand, basis
-        workers = len(demand)
-        inverse = np.linalg.inv(rates[basis].T)
-        self._tableau = np.zeros((workers + 1, len(cost) + 1))
-        self._tableau[:-1, 0] = inverse @ demand
-        self._tableau[:-1, 1:] = inverse @ rates.T
-        self._tableau[-1, 1:] = cost - (cost[basis] @ inverse) @ rates.T
+        self.cost, self.demand, self.basis = cost, demand, basis
+        inverse = 1 / rates[basis, np.arange(len(demand))]
+        self._tableau = np.empty((len(demand) + 1, len(cost) + 1))
+        # Relative to the largest demand, however few bits that is.
+        self._unit = demand.max() or 1.0
+        self._tableau[:-1, 0] = inverse * (demand / self._unit)
+        self._tableau[:-1, 1:] = inverse[:, None] * rates.T
+        self._tableau[-1, 0] = 0.0
+        self._tableau[-1, 1:] = cost - rates @ (cost[basis] * inverse)
 
     def add(self, rates: Floats, cost: Floats) -> None:
-        """Further columns, (M, L) and (M,)."""
-        self.rates = np.concatenate((self.rates, rates))
+        """Further columns, what they deliver (M, L) and cost (M,)."""
         self.cost = np.concatenate((self.cost, cost))
         columns = -self._tableau[:, 1 : len(self.demand) + 1] @ rates.T
         columns[-1] += cost
@@ -51,7 +57,7 @@ class SingleProgram:
     @property
     def durations(self) -> Floats:
         """t of the columns in the basis, (L,)."""
-        return np.maximum(self._tableau[:-1, 0], 0.0)
+        return np.maximum(self._tableau[:-1, 0], 0.0) * self._unit
 
     @property
     def multipliers(self) -> Floats:
@@ -72,16 +78,17 @@ class SingleProgram:
 
     def solve(self) -> None:
         """Pivot until no known column would lower the value."""
-        tableau = self._tableau
+        tableau, basis = self._tableau, self.basis
         reduced, level = tableau[-1, 1:], tableau[:-1, 0]
         for _ in range(PIVOTS_PER_ROW * len(self.demand)):
             entering = reduced.argmin()
             if reduced[entering] >= -OPTIMAL:
                 break
             column = tableau[:, entering + 1].copy()
-            ratio = np.where(column[:-1] > SMALL, level / np.maximum(column[:-1], SMALL), np.inf)
+            # Where entries are 0 or less nothing limits the step, not even a level of 0.
+            ratio = (level + _DEGENERATE) / np.maximum(column[:-1], _NO_LIMIT)
             leaving = ratio.argmin()
             row = tableau[leaving] / column[leaving]
             tableau -= column[:, None] * row
             tableau[leaving] = row
-            self.basis[leaving] = entering
+            basis[leaving] = entering
