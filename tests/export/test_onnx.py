@@ -60,6 +60,14 @@ def test_pdx_says_the_same_of_gains_as_no_cell_has_them(pdx):
     assert np.percentile(of_a_channel, 90) < TOLERANCE
 
 
+def test_powers_are_in_range_for_all_gains_that_float32_has(pdx):
+    policy, exported = pdx
+    exponents = np.random.default_rng(9).uniform(-44, 38, (300, 8, 8))
+    csi = np.maximum((10**exponents).astype(np.float32), np.float32(1e-44))
+    for power in (policy.allocate(torch.from_numpy(csi)).numpy(), exported.allocate(csi)):
+        assert ((power >= 0) & (power <= policy.scenario.pmax_w.numpy())).all()
+
+
 def test_pdx_with_a_pmax_of_each_workers_own(tmp_path: Path):
     given = Scenario(workers=3, pmax_dbw=(-20, -25, -18))
     alike = shipped_pdx(Scenario(workers=3, rate_min=0, ee_min=0))

@@ -15,6 +15,7 @@ CSI_FLOOR = 1e-3
 
 #: Gains over the noise in dB are below this, and their mean is below this many medians.
 _LARGEST_DB = 200.0
+_FLOAT32 = torch.finfo(torch.float32)
 _LEAST_SKEW = 1.3
 
 
@@ -116,6 +117,11 @@ def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
     if low <= 0:
         raise InputError(
             "csi: holds a negative or zero gain; accepted: finite gains above 0, linear, not in dB."
+        )
+    if low < _FLOAT32.smallest_normal or high > _FLOAT32.max:
+        raise InputError(
+            f"csi: gains from {low:.3g} to {high:.3g}; accepted: {_FLOAT32.smallest_normal:.3g} to "
+            f"{_FLOAT32.max:.3g}, what 32 bits hold."
         )
     return csi
 

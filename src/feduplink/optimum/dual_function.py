@@ -8,16 +8,18 @@ other than the weighted sum, the weights ω become variables too and max_y g(y) 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, Prices
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -108,6 +110,8 @@ class DualFunction:
         enough: Callable[[float], bool],
     ) -> Vector:
         """Where a run of the quasi-Newton method from ``x`` ends, or a value of D is ``enough``."""
+        # Takes a third of a second to load, which who only reads an optimum need not wait for.
+        from scipy.optimize import minimize
 
         def magnified(x: Vector) -> tuple[float, Vector]:
             at = evaluate(x)

@@ -22,6 +22,7 @@ from feduplink.optimum.dual_function import (
     lagrangian_constant,
 )
 from feduplink.optimum.primal_recovery import recovered
+from feduplink.optimum.refine import PRIMAL_TOLERANCE
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
@@ -29,10 +30,6 @@ from feduplink.scenario import Scenario
 #: Whose powers a solution has if no policy was better.
 SEARCH = "search"
 
-#: Maximisers that miss a constraint by no more than this share of its threshold are near enough
-#: for the multipliers of a policy, which is judged on other channels. What is returned as the
-#: solution meets the constraints exactly.
-PRIMAL_TOLERANCE = 2e-3
 #: Primal and dual value that differ by no more than this are taken as equal.
 PRIMAL_GAP = 3e-4
 #: A run of the quasi-Newton method ends early when they differ by no more than this.

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
 from torch import Tensor
 
 from feduplink.judgement import Judgement, judge
@@ -84,6 +82,10 @@ def recombined(maxima: list[Tensor], function: DualFunction, x: Vector) -> Tenso
     maximise Σ x_nj ω·f_nj with Σ x_nj surplus_nj ≥ 0 for every constraint and Σ_j x_nj = 1. Where
     it has no solution, the best maxima are taken.
     """
+    # Loaded when it is used, as in the dual function.
+    from scipy import sparse
+    from scipy.optimize import LinearConstraint, milp
+
     batch, problem, prices = function.batch, function.problem, function.prices(x)
     weight = function.multipliers(x).objective_weight
     values = torch.stack([batch.value(power, prices) for power in maxima])

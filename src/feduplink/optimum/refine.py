@@ -10,10 +10,12 @@ from torch import Tensor
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, Prices
 from feduplink.observing import track_each
-from feduplink.optimum.dual_solver import PRIMAL_TOLERANCE
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
+#: Maximisers that miss a constraint by no more than this share of its threshold are near enough
+#: for the multipliers of a policy, which is judged on other channels.
+PRIMAL_TOLERANCE = 2e-3
 #: Evaluations that a refinement takes.
 _EVALUATIONS = 12
 #: First step of the multipliers, relative to the weights, for a relative surplus of one.

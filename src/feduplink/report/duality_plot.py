@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from feduplink.optimum import Optimum
-from feduplink.optimum.dual_solver import PRIMAL_TOLERANCE
+from feduplink.optimum.refine import PRIMAL_TOLERANCE
 from feduplink.report.style import StyledFigure, figure
 
 _DUAL, _PRIMAL, _MET, _BOUND = "#D55E00", "#0072B2", "#009E73", "black"
