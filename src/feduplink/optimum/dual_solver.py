@@ -34,6 +34,8 @@ SEARCH = "search"
 PRIMAL_GAP = 3e-4
 #: A run of the quasi-Newton method ends early when they differ by no more than this.
 _EARLY_GAP = 1e-4
+#: Where they differ by more than this at its end, powers are recovered from the local maxima.
+_RECOVERED_GAP = 2e-5
 #: Maximisers that miss a constraint by more than this share of its threshold are not repaired
 #: while there is hope for better ones.
 _REPAIRABLE = 0.1
@@ -180,7 +182,7 @@ def solve_dual(
             # A wider search at the new prices may find better maxima; then D is not yet minimal.
             search.maximiser.restart(function.prices(x))
             value = search.evaluate(x).value
-            if problem.constrained and not search.reached(value, _EARLY_GAP):
+            if problem.constrained and not search.reached(value, _RECOVERED_GAP):
                 search.recover(x)
             if search.reached(value, PRIMAL_GAP):
                 break
