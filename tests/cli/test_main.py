@@ -99,6 +99,7 @@ def test_unknown_options_point_to_the_help_of_their_command(run: Run):
     sentence = refused(run("channels", "--wrokers", 3))
     assert "--wrokers: no such option, did you mean --workers?" in sentence
     assert sentence.endswith("see feduplink channels --help.")
+    assert "did you mean" not in refused(run("channels", "--foo", 3))
     assert "only options are accepted here; see feduplink train" in refused(
         run("train", "--policy", "pdg", "now")
     )
