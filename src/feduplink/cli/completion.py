@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import shtab
 
@@ -61,7 +61,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
         elif isinstance(action.metavar, str) and action.metavar.startswith("{"):
             action.choices = action.metavar.strip("{}").split(",")
     preamble = "\n".join(functions.values())
-    return str(shtab.complete(parser, shell=shell, preamble={shell: preamble}))
+    return str(shtab.complete(parser, shell=shell, preamble=preamble))
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
@@ -78,6 +78,6 @@ def _function(function: str, names: Iterable[str], shell: str) -> str:
     return _BASH.format(function=function, names=shlex.quote(" ".join(names)))
 
 
-def _complete(action: argparse.Action, how: dict[str, str]) -> None:
+def _complete(action: argparse.Action, how: Mapping[str, object]) -> None:
     """Say how an option is completed, where shtab looks for it."""
     action.complete = how  # type: ignore[attr-defined]
