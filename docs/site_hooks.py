@@ -20,13 +20,20 @@ PUBLIC = {
     "feduplink.channels": "Channels",
     "feduplink.link": "The link",
     "feduplink.policies": "Policies",
+    "feduplink.lagrangian": "The Lagrangian of one channel",
     "feduplink.learning": "Training",
     "feduplink.optimum": "The optimum",
     "feduplink.schedule": "Schedules of a round",
     "feduplink.federated": "Federated learning",
+    "feduplink.federated.models": "Federated models",
+    "feduplink.federated.tasks": "Federated tasks that ship",
+    "feduplink.federated.data": "Data sets",
+    "feduplink.flower": "Flower",
     "feduplink.observing": "Progress and observers",
     "feduplink.export": "ONNX files",
     "feduplink.proofs": "Proofs",
+    "feduplink.experiments": "Figures of the paper",
+    "feduplink.serving.playground": "The playground",
 }
 #: Modules without ``__all__``: all that has no underscore is public.
 MODULES = {
@@ -35,6 +42,14 @@ MODULES = {
     "feduplink.judgement": "Judging",
     "feduplink.comparison": "Comparing",
     "feduplink.errors": "Errors",
+    "feduplink.report.comparison_plot": "Plots of comparisons",
+    "feduplink.report.power_histogram_plot": "Plots of powers",
+    "feduplink.report.convergence_plot": "Plots of trainings",
+    "feduplink.report.federated_plots": "Plots of federations",
+    "feduplink.sionna.bler": "Block error curves",
+    "feduplink.flower.flower_deployment": "Flower on one machine",
+    "feduplink.flower.superlink_client": "Apps for Flower's SuperLink",
+    "feduplink.flower.certificates": "Certificates and keys for Flower",
 }
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
@@ -24,8 +24,10 @@ def things() -> Registry[type]:
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
-    declared = [EntryPoint(name, path, "feduplink.test-things") for name, path in paths.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: declared)
+    group = "feduplink.test-things"
+    declared = EntryPoints(EntryPoint(name, path, group) for name, path in paths.items())
+    monkeypatch.setattr(registry, "entry_points", lambda: declared)
+    monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
 
 
 def test_shipped_ones_are_imported_when_asked_for(things):

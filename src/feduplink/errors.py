@@ -48,5 +48,7 @@ def unknown_name(field: str, name: str, accepted: Iterable[str], *others: str) -
 
 def did_you_mean(name: str, accepted: Iterable[str]) -> str:
     """``, did you mean NAME?`` if one of the accepted names is near, else a semicolon."""
-    near = difflib.get_close_matches(name, list(accepted), n=1)
-    return f", did you mean {near[0]}?" if near else ";"
+    # The dashes of options make any two of them alike.
+    plain = {text.lstrip("-"): text for text in accepted}
+    near = difflib.get_close_matches(name.lstrip("-"), plain, n=1)
+    return f", did you mean {plain[near[0]]}?" if near else ";"

@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+@functools.cache
+def _installed() -> dict[str, tuple[EntryPoint, ...]]:
+    """Entry points of our groups; all at once, since every installed package is looked at."""
+    found = entry_points()
+    ours = (group for group in found.groups if group.startswith("feduplink."))
+    return {group: tuple(found.select(group=group)) for group in ours}
+
+
 class Registry(Generic[_T]):
     """The things of one kind, by name.
 
@@ -125,7 +133,7 @@ class Registry(Generic[_T]):
         """Entry points of installed packages; one that takes a name of ours is left out."""
         return {
             entry.name: entry
-            for entry in sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+            for entry in sorted(_installed().get(self.group, ()), key=lambda entry: entry.name)
             if entry.name not in self._paths
         }
 

@@ -4,6 +4,8 @@ import argparse
 import errno
 import os
 import resource
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -99,6 +101,7 @@ def test_unknown_options_point_to_the_help_of_their_command(run: Run):
     sentence = refused(run("channels", "--wrokers", 3))
     assert "--wrokers: no such option, did you mean --workers?" in sentence
     assert sentence.endswith("see feduplink channels --help.")
+    assert "did you mean" not in refused(run("channels", "--foo", 3))
     assert "only options are accepted here; see feduplink train" in refused(
         run("train", "--policy", "pdg", "now")
     )
@@ -183,6 +186,47 @@ def test_completion_knows_commands_options_and_choices(
     script = capsys.readouterr().out
     for word in ("federate", "--csi-noise", "--packet-success", "worst-phase"):
         assert word in script
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["evalu"], ["evaluate"]),
+        (["train", "--pres"], ["--preset"]),
+        (["train", "--preset", "p"], ["paper"]),
+        (["channels", "--geometry", "k"], ["kept"]),
+        (["evaluate", "--policies", "op"], ["openloop"]),
+        (["evaluate", "--policies", "max,pd"], ["max,pdm", "max,pdg", "max,pdx"]),
+        (["evaluate", "--policies", "runs/tr"], ["runs/trained"]),
+        (["evaluate", "--policies", "td"], []),
+        (["federate", "--policies", "td"], ["tdma"]),
+        (["federate", "--task", "di"], ["digits"]),
+        (["channels", "--scenario", "interference-x"], [f"interference-x{n}" for n in (2, 4, 8)]),
+        (["evaluate", "--channels", "rec"], ["recorded.h5"]),
+        (["report", "ru"], ["runs"]),
+    ],
+)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_what_bash_completes(
+    words: list[str],
+    completed: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    with pytest.raises(SystemExit):
+        cli.main(["--completion", "bash"])
+    asked = shlex.join(["feduplink", *words])
+    script = f"""{capsys.readouterr().out}
+        COMP_WORDS=({asked}) COMP_CWORD={len(words)}
+        _shtab_feduplink feduplink "${{COMP_WORDS[COMP_CWORD]}}" ""
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    (tmp_path / "runs/trained").mkdir(parents=True)
+    (tmp_path / "recorded.h5").touch()
+    answered = subprocess.run(
+        ["bash", "--norc"], input=script, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert answered.stdout.split() == completed
 
 
 def test_out_must_not_be_a_file(run: Run, tmp_path: Path):

@@ -38,6 +38,14 @@ def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixt
         assert planned == pytest.approx(front[0]["time_s"])
     for name in ("front.png", "timeline.png", "schedule.md"):
         assert (out / name).stat().st_size > 100
+    page = (out / "schedule.md").read_text()
+    assert "| gap, % |" in page
+    assert "seconds a joule is worth" in page
+
+
+def test_without_a_proof_there_is_no_column_for_it(tmp_path: Path):
+    assert main([*SMALL, "--out", str(tmp_path / "run")]) == 0
+    assert "gap" not in (tmp_path / "run/schedule.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ def test_a_wide_terminal_has_headers_on_one_line():
     assert any(line.startswith(LONG) for line in lines)
 
 
+def test_words_are_divided_only_where_there_is_no_room_for_them():
+    wide, less, narrow = (" ".join(printed(table_of("pdx"), n)[1:3]) for n in (70, 62, 50))
+    assert "rate >= 0.7" in wide
+    assert "objective" in less
+    assert "rate >= 0.7" not in less
+    assert "objec-" in narrow
+
+
 def test_a_narrow_terminal_has_numbers_for_long_names():
     lines = printed(table_of("pdx", LONG), 60)
     assert any(line.startswith("[1]  ") for line in lines)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
 import sys
+import textwrap
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +32,10 @@ _LOADED = {
 }
 #: Links that load, unlike those to other pages.
 _RELATIONS = {"stylesheet", "icon", "preload", "preconnect", "modulepreload", "prefetch"}
+#: Packages that are not imported without an extra, and what it installs.
+_EXTRAS = {"feduplink.flower": "flwr", "feduplink.serving.playground": "fastapi"}
+#: Programs in a page, those within lists too.
+_PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
 class Resources(HTMLParser):
@@ -88,21 +94,53 @@ def test_every_public_name_is_in_the_reference(site: Path):
 
 
 def test_the_reference_has_every_package_with_names_to_import():
-    """Those of commands, figures, services and Flower's apps are for people, not for programs."""
-    apart = {"cli", "experiments", "report", "serving", "flower", "sionna", "lagrangian", "proofs"}
     packages = {
-        f"feduplink.{path.parent.name}"
-        for path in (ROOT / "src/feduplink").glob("*/__init__.py")
+        ".".join(path.parent.relative_to(ROOT / "src").parts)
+        for path in (ROOT / "src/feduplink").rglob("__init__.py")
         if "__all__" in path.read_text(encoding="utf-8")
     }
-    assert packages - {f"feduplink.{name}" for name in apart} <= PUBLIC.keys()
+    assert packages == PUBLIC.keys()
     for module in (*PUBLIC, *MODULES):
         assert f"reference/{module}.md" in reference_pages()
 
 
-def test_public_names_are_those_that_python_finds():
-    for module in PUBLIC:
-        assert set(public_names(module)) == set(importlib.import_module(module).__all__)
+def imported(code: str) -> set[tuple[str, str]]:
+    """Modules of the package that a program imports from, and what."""
+    return {
+        (statement.module, name.name)
+        for statement in ast.walk(ast.parse(code))
+        if isinstance(statement, ast.ImportFrom)
+        and (statement.module or "").split(".")[0] == "feduplink"
+        for name in statement.names
+    }
+
+
+def test_the_reference_has_all_that_users_are_told_to_import():
+    """By the pages, the examples and the notebooks."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    scripts = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "notebooks").glob("*.py")]
+    programs = [path.read_text("utf-8") for path in scripts]
+    for page in pages:
+        programs += map(textwrap.dedent, _PYTHON.findall(page.read_text("utf-8")))
+    told = set().union(*map(imported, programs))
+    assert len(told) > 40
+    missing = {
+        (module, name)
+        for module, name in told
+        if not (
+            module in MODULES
+            or f"{module}.{name}" in PUBLIC
+            or (module in PUBLIC and name in public_names(module))
+        )
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_those_that_python_finds(module: str):
+    if module in _EXTRAS:
+        pytest.importorskip(_EXTRAS[module])
+    assert set(public_names(module)) == set(importlib.import_module(module).__all__)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,16 @@ from feduplink.report.html_tables import read_csv_tables, read_markdown
 
 
 def test_markdown_tables_become_tables(tmp_path: Path):
-    (tmp_path / "a.md").write_text("Title\n\n| policy | PER |\n| --- | ---: |\n| `max` | 3 % |\n")
+    (tmp_path / "a.md").write_text(
+        "Title\n\n| policy | PER <= 5 |\n| --- | ---: |\n| `max` | 3 % |\n"
+    )
     (html,) = read_markdown(tmp_path)
     assert "<p>Title</p>" in html
     assert '<div class="scroll"><table>' in html
     assert "<td><code>max</code></td>" in html
-    assert '<td style="text-align:right">3 %</td>' in html
+    # What belongs to a number stays on its line.
+    assert '<td style="text-align:right">3\N{NO-BREAK SPACE}%</td>' in html
+    assert "PER &lt;=\N{NO-BREAK SPACE}5<" in html
     assert "</table></div>" in html
 
 

@@ -67,7 +67,7 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
         raise InputError(f"channels: {path}: {error}") from None
     if looks_like_decibels(csi):
         warnings.warn(
-            f"{path}: the gains are so evenly spread as if they were in dB; H is linear, "
+            f"{path}: the gains are spread as evenly as if they were in dB; H is linear, "
             "10 ** (dB / 10)",
             stacklevel=2,
         )

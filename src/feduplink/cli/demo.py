@@ -158,8 +158,8 @@ def _explanation(outcomes: Mapping[str, Outcome], scenario: Scenario, optimum: O
         f"The objective is the {scenario.utility} over the workers of the mean {scenario.objective}"
         + (", the share of models that arrive." if scenario.objective == "psr" else "."),
         "Every worker must keep the limits in the header on average.",
-        "A low weighted PER alone says little: it counts only workers that send, and the most "
-        f"silent policy here lets {100 * quiet.participation:.0f} % of them.",
+        "A low weighted PER alone says little: it counts only workers that send, and with the "
+        f"most silent policy here {100 * quiet.participation:.0f} % of them do.",
         f"pdm and pdg are learned, here in {_EPOCHS} epochs; 'feduplink train' gives them the "
         "paper's 1000.",
     ]

@@ -37,9 +37,9 @@ class _Completion(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, _namespace: object, values: object, *_args: object
     ) -> None:
-        import shtab
+        from feduplink.cli.completion import completion_script
 
-        print(shtab.complete(build_parser(COMMANDS), shell=str(values)))
+        print(completion_script(build_parser(COMMANDS), str(values)))
         parser.exit()
 
 

@@ -107,7 +107,11 @@ def _everyone(
 
 def _notes(channels: ChannelSource, delivery: Sequence[float]) -> list[str]:
     """What a reader of the table has to know."""
-    notes = [*channels.notes, "arrivals: mean number of models that arrive per round"]
+    notes = [
+        *channels.notes,
+        "κ: how many seconds a joule is worth; rows without one do not depend on it",
+        "arrivals: mean number of models that arrive per round",
+    ]
     if any(rate < 1 for rate in delivery):
         rates = ", ".join(f"{rate:g}" for rate in delivery)
         notes.append(f"schedule: every worker delivers in a share {rates} of the rounds")

@@ -25,8 +25,9 @@ class TerminalTable:
     """A table as rich draws it; cells that begin with a verdict have its colour.
 
     It takes the room that there is: with headers on one line and space between the columns in a
-    wide terminal; in a narrow one without, then with numbers for long names, explained below, and
-    at last with the columns that do not fit below the others.
+    wide terminal; then with headers on two lines; in a narrow one without the space and with
+    divided words, then with numbers for long names, explained below, and at last with the columns
+    that do not fit below the others.
     """
 
     table: TextTable
@@ -56,11 +57,10 @@ def _fits(part: Table, console: Console, options: ConsoleOptions) -> bool:
 
 def _fitted(table: TextTable, fits: Callable[[Table], bool]) -> tuple[list[Table], Sequence[str]]:
     """What is drawn below each other, and what the numbers in it stand for."""
-    roomy = _drawn(table, table.headers, gap=1)
-    if fits(roomy):
-        return [roomy], []
-    if fits(compact := _drawn(table, table.columns)):
-        return [compact], []
+    whole_words = [column.replace("-\n", "") for column in table.columns]
+    for headers, gap in ((table.headers, 1), (whole_words, 1), (table.columns, 0)):
+        if fits(drawn := _drawn(table, headers, gap)):
+            return [drawn], []
     table, legend = _numbered(table)
     parts: list[Table] = []
     columns = list(range(1, len(table.columns)))

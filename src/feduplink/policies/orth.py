@@ -17,7 +17,7 @@ class Orthogonal(SelectingPolicy):
     """
 
     name = "orth"
-    summary = "the best power if nobody disturbed; then only those send that do well"
+    summary = "best powers without interference; who would miss a threshold stays silent"
     by_default = True
     colour, marker = "#E69F00", "^"
 
@@ -37,7 +37,7 @@ class UnselectedOrthogonal(Orthogonal):
     """``orth`` in the reading of the paper's code: nobody is silenced."""
 
     name = "orth:unselected"
-    summary = "the best power if nobody disturbed, and everyone sends"
+    summary = "best powers without interference, and everyone sends"
     selects = False
 
 

@@ -20,7 +20,7 @@ class RandomPower(SelectingPolicy):
     """
 
     name = "rand"
-    summary = "random powers; then only those send that do well"
+    summary = "random powers; who would miss a threshold stays silent"
     by_default = True
     colour, marker = "#999999", "v"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ _MOST_ROWS = 200
 _MOST_MARKDOWN, _MOST_CSV = 1 << 18, 1 << 27
 #: It has one row per epoch; the plot of convergence shows them.
 _LEFT_OUT = "history.csv"
+#: Between a sign or a number and what belongs to it: no line ends there.
+_INSEPARABLE = re.compile(r"(?<=[<>]=) (?=\d)|(?<=\d) (?=%)")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ def read_markdown(directory: Path) -> list[Markup]:
     markdown.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
     markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return [
-        Markup(markdown.render(read_run_text(path, _MOST_MARKDOWN)))
-        for path in run_files(directory, ".md")
+        Markup(markdown.render(_INSEPARABLE.sub("\N{NO-BREAK SPACE}", text)))
+        for text in (read_run_text(path, _MOST_MARKDOWN) for path in run_files(directory, ".md"))
     ]
 
 

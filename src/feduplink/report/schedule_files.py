@@ -25,7 +25,7 @@ SCHEDULES_FILE = "schedules.h5"
 def cost_table(
     costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float], notes: Sequence[str]
 ) -> TextTable:
-    """A row per policy and κ; ``bounds`` by κ."""
+    """A row per policy and κ; ``bounds`` by κ, and without any no column for the gap to them."""
     rows = []
     for name, entries in costs.items():
         for entry in entries:
@@ -40,7 +40,7 @@ def cost_table(
                     *(_number(figures[key]) for key in ("time_s", "energy_j")),
                     *(_number(figures[key]) for key in ("median_time_s", "median_energy_j")),
                     f"{figures['arrivals']:.2f}",
-                    "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}",
+                    *([_gap(bound, mean)] if bounds else []),
                 ]
             )
     columns = (
@@ -51,9 +51,14 @@ def cost_table(
         "median\ns",
         "median\nJ",
         "arrivals",
-        "gap,\n%",
+        *(["gap,\n%"] if bounds else []),
     )
     return TextTable("time and energy of a round", columns, rows, list(notes))
+
+
+def _gap(bound: float | None, mean: float | None) -> str:
+    """How far the bound is below the mean, in percent of the mean; empty where there is none."""
+    return "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}"
 
 
 @track("writing tables and figures", transient=True)
@@ -80,7 +85,8 @@ def write_schedules(
         table: what :func:`cost_table` made.
         further: more entries of ``metrics.json``.
     """
-    write_text(directory / "schedule.md", table.markdown())
+    remarks = "".join(f"\n{remark[0].upper()}{remark[1:]}.\n" for remark in table.remarks)
+    write_text(directory / "schedule.md", table.markdown() + remarks)
     caption = "Mean time and energy of a round on the same channels, over the price κ of energy."
     save_figure(directory / "front.png", plot_front(costs, bounds, caption))
     timeline = plot_timeline(
@@ -98,6 +104,7 @@ def write_schedules(
     write_metrics(
         directory,
         {
+            "title": "Time and energy of a round",
             "scenario": scenario.model_dump(mode="json"),
             "policies": {
                 name: [entry.as_metrics() for entry in entries] for name, entries in costs.items()

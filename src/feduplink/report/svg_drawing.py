@@ -2,7 +2,7 @@
 
 An allow-list of elements, of attributes and of what these may say. Sanitisers for HTML do not know
 which styles and references a drawing needs, and take its case-sensitive names for HTML's; ours
-needs ten elements.
+needs nine elements.
 """
 
 from __future__ import annotations
