@@ -102,3 +102,12 @@ def test_gains_in_16_bits_are_refused(dtype: torch.dtype):
     """Powers in as few digits exceed Pmax by rounding."""
     with pytest.raises(InputError, match="accepted is a tensor of float32 or float64"):
         check_csi(torch.ones(2, 3, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("gain", [1e-39, 1e39])
+def test_gains_beyond_32_bits_are_refused(gain: float):
+    """Policies compute in 32 bits."""
+    csi = torch.ones(2, 3, 3, dtype=torch.float64)
+    csi[1, 2, 0] = gain
+    with pytest.raises(InputError, match=r"accepted: 1\.18e-38 to 3\.4e\+38, what 32 bits hold\.$"):
+        check_csi(csi)

@@ -28,7 +28,9 @@ def test_splits_of_a_kept_geometry_are_of_one_cell():
     def gains(csi: Tensor) -> Tensor:
         return csi.diagonal(dim1=-2, dim2=-1).mean(0)
 
-    for other in (splits.validation, splits.test, draw_training_csi(scenario, 50, seed=6)):
+    further = draw_training_csi(scenario, 50, seed=6, block=1)
+    assert not torch.equal(further[:20], splits.training)
+    for other in (splits.validation, splits.test, further):
         torch.testing.assert_close(gains(other), gains(splits.training), rtol=0.1, atol=0)
     assert not torch.equal(splits.test, splits.training)
     elsewhere = draw_splits(scenario, 20, seed=7).training
