@@ -59,9 +59,14 @@ class Incumbents:
         return improved
 
     def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
-        """Climb from the allocations that are within ``margin`` of the best, and offer them."""
+        """Climb from the best allocation of every channel, if within ``margin`` of the best known.
+
+        The others would mostly lead to the same maximum.
+        """
         batch, prices = self._batch.take(channel), self._prices.take(channel)
-        promising = batch.value(power, prices) > self.value[channel] - margin
+        value = batch.value(power, prices)
+        best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, channel, value, "amax")
+        promising = (value >= best[channel]) & (value > self.value[channel] - margin)
         if not bool(promising.any()):
             return
         batch, prices = batch.take(promising), prices.take(promising)

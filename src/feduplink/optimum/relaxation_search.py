@@ -16,6 +16,9 @@ from feduplink.optimum.relaxation import Relaxation
 
 #: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
 _BATCH = {"cpu": 2048, "cuda": 2**17}
+#: The best of the open boxes are split, at least a batch and at least this share of them: a step
+#: copies the others, which must not cost more than the step itself.
+_SHARE = 0.05
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.6
 #: Maximisers of a relaxation this close to the best known value are climbed from.
@@ -58,7 +61,8 @@ class RelaxationSearch(BranchAndBound):
         gaps = self.bounds.upper - self.incumbents.value[self.boxes.channel]
         still_open = torch.bincount(self.boxes.channel, minlength=len(self.dropped))
         scores = gaps / still_open[self.boxes.channel]
-        chosen = scores.topk(min(self.threads * self.batch_size // 2, len(scores))).indices
+        at_least = max(self.threads * self.batch_size // 2, int(_SHARE * len(scores)))
+        chosen = scores.topk(min(at_least, len(scores))).indices
         parents = self.bounds.take(chosen)
         halved = self.boxes.take(chosen)
         nodes = halved.node.repeat(2)
