@@ -22,9 +22,9 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import Channels, draw_splits, resampled_csi
-from feduplink.cli import train_pdx
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.learning import training_settings
+from feduplink.policies import pdx
 from feduplink.randomness import torch_generator
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
@@ -147,7 +147,7 @@ def test_pdx_learns_on_the_training_part(run: Run, tmp_path: Path, recorded: Pat
 
 
 def test_pdx_of_drawn_channels_draws_those_of_its_multipliers(run: Run, monkeypatch, tmp_path):
-    monkeypatch.setattr(train_pdx, "CHANNELS", 100)
+    monkeypatch.setattr(pdx, "CHANNELS", 100)
     words = ("train", "--policy", "pdx", *TINY, "--steps", 100, "--batch-size", 4)
     assert run(*words, "--channel-model", "toy").status == 0
     assert metrics_of(tmp_path / "runs/train")["channels_per_split"] == 40

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.cli import train_pdx
 from feduplink.learning import NetworkTraining
+from feduplink.policies import pdx
 
 from .conftest import Run, metrics_of, refused, results_of
 
@@ -14,7 +14,7 @@ QUICK = ("--policy", "pdx", "--workers", 2, "--steps", 200, "--batch-size", 4)
 
 @pytest.fixture(autouse=True)
 def _few_channels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train_pdx, "CHANNELS", 100)
+    monkeypatch.setattr(pdx, "CHANNELS", 100)
 
 
 @pytest.mark.slow
