@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch import Tensor
 
@@ -36,17 +34,23 @@ def test_what_is_recovered_meets_the_constraints_and_is_near_the_dual_value():
     assert judge(silenced, function.csi, SCENARIO).objective < verdict.objective - 4e-4
 
 
-def test_the_best_choice_among_local_maxima_of_a_few_channels():
-    """By trying all of them: where the program's shares are whole, nothing is better."""
-    function, x, maxima, _ = _at_the_minimum(6)
-    chosen = judge(recombined(maxima, function, x), function.csi, SCENARIO)
-    two = [torch.stack([maxima[0][n], maxima[4][n]]) for n in range(6)]
-    tried = [
-        judge(torch.stack([two[n][j] for n, j in enumerate(choice)]), function.csi, SCENARIO)
-        for choice in itertools.product((0, 1), repeat=6)
-    ]
-    best = max((v.objective for v in tried if v.violation <= MET), default=0.0)
-    assert chosen.violation > 0 or chosen.objective >= best - 1e-9
+def test_where_nothing_is_in_the_way_every_channel_has_the_best_of_its_powers():
+    scenario = Scenario(workers=3, rate_min=1e-6, ee_min=1e-6)
+    csi = draw_csi(scenario, 40, torch.Generator().manual_seed(3))
+    function = DualFunction(scenario, Problem.from_scenario(scenario), csi)
+    full = scenario.pmax_w.expand(40, 3)
+    candidates = [full, full * torch.tensor([1.0, 0.3, 0.1]), full * torch.tensor([0.1, 0.3, 1.0])]
+    chosen = recombined(candidates, function, function.start())
+    objective = torch.stack(
+        [
+            (function.problem.objective.value(function.batch.sinr(power), power)).to(power)
+            @ function.problem.utility.weights
+            for power in candidates
+        ]
+    )
+    best = objective.argmax(0)
+    assert len(best.unique()) > 1  # it depends on the channel
+    assert torch.equal(chosen, torch.stack(candidates)[best, torch.arange(40)])
 
 
 def test_nobody_is_switched_while_prices_move():
