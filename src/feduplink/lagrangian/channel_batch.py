@@ -98,24 +98,25 @@ class ChannelBatch:
 
 
 def log_power_derivatives(
-    batch: ChannelBatch, power: Tensor, slopes: Slopes
+    batch: ChannelBatch, power: Tensor, interference: Tensor, slopes: Slopes
 ) -> tuple[Tensor, Tensor]:
     """Gradient and Hessian of Σ φ_i(s_i(t), t_i) in t = ln p, (N, L) and (N, L, L).
 
-    With w_ij = β_ij p_j / (1 + Σ β p) and J = I − W, the gradient is Jᵀ φ_s + φ_t and the
+    With I = 1 + Σ β p, w_ij = β_ij p_j / I_i and J = 1 − W, the gradient is Jᵀ φ_s + φ_t and the
     Hessian Jᵀ diag(φ_ss) J − Σ_i φ_s,i (diag(w_i) − w_i w_iᵀ) + diag(φ_st) J + Jᵀ diag(φ_st)
-    + diag(φ_tt). A silent worker has no log-power: zero rows and columns.
+    + diag(φ_tt). A silent worker has no log-power: it must have no slopes, and then has zero rows
+    and columns.
     """
-    share = batch.cross * power[..., None, :] / batch.interference(power)[..., None]
-    jacobian = torch.diag_embed(torch.ones_like(power)) - share
+    # In place: of many small matrices, moving them through memory takes longest.
+    share = (batch.cross * power[..., None, :]).div_(interference[..., None])
     pulled = (share.mT @ slopes.s[..., None])[..., 0]
     gradient = slopes.s - pulled + slopes.t
-    curved = jacobian.mT @ (slopes.ss[..., None] * jacobian)
-    bent = share.mT @ (slopes.s[..., None] * share) - torch.diag_embed(pulled)
-    mixed = slopes.st[..., None] * jacobian
-    hessian = curved + bent + mixed + mixed.mT + torch.diag_embed(slopes.tt)
-    on_air = (power > 0).to(power)
-    return gradient * on_air, hessian * on_air[..., :, None] * on_air[..., None, :]
+    # The products above, multiplied out: one product of matrices instead of two.
+    hessian = share.mT @ ((slopes.s + slopes.ss)[..., None] * share)
+    mixed = (slopes.ss + slopes.st)[..., None] * share
+    hessian.sub_(mixed).sub_(mixed.mT)
+    hessian.diagonal(dim1=-2, dim2=-1).add_(slopes.ss + 2 * slopes.st + slopes.tt - pulled)
+    return gradient, hessian
 
 
 def gradient_and_hessian(
@@ -123,8 +124,9 @@ def gradient_and_hessian(
 ) -> tuple[Tensor, Tensor]:
     """Derivatives of the Lagrangian in t = ln p, (N, L) and (N, L, L)."""
     on_air = power > 0
+    interference = batch.interference(power)
     # A silent worker has no log-power; anywhere else will do, the mask takes it out.
-    sinr = torch.where(on_air, batch.sinr(power), 1.0)
+    sinr = torch.where(on_air, batch.direct * power / interference, 1.0)
     rate = link.rate(sinr)
     q, q_t, q_tt = link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)
     success_s, success_ss = link.success_slopes(sinr, batch.waterfall, prices.success)
@@ -142,4 +144,4 @@ def gradient_and_hessian(
     if prices.power_cost is not None:
         spent = prices.power_cost * power
         slopes = replace(slopes, t=slopes.t - spent, tt=slopes.tt - spent)
-    return log_power_derivatives(batch, power, on_air.to(power) * slopes)
+    return log_power_derivatives(batch, power, interference, on_air.to(power) * slopes)

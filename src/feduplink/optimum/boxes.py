@@ -39,6 +39,11 @@ class Boxes:
         """Some of the boxes, by index, mask or slice."""
         return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
 
+    def with_rows(self, rows: Tensor, others: Boxes) -> Boxes:
+        """With other boxes in the place of some, (R,)."""
+        pairs = ((getattr(self, f.name), getattr(others, f.name)) for f in fields(self))
+        return Boxes(*(old.index_copy(0, rows, new) for old, new in pairs))
+
     @staticmethod
     def concat(parts: list[Boxes]) -> Boxes:
         """All boxes of several batches."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from feduplink import link
 
 #: Steps of the searches for tangent points.
-_SEARCH_STEPS = 10
+_SEARCH_STEPS = 7
 #: Over this share of the interval, and at most this width in s, the slope falls to zero behind
 #: ``high`` and rises by the prices before ``low``: wide bends are easy to climb, narrow ones sharp.
 _BEND_SHARE = 0.2
@@ -70,10 +70,11 @@ class Envelope:
     """Concave, non-decreasing, at least f on [low, high] and at least ``floor`` at low.
 
     Left of ``left`` it is the line with ``left_slope``, right of ``right`` the line with
-    ``right_slope``, f in between. Outside [low, high] it only has to be concave, and the lower
-    the better: behind ``high`` it bends to a constant; before ``low`` it falls ever more steeply
-    (unless the worker may rest: then it is represented there). Both over a short width, so that
-    Newton's method can see it.
+    ``right_slope``, f in between. Where it is a chord instead, both points are ``high``, and it is
+    above f there by ``lift`` and steeper by ``tilt``; else these are 0. Outside [low, high] it
+    only has to be concave, and the lower the better: behind ``high`` it bends to a constant;
+    before ``low`` it falls ever more steeply (unless the worker may rest: then it is represented
+    there). Both over a short width, so that Newton's method can see it.
     """
 
     value: WorkerValue
@@ -83,31 +84,39 @@ class Envelope:
     steepening: Tensor
     left: Tensor
     right: Tensor
-    left_value: Tensor
     left_slope: Tensor
-    right_value: Tensor
     right_slope: Tensor
+    lift: Tensor
+    tilt: Tensor
 
     @classmethod
     def on_interval(cls, value: WorkerValue, low: Tensor, high: Tensor, floor: Tensor) -> Envelope:
         """The envelope on [low, high], all (M, L)."""
         high = torch.maximum(high, low + 1e-9)
         width = high - low
-        end = value.at(high)[0]
+        end, end_slope, _ = value.at(high)
         start = torch.maximum(value.at(low)[0], floor)
         # Where f is convex on the whole interval, its chord is the envelope.
         slope = ((end - start) / width).clamp_min(0.0)
+        lift, tilt = start + slope * width - end, slope - end_slope
         left, right = high.clone(), high.clone()
-        left_value = start + slope * width
-        right_value = left_value.clone()
         left_slope, right_slope = slope, slope.clone()
 
         middle = torch.clamp(high.new_tensor(value.most_concave()), low, high)
         bent = value.is_concave(middle, value.at(middle)[2])
         if bool(bent.any()):
             piece = _Piece(value.take(bent), low[bent], high[bent], start[bent], end[bent])
-            left[bent], right[bent], lines = piece.solve(middle[bent])
-            left_value[bent], left_slope[bent], right_value[bent], right_slope[bent] = lines
+            tangents = piece.solve(middle[bent])
+            chord = bent.clone()
+            chord[bent] = ~tangents.found
+            if bool(chord.any()):
+                rest = _Piece(value.take(chord), low[chord], high[chord], start[chord], end[chord])
+                lift[chord] += rest.excess(middle[chord], slope[chord])
+            bent &= ~chord
+            found = tangents.found
+            left[bent], left_slope[bent] = tangents.left[found], tangents.left_slope[found]
+            right[bent], right_slope[bent] = tangents.right[found], tangents.right_slope[found]
+            lift[bent] = tilt[bent] = 0.0
         bend_width = (_BEND_SHARE * width).clamp(0.05, _WIDEST_BEND)
         steepening = torch.where(floor.isinf(), (value.success + value.rate) / bend_width, 0.0)
         return cls(
@@ -118,39 +127,41 @@ class Envelope:
             steepening,
             left=left,
             right=right,
-            left_value=left_value,
             left_slope=left_slope,
-            right_value=right_value,
             right_slope=right_slope,
+            lift=lift,
+            tilt=tilt,
         )
 
+    def take(self, index: Tensor) -> Envelope:
+        """Those of some boxes, by mask or index."""
+        value, *tensors = (getattr(self, f.name) for f in fields(self))
+        return Envelope(value.take(index), *(tensor[index] for tensor in tensors))
+
+    def inside(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Value, slope and second derivative at ``s`` ≤ high, as if there were no low, (M, L)."""
+        touching = torch.minimum(torch.maximum(s, self.left), self.right)
+        f, slope, bend = self.value.at(touching)
+        before = (s - self.left).clamp_max(0.0)
+        behind = (s - self.right).clamp_min(0.0)
+        value = f + self.lift + self.left_slope * before + self.right_slope * behind
+        slope = (slope + self.tilt).clamp_min(0.0)
+        return value, slope, bend * ((s > self.left) & (s < self.right)).to(s)
+
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value, slope and second derivative at ``s``, (M, L), with the bend behind ``high``."""
-        f, slope, bend = self.value.at(s)
-        on_left, on_right = s <= self.left, s >= self.right
-        left_line = self.left_value + self.left_slope * (s - self.left)
-        right_line = self.right_value + self.right_slope * (s - self.right)
-        value = torch.where(on_left, left_line, torch.where(on_right, right_line, f))
-        slope = torch.where(
-            on_left, self.left_slope, torch.where(on_right, self.right_slope, slope)
-        )
-        bend = torch.where(on_left | on_right, 0.0, bend)
+        """Value, slope and second derivative at ``s``, (M, L), with what is outside."""
+        value, slope, bend = self.inside(torch.minimum(s, self.high))
         beyond = ((s - self.high) / self.bend_width).clamp(0.0, 1.0)
-        capped = self.end() + self.right_slope * self.bend_width * (beyond - beyond**2 / 2)
-        is_beyond = s > self.high
-        value = torch.where(is_beyond, capped, value)
-        slope = torch.where(is_beyond, self.right_slope * (1 - beyond), slope)
-        flattening = torch.where(beyond < 1, self.right_slope / self.bend_width, 0.0)
-        bend = torch.where(is_beyond, -flattening, bend)
         short = (self.low - s).clamp_min(0.0)
-        value = value - self.steepening * short**2 / 2
-        slope = slope + self.steepening * short
-        bend = torch.where(short > 0, -self.steepening, bend)
-        return value, slope, bend
+        value = value + self.right_slope * self.bend_width * (beyond * (1 - beyond / 2))
+        value = value - self.steepening * (short * short) / 2
+        slope = slope * (1 - beyond) + self.steepening * short
+        flattening = self.right_slope / self.bend_width * ((beyond > 0) & (beyond < 1)).to(s)
+        return value, slope, bend - flattening - self.steepening * (short > 0).to(s)
 
     def end(self) -> Tensor:
         """The value at ``high``: a constant above f on the whole interval."""
-        return self.right_value + self.right_slope * (self.high - self.right)
+        return self.inside(self.high)[0]
 
     def affine_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """An affine function of s, value at ``s`` and slope ≥ 0, that is above f on [low, high].
@@ -161,10 +172,18 @@ class Envelope:
         one; the bends say which.
         """
         value, slope, _ = self.at(s)
-        value = torch.where(s > self.high, self.end() + slope * (s - self.high), value)
-        start = self.at(self.low)[0]
-        walled = (s < self.low) & (self.steepening > 0)
-        return torch.where(walled, start + slope * (s - self.low), value), slope
+        return self.affine_through(s, value, slope), slope
+
+    def affine_through(self, s: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+        """The value at ``s`` of that function, given value and slope of the envelope there."""
+        beyond = ((s - self.high) / self.bend_width).clamp_min(0.0)
+        bent = beyond.clamp_max(1.0)
+        # Behind high the line has the slope (1 − x) of the right one, the envelope its integral.
+        width = self.right_slope * self.bend_width
+        value = value + width * ((1 - bent) * beyond - bent * (1 - bent / 2))
+        # Before low the envelope has fallen by half of what the line with its slope falls by.
+        short = (self.low - s).clamp_min(0.0)
+        return value - self.steepening * (short * short) / 2
 
 
 @dataclass(frozen=True)
@@ -192,13 +211,15 @@ class DrawEnvelope:
 
         end = q(high)[0]
         inflection = (static_power_w / amplifier_inefficiency).log()
+        concave = high <= inflection
         touch, beyond = low, torch.minimum(high, inflection).maximum(low)
-        for _ in range(_DRAW_BISECTIONS):
+        # With little power everywhere, q is concave everywhere.
+        for _ in range(0 if bool(concave.all()) else _DRAW_BISECTIONS):
             middle = (touch + beyond) / 2
             value, slope = q(middle)
             above = value + slope * (high - middle) >= end
             touch, beyond = torch.where(above, middle, touch), torch.where(above, beyond, middle)
-        touch = torch.where(high <= inflection, high, touch)
+        touch = torch.where(concave, high, touch)
         value, tangent = q(touch)
         # The tangent passes above the end of q; where ``low`` is already too close for that, the
         # chord does. The steeper one would cut q.
@@ -206,6 +227,15 @@ class DrawEnvelope:
         chord = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), tangent)
         return cls(
             static_power_w, amplifier_inefficiency, touch, value, torch.maximum(tangent, chord)
+        )
+
+    def take(self, index: Tensor) -> DrawEnvelope:
+        """Those of some boxes, by mask or index."""
+        return replace(
+            self,
+            touch=self.touch[index],
+            touch_value=self.touch_value[index],
+            slope=self.slope[index],
         )
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -223,6 +253,20 @@ class DrawEnvelope:
 
 
 @dataclass(frozen=True)
+class _TangentPoints:
+    """Where the lines to both ends leave f, and their slopes there.
+
+    Where they pass each other (not ``found``) the chord is above f, or as good as.
+    """
+
+    left: Tensor
+    left_slope: Tensor
+    right: Tensor
+    right_slope: Tensor
+    found: Tensor
+
+
+@dataclass(frozen=True)
 class _Piece:
     """Functions f that are concave on a part of [low, high]; one-dimensional tensors.
 
@@ -237,23 +281,13 @@ class _Piece:
     start: Tensor
     end: Tensor
 
-    def solve(self, middle: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Tangent points, and value and slope of both lines there; ``middle`` is in the part."""
+    def solve(self, middle: Tensor) -> _TangentPoints:
+        """Tangent points and the slopes there; ``middle`` is in the part."""
         left, found_left = self._tangent(middle, self._above_start, sign=-1)
         right, found_right = self._tangent(middle, self._above_end, sign=1)
-        left_value, left_slope, _ = self.value.at(left)
-        right_value, right_slope, _ = self.value.at(right)
-        tangent = found_left & found_right & (left <= right)
-        if not bool(tangent.all()):
-            # The chord is above f, or as good as.
-            slope = ((self.end - self.start) / (self.high - self.low)).clamp_min(0.0)
-            at_high = self.start + slope * (self.high - self.low) + self._excess(middle, slope)
-            left, right = (torch.where(tangent, point, self.high) for point in (left, right))
-            left_value = torch.where(tangent, left_value, at_high)
-            right_value = torch.where(tangent, right_value, at_high)
-            left_slope = torch.where(tangent, left_slope, slope)
-            right_slope = torch.where(tangent, right_slope, slope)
-        return left, right, (left_value, left_slope, right_value, right_slope)
+        left_slope, right_slope = self.value.at(left)[1], self.value.at(right)[1]
+        found = found_left & found_right & (left <= right)
+        return _TangentPoints(left, left_slope, right, right_slope, found)
 
     def _above_start(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How far the tangent at ``s`` passes above the start, its derivative, and whether f is
@@ -301,7 +335,7 @@ class _Piece:
         reaches = concave & (excess >= 0)
         return torch.where(reaches, outer_end, good), found | reaches
 
-    def _excess(self, middle: Tensor, slope: Tensor) -> Tensor:
+    def excess(self, middle: Tensor, slope: Tensor) -> Tensor:
         """No less than max f − chord over [low, high], the chord from the start with ``slope``.
 
         The maximum is at an end, where it is 0, or in the concave part, where f is under its

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.lagrangian.ascent import newton_ascent
-from feduplink.optimum.boxes import Bounds, Boxes
+from feduplink.optimum.boxes import REST, Bounds, Boxes
 from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT, Tangents
 from feduplink.optimum.envelope import WorkerValue
+from feduplink.optimum.relaxation_ascent import ascend
 from feduplink.optimum.relaxed_boxes import RelaxedBoxes
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
 _NEGLIGIBLE = 1e-8
-_NEWTON_STEPS = 3
+_NEWTON_STEPS = 5
 #: Limits that cross by less are equal.
 _ROUNDING = 1e-9
 
@@ -45,11 +45,12 @@ def has_relaxation(prices: Prices) -> bool:
 class Relaxation:
     """Upper bounds for the channels of a batch at given prices.
 
-    With ``whole_planes`` a product is bounded by one of McCormick's planes and by no mean of them.
+    To be ``recorded``, a product is bounded by one of McCormick's planes and by no mean of them,
+    and nothing is cut off a box.
     """
 
-    def __init__(self, batch: ChannelBatch, prices: Prices, *, whole_planes: bool = False) -> None:
-        self.whole_planes = whole_planes
+    def __init__(self, batch: ChannelBatch, prices: Prices, *, recorded: bool = False) -> None:
+        self.recorded = recorded
         self.batch = batch
         self.prices = prices
         self.log_direct = batch.direct.log()
@@ -129,7 +130,8 @@ class Relaxation:
             boxes: M of them.
             guess: where to look for the largest value first, (M, L) W.
             upper_weight: of the upper one of McCormick's planes, (M, L) in [0, 1].
-            threshold: where the bound is above it, (M,), what is not is cut off the box.
+            threshold: boxes under it, (M,), need not be split; what is under it of others is cut
+                off them.
 
         Returns:
             The boxes with tighter limits, their bounds, and whether something was cut off, (M,).
@@ -139,38 +141,34 @@ class Relaxation:
         relaxed = RelaxedBoxes(
             self.batch.take(boxes.channel), self.prices, boxes, upper_weight, self.negligible
         )
-        power = newton_ascent(
-            relaxed.value,
-            relaxed.derivatives,
-            relaxed.inside(guess),
-            relaxed.lowest,
-            relaxed.highest,
-            steps=_NEWTON_STEPS,
-        )
-        at = relaxed.certified(power)
+        at = ascend(relaxed, guess, _NEWTON_STEPS)
         # Each worker at its best ends is a bound as well, and the better one far from the maximum,
         # where the linearisation overshoots.
         monotone = relaxed.at_best_ends()
         proof = torch.where(at.upper < monotone, TANGENT, MONOTONE).to(torch.int8)
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
-        reduced, cut = relaxed.reduced(at, threshold)
-        worker, how, point, best = relaxed.split(at, reduced)
         bounds = Bounds(
             upper=upper,
-            power=best,
-            worker=worker,
-            how=how,
-            split_at=point,
+            power=at.power.clone(),
+            worker=torch.zeros_like(boxes.channel),
+            how=torch.full_like(boxes.channel, REST),
+            split_at=torch.zeros_like(upper),
             proof=torch.where(empty, EMPTY, proof),
-            tangents=Tangents(_log(power), at.slope, upper_weight > 0),
-            upper_weight=relaxed.balanced_weight(power, whole=self.whole_planes),
+            tangents=Tangents(at.log_power, at.slope, upper_weight > 0),
+            upper_weight=upper_weight.clone(),
         )
-        return reduced, bounds, cut & (upper > threshold)
-
-
-def _log(power: Tensor) -> Tensor:
-    """ln p, and 0 for silent workers, whose log-power is never used."""
-    return torch.where(power > 0, power, 1.0).log()
+        cut = torch.zeros_like(empty)
+        rows = (upper > threshold).nonzero()[:, 0]
+        if len(rows):
+            relaxed, at = relaxed.take(rows), at.take(rows)
+            reduced = relaxed.boxes
+            if not self.recorded:
+                reduced, cut[rows] = relaxed.reduced(at, threshold[rows])
+                boxes = boxes.with_rows(rows, reduced)
+            split = relaxed.split(at, reduced)
+            bounds.worker[rows], bounds.how[rows], bounds.split_at[rows], bounds.power[rows] = split
+            bounds.upper_weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
+        return boxes, bounds, cut
 
 
 def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class RelaxationSearch(BranchAndBound):
     ) -> None:
         super().__init__(batch, prices, target, record=record)
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
-        self.relaxation = Relaxation(batch, prices, whole_planes=record)
+        self.relaxation = Relaxation(batch, prices, recorded=record)
         self.batch_size = _BATCH[batch.direct.device.type]
         on_cpu = batch.direct.device.type == "cpu"
         self.threads = torch.get_num_threads() if on_cpu else 1
@@ -43,6 +43,7 @@ class RelaxationSearch(BranchAndBound):
             self.incumbents.power,
             torch.full_like(self.incumbents.power, 0.0 if record else 0.5),
         )
+        self._drop()
 
     @property
     def open_boxes(self) -> tuple[Tensor, Tensor]:
@@ -88,13 +89,11 @@ class RelaxationSearch(BranchAndBound):
     ) -> tuple[Boxes, Bounds]:
         """Bound boxes in batches; a child is never bounded worse than its parent."""
         threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
-        # What is cut off is not among the leaves that a recorded tree knows.
-        cut_under = threshold if self.recorder is None else torch.full_like(threshold, torch.inf)
 
         def bounded(start: int) -> tuple[Boxes, Bounds, Tensor]:
             rows = slice(start, start + self.batch_size)
             return self.relaxation.bound(
-                boxes.take(rows), guess[rows], weight[rows], cut_under[rows]
+                boxes.take(rows), guess[rows], weight[rows], threshold[rows]
             )
 
         starts = range(0, len(boxes.channel), self.batch_size)

@@ -6,6 +6,7 @@ t = ln p; s is concave in t, so their sum is, and it is under its linearisation 
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,9 @@ class Linearised:
 
     Attributes:
         upper: its largest value over the box, (M,).
-        power: the point, (M, L) W; 0 for silent workers.
+        value: of the relaxation at the point, (M,).
+        log_power: the point; 0 for silent workers, whose log-power is never used.
+        power: the same in W; 0 for silent workers.
         log_sinr: ln SINR there, with the correction for workers that may rest.
         line, slope: a worker's line in ln SINR: its value there, and its slope ≥ 0.
         worker: a worker's part of the sum there.
@@ -39,12 +42,26 @@ class Linearised:
     """
 
     upper: Tensor
+    value: Tensor
+    log_power: Tensor
     power: Tensor
     log_sinr: Tensor
     line: Tensor
     slope: Tensor
     worker: Tensor
     gradient: Tensor
+
+    def take(self, index: Tensor) -> Linearised:
+        """Those of some boxes, by mask or index."""
+        return Linearised(*(tensor[index] for tensor in vars(self).values()))
+
+    def replaced_where(self, chosen: Tensor, other: Linearised) -> Linearised:
+        """With another linearisation in its place where ``chosen``, (M,)."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        rows = chosen[:, None]
+        return Linearised(
+            *(torch.where(chosen if own.dim() == 1 else rows, new, own) for own, new in pairs)
+        )
 
 
 class RelaxedBoxes:
@@ -66,8 +83,8 @@ class RelaxedBoxes:
         self.slack = negligible * boxes.silent.shape[-1]
         self.log_direct = batch.direct.log()
         self.heard = ~boxes.silent
-        self.lowest = boxes.t_low.exp()
-        self.highest = torch.maximum(boxes.t_high.exp(), self.lowest)
+        self.t_low, self.t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
+        self.lowest, self.highest = self.t_low.exp(), self.t_high.exp()
         sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
         least = 1 + _weigh(batch.cross, sure_power)
         resting = torch.where(boxes.may_rest, self.lowest, 0.0)
@@ -89,10 +106,7 @@ class RelaxedBoxes:
         self.shift = prices.efficiency * (rate * self.q_base - constant)
 
         self.draw = DrawEnvelope.on_interval(
-            batch.static_power_w,
-            batch.amplifier_inefficiency,
-            _log(self.lowest),
-            _log(self.highest),
+            batch.static_power_w, batch.amplifier_inefficiency, self.t_low, self.t_high
         )
         # What power costs is charged to workers that are sure to send; those that may rest pay
         # nothing when they do.
@@ -110,18 +124,28 @@ class RelaxedBoxes:
         floor = torch.where(boxes.may_rest, at_rest, -math.inf)
         self.envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
 
-    def balanced_weight(self, power: Tensor, *, whole: bool) -> Tensor:
-        """Weights of the upper plane, (M, L), nearer to where both lose the same at ``power``.
+    def take(self, index: Tensor) -> RelaxedBoxes:
+        """Some of the boxes, by mask or index, nothing computed anew."""
+        some = copy.copy(self)
+        for name in ("boxes", "batch", "envelope", "draw"):
+            setattr(some, name, getattr(self, name).take(index))
+        for name, part in vars(self).items():
+            if isinstance(part, Tensor):
+                setattr(some, name, part[index])
+        return some
+
+    def balanced_weight(self, at: Linearised, *, whole: bool) -> Tensor:
+        """Weights of the upper plane, (M, L), nearer to where both lose the same at a point.
 
         There the bound is least; ``whole``: all on the plane that loses less.
         """
-        rate = link.rate_from_log(self._log_sinr(power))
+        rate = link.rate_from_log(at.log_sinr)
         rate = torch.minimum(torch.maximum(rate, self.rate_low), self.rate_high)
-        q = self._q(torch.where(self.heard, power, self.highest))
+        q = self._q(torch.where(self.heard, at.power, self.highest))
         by_lower = (self.q_high - q) * (rate - self.rate_low)
         by_upper = (self.rate_high - rate) * (q - self.q_low)
         if whole:
-            return (by_lower > by_upper).to(power)
+            return (by_lower > by_upper).to(rate)
         total = by_lower + by_upper
         step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
         return (self.upper_weight + _BALANCING * step).clamp(0.0, 1.0)
@@ -131,14 +155,14 @@ class RelaxedBoxes:
             power, self.batch.static_power_w, self.batch.amplifier_inefficiency
         )[0]
 
-    def _log_sinr(self, power: Tensor) -> Tensor:
-        """ln SINR with the correction for workers that may rest, (M, L)."""
-        return self.log_direct + _log(power) - self.batch.interference(power).log() + self.raised
-
     def inside(self, power: Tensor) -> Tensor:
         """The powers moved into the boxes."""
         moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
         return torch.where(self.heard, moved, 0.0)
+
+    def powers(self, log_power: Tensor) -> Tensor:
+        """e^t, moved into the boxes."""
+        return self.inside(log_power.exp())
 
     def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What other measures cost at ``power``, convex in ln p, and its two slopes, (M, L)."""
@@ -156,18 +180,18 @@ class RelaxedBoxes:
         """The cost where it is charged, else 0."""
         return self._cost(torch.where(self.charged, power, 0.0))
 
-    def value(self, power: Tensor) -> Tensor:
-        """The relaxed Lagrangian, (M,)."""
-        draw = self.draw.at(_log(power))[0]
-        relaxed = self.envelope.at(self._log_sinr(power))[0] + self.q_factor * (draw - self.q_base)
-        if self.prices.others:
-            relaxed = relaxed - self._charge(power)[0]
-        return torch.where(self.heard, relaxed, 0.0).sum(-1)
+    def expand(self, power: Tensor) -> tuple[Linearised, Tensor]:
+        """The linearisation at ``power``, (M, L) W, a sound bound at any, and the Hessian.
 
-    def derivatives(self, power: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient and Hessian of :meth:`value` in ln p."""
-        _, slope, bend = self.envelope.at(self._log_sinr(power))
-        _, draw_slope, draw_bend = self.draw.at(_log(power))
+        The latter is that of the relaxation in ln p, (M, L, L).
+        """
+        interference = self.batch.interference(power)
+        t = _log(power)
+        s = self.log_direct + t - interference.log() + self.raised
+        value, slope, bend = self.envelope.at(s)
+        line = self.envelope.affine_through(s, value, slope)
+        draw, draw_slope, draw_bend = self.draw.at(t)
+        by_draw = self.q_factor * (draw - self.q_base)
         mask = self.heard.to(power)
         factor = mask * self.q_factor
         slopes = Slopes(
@@ -178,27 +202,16 @@ class RelaxedBoxes:
             tt=factor * draw_bend,
         )
         if self.prices.others:
-            _, cost_slope, cost_bend = self._charge(power)
+            cost, cost_slope, cost_bend = self._charge(power)
+            by_draw = by_draw - cost
             slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
-        return log_power_derivatives(self.batch, power, slopes)
-
-    def certified(self, power: Tensor) -> Linearised:
-        """The bound from the linearisation at ``power``, (M, L) W; it is sound at any."""
-        s = self._log_sinr(power)
-        line, slope = self.envelope.affine_at(s)
-        draw, draw_slope, _ = self.draw.at(_log(power))
-        worker = line + self.q_factor * (draw - self.q_base)
-        slope = torch.where(self.heard, slope, 0.0)
-        draw_slope = torch.where(self.heard, self.q_factor * draw_slope, 0.0)
-        if self.prices.others:
-            cost, cost_slope, _ = self._charge(power)
-            worker, draw_slope = worker - cost, draw_slope - cost_slope
-        share = self.batch.cross * power[:, None, :] / self.batch.interference(power)[..., None]
-        gradient = slope - _weigh(share.mT, slope) + draw_slope
-        t = _log(power)
-        reach = torch.maximum(gradient * (self.boxes.t_high - t), gradient * (self.boxes.t_low - t))
-        upper = torch.where(self.heard, worker + reach, 0.0).sum(-1) + self.slack
-        return Linearised(upper, power, s, line, slope, worker, gradient)
+        gradient, hessian = log_power_derivatives(self.batch, power, interference, slopes)
+        reach = torch.maximum(gradient * (self.t_high - t), gradient * (self.t_low - t))
+        worker = line + by_draw
+        upper = (mask * (worker + reach)).sum(-1) + self.slack
+        value = (mask * (value + by_draw)).sum(-1)
+        linearised = Linearised(upper, value, t, power, s, line, slopes.s, worker, gradient)
+        return linearised, hessian
 
     def at_best_ends(self) -> Tensor:
         """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
@@ -223,7 +236,7 @@ class RelaxedBoxes:
         needed = excess * (1 + 1e-9) + 1e-12
 
         def under(s: Tensor) -> Tensor:
-            return at.line + at.slope * (s - at.log_sinr) - self.envelope.at(s)[0] >= needed
+            return at.line + at.slope * (s - at.log_sinr) - self.envelope.inside(s)[0] >= needed
 
         touching = torch.minimum(torch.maximum(at.log_sinr, boxes.s_low), boxes.s_high)
         limits = []
