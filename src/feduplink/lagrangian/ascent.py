@@ -10,8 +10,8 @@ from torch import Tensor
 #: Longest step in log-power, and the fractions of it that are tried.
 _LONGEST_STEP = 2.0
 _FRACTIONS = (1.0, 0.3, 0.05)
-#: Sweeps of the coordinate ascent for steps that limits stop.
-_SWEEPS = 6
+#: Added to curvatures, absolutely and relatively: in some directions there is none.
+_RIDGE, _RELATIVE_RIDGE = 1e-9, 1e-7
 
 
 def newton_ascent(
@@ -25,41 +25,31 @@ def newton_ascent(
 ) -> Tensor:
     """Climb in log-power from ``power``, (N, L) W, within [lowest, highest].
 
-    ``value`` gives (N,) and ``derivatives`` the gradient and Hessian in ln p. Workers at power 0
-    stay there. The value never falls.
+    ``value`` gives (..., N) of powers (..., N, L), ``derivatives`` the gradient and Hessian in
+    ln p. Workers at power 0 stay there. The value never falls.
     """
     reached = value(power)
     on_air = power > 0
-    identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
+    fractions = power.new_tensor(_FRACTIONS)
     for _ in range(steps):
         gradient, hessian = derivatives(power)
         # At a limit, and pushing on: leave it there.
         stuck = ((power >= highest * (1 - 1e-12)) & (gradient > 0)) | (
             (power <= lowest * (1 + 1e-12)) & (gradient < 0)
         )
-        free = on_air & ~stuck
-        pair = free[..., :, None] & free[..., None, :]
-        curvature = torch.where(pair, -hessian, identity)
-        curvature, direction = _newton_direction(curvature, gradient * free)
-        up = torch.where(free, (highest / power).log(), 0.0).clamp_max(_LONGEST_STEP)
-        down = torch.where(free, (lowest / power).log(), 0.0).clamp_min(-_LONGEST_STEP)
-        direction = torch.where(free, direction, 0.0)
-        # A limit that stops one worker changes where the others should go.
-        stopped = ((direction > up) | (direction < down)).any(-1)
-        if bool(stopped.any()):
-            direction[stopped] = _boxed_direction(
-                curvature[stopped], gradient[stopped], down[stopped], up[stopped]
-            )
-        best, best_value = power, reached
-        for fraction in _FRACTIONS:
-            trial = torch.minimum(
-                torch.maximum(power * (fraction * direction).exp(), lowest), highest
-            )
-            trial = torch.where(on_air, trial, 0.0)
-            trial_value = value(trial)
-            better = trial_value > best_value
-            best = torch.where(better[:, None], trial, best)
-            best_value = torch.where(better, trial_value, best_value)
+        up = (highest / power).log().clamp_max(_LONGEST_STEP)
+        down = (lowest / power).log().clamp_min(-_LONGEST_STEP)
+        direction = newton_step(-hessian, gradient, on_air & ~stuck, down, up)
+        # All fractions at once: for few channels, the number of operations is what takes time.
+        trials = torch.minimum(
+            torch.maximum(power * (fractions[:, None, None] * direction).exp(), lowest), highest
+        )
+        trials = torch.where(on_air, trials, 0.0)
+        values, chosen = value(trials).max(0)
+        better = values > reached
+        best_value = torch.where(better, values, reached)
+        chosen = chosen[None, :, None].expand(1, *power.shape)
+        best = torch.where(better[:, None], trials.gather(0, chosen)[0], power)
         gained = float((best_value - reached).max()) if len(power) else 0.0
         power, reached = best, best_value
         if gained < 1e-10:
@@ -67,28 +57,42 @@ def newton_ascent(
     return power
 
 
-def _newton_direction(curvature: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve C d = g; also returns C, (N, L, L), shifted to be positive definite where it is not."""
-    factor, failed = torch.linalg.cholesky_ex(curvature)
+def newton_step(
+    curvature: Tensor, gradient: Tensor, free: Tensor, down: Tensor, up: Tensor
+) -> Tensor:
+    """About the d with the largest g·d − ½ dᵀ C d and down ≤ d ≤ up; 0 where not free, (N, L).
+
+    C, (N, L, L), is shifted where it is not positive definite.
+    """
+    curvature, step = _solved(curvature, gradient, free)
+    clipped = torch.where(free, torch.minimum(torch.maximum(step, down), up), 0.0)
+    # A limit that stops one worker changes where the others should go.
+    stopped = free & (clipped != step)
+    rows = stopped.any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return clipped
+    held = torch.where(stopped[rows], clipped[rows], 0.0)
+    moving = free[rows] & ~stopped[rows]
+    left = gradient[rows] - (curvature[rows] @ held[..., None])[..., 0]
+    others = torch.minimum(
+        torch.maximum(_solved(curvature[rows], left, moving)[1], down[rows]), up[rows]
+    )
+    clipped[rows] = torch.where(moving, others, held)
+    return clipped
+
+
+def _solved(curvature: Tensor, gradient: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve C d = g for the free coordinates, d = 0 elsewhere; also the C that was solved with."""
+    mask = free.to(gradient)
+    system = curvature * mask[..., :, None] * mask[..., None, :]
+    diagonal = system.diagonal(dim1=-2, dim2=-1)
+    diagonal.add_(_RELATIVE_RIDGE * diagonal.abs() + (1 - mask) + _RIDGE)
+    factor, failed = torch.linalg.cholesky_ex(system)
     if bool(failed.any()):
         # Gershgorin: no eigenvalue lies under the smallest diagonal entry minus its row's rest.
-        diagonal = curvature.diagonal(dim1=-2, dim2=-1)
-        rest = curvature.abs().sum(-1) - diagonal.abs()
+        rest = system.abs().sum(-1) - diagonal.abs()
         lowest = (diagonal - rest).min(-1).values
-        shift = torch.where(failed > 0, 1e-9 - 1.01 * lowest, 0.0)
-        curvature = curvature + torch.diag_embed(shift[:, None].expand_as(diagonal))
-        factor = torch.linalg.cholesky_ex(curvature).L
-    return curvature, torch.cholesky_solve(gradient[..., None], factor)[..., 0]
-
-
-def _boxed_direction(curvature: Tensor, gradient: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """About the largest g·d − ½ dᵀ C d with down ≤ d ≤ up, one coordinate after the other."""
-    direction = torch.zeros_like(gradient)
-    rest = gradient.clone()  # g − C d
-    for _ in range(_SWEEPS):
-        for i in range(gradient.shape[-1]):
-            best = direction[:, i] + rest[:, i] / curvature[:, i, i]
-            moved = torch.minimum(torch.maximum(best, down[:, i]), up[:, i])
-            rest = rest - curvature[:, :, i] * (moved - direction[:, i])[:, None]
-            direction[:, i] = moved
-    return direction
+        diagonal.add_(torch.where(failed > 0, _RIDGE - 1.01 * lowest, 0.0)[:, None])
+        factor = torch.linalg.cholesky_ex(system).L
+    wanted = (gradient * mask)[..., None]
+    return system, torch.cholesky_solve(wanted, factor)[..., 0]
