@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from feduplink.lagrangian import climb, maximise, sweep
-from feduplink.lagrangian.ascent import newton_ascent
+from feduplink.lagrangian.ascent import newton_ascent, newton_step
 from optimum.reference import best_on_grid, random_instance
 
 
@@ -65,3 +65,18 @@ def test_the_best_of_two_workers_is_found(seed: int):
     found = instance.batch.value(maximise(instance.batch, instance.prices), instance.prices)
     best = torch.tensor([best_on_grid(instance, k, 120) for k in range(4)], dtype=torch.float64)
     assert (found >= best - 2e-3 * best.abs()).all()
+
+
+def test_a_limit_that_stops_one_worker_turns_the_others():
+    """Of g·d − ½ dᵀ C d: unlimited (7/3, −2/3); with d₁ ≤ 1 the best d₂ is 0, not −2/3."""
+    curvature = torch.tensor([[[2.0, 1.0], [1.0, 2.0]]], dtype=torch.float64)
+    gradient = torch.tensor([[4.0, 1.0]], dtype=torch.float64)
+    everyone = torch.ones_like(gradient, dtype=torch.bool)
+    wide = torch.full_like(gradient, 9.0)
+    free = newton_step(curvature, gradient, everyone, -wide, wide)
+    assert torch.allclose(free, torch.tensor([[7 / 3, -2 / 3]], dtype=torch.float64), atol=1e-6)
+    narrow = torch.tensor([[1.0, 9.0]], dtype=torch.float64)
+    stopped = newton_step(curvature, gradient, everyone, -wide, narrow)
+    assert torch.allclose(stopped, torch.tensor([[1.0, 0.0]], dtype=torch.float64), atol=1e-6)
+    alone = newton_step(curvature, gradient, everyone & (gradient < 2), -wide, wide)
+    assert torch.allclose(alone, torch.tensor([[0.0, 0.5]], dtype=torch.float64), atol=1e-6)

@@ -12,6 +12,8 @@ _LONGEST_STEP = 2.0
 _FRACTIONS = (1.0, 0.3, 0.05)
 #: Added to curvatures, absolutely and relatively: in some directions there is none.
 _RIDGE, _RELATIVE_RIDGE = 1e-9, 1e-7
+#: Rounds of guessing who is at a limit, for steps that limits stop.
+_ACTIVE_SETS = 3
 
 
 def newton_ascent(
@@ -67,18 +69,42 @@ def newton_step(
     curvature, step = _solved(curvature, gradient, free)
     clipped = torch.where(free, torch.minimum(torch.maximum(step, down), up), 0.0)
     # A limit that stops one worker changes where the others should go.
-    stopped = free & (clipped != step)
-    rows = stopped.any(-1).nonzero()[:, 0]
-    if len(rows) == 0:
-        return clipped
-    held = torch.where(stopped[rows], clipped[rows], 0.0)
-    moving = free[rows] & ~stopped[rows]
-    left = gradient[rows] - (curvature[rows] @ held[..., None])[..., 0]
-    others = torch.minimum(
-        torch.maximum(_solved(curvature[rows], left, moving)[1], down[rows]), up[rows]
-    )
-    clipped[rows] = torch.where(moving, others, held)
+    rows = (free & (clipped != step)).any(-1).nonzero()[:, 0]
+    if len(rows):
+        clipped[rows] = _step_around_limits(
+            curvature[rows], gradient[rows], free[rows], down[rows], up[rows]
+        )
     return clipped
+
+
+def _step_around_limits(
+    curvature: Tensor, gradient: Tensor, free: Tensor, down: Tensor, up: Tensor
+) -> Tensor:
+    """The same by active sets: who is at a limit is held there, the others are solved for.
+
+    At a limit is who would be beyond it, at its own curvature, by what the model still rises
+    there (the primal-dual active set method of Hintermüller, Ito and Kunisch, 2002). It may not
+    have ended after a few rounds; so the step counts only if the model rises by more than in a
+    step that each coordinate takes by itself, short enough to rise in any case.
+    """
+
+    def rise(step: Tensor) -> Tensor:
+        return (step * (gradient - (curvature @ step[..., None])[..., 0] / 2)).sum(-1)
+
+    gradient = torch.where(free, gradient, 0.0)
+    step, slope = torch.zeros_like(gradient), gradient
+    own = curvature.diagonal(dim1=-2, dim2=-1)
+    for _ in range(_ACTIVE_SETS):
+        target = step + slope / own
+        at_limit = free & ((target >= up) | (target <= down))
+        held = torch.where(at_limit, torch.where(target >= up, up, down), 0.0)
+        left = gradient - (curvature @ held[..., None])[..., 0]
+        step = held + _solved(curvature, left, free & ~at_limit)[1]
+        slope = gradient - (curvature @ step[..., None])[..., 0]
+    step = torch.where(free, torch.minimum(torch.maximum(step, down), up), 0.0)
+    by_itself = gradient / curvature.abs().sum(-1)
+    by_itself = torch.minimum(torch.maximum(by_itself, down), up)
+    return torch.where((rise(step) > rise(by_itself))[:, None], step, by_itself)
 
 
 def _solved(curvature: Tensor, gradient: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,49 @@
+"""Steps up the relaxation never fall, and end where no point of the box is higher."""
+
+import itertools
+
+import pytest
+import torch
+
+from feduplink.optimum.relaxation import Relaxation
+from feduplink.optimum.relaxation_ascent import ascend
+from feduplink.optimum.relaxed_boxes import RelaxedBoxes
+
+from .reference import random_instance
+
+_SAMPLES = 300
+
+
+def _relaxed(seed: int) -> RelaxedBoxes:
+    """Relaxations of the roots of random channels."""
+    instance = random_instance(seed, workers=4, channels=6)
+    relaxation = Relaxation(instance.batch, instance.prices)
+    boxes, empty = relaxation.tightened(relaxation.roots())
+    boxes = boxes.take(~empty)
+    weight = torch.full_like(boxes.t_low, 0.5)
+    batch = instance.batch.take(boxes.channel)
+    return RelaxedBoxes(batch, instance.prices, boxes, weight, relaxation.negligible)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 6, 12, 14, 18])
+def test_no_point_of_the_box_is_higher(seed: int):
+    relaxed = _relaxed(seed)
+    guess = relaxed.batch.pmax_w.expand_as(relaxed.t_low)
+    summit = ascend(relaxed, guess, 60)
+    generator = torch.Generator().manual_seed(seed)
+    shares = torch.rand(_SAMPLES, *relaxed.t_low.shape, generator=generator, dtype=torch.float64)
+    scale = 1e-6 * float(relaxed.slack / len(relaxed.t_low[0]) * 1e8)
+    for share in shares:
+        t = relaxed.t_low + share * (relaxed.t_high - relaxed.t_low)
+        elsewhere, _ = relaxed.expand(relaxed.powers(t))
+        assert (elsewhere.value <= summit.value + scale).all()
+
+
+@pytest.mark.parametrize("seed", [0, 6, 12])
+def test_more_steps_are_never_lower(seed: int):
+    relaxed = _relaxed(seed)
+    guess = relaxed.batch.pmax_w.expand_as(relaxed.t_low)
+    values = [ascend(relaxed, guess, steps).value for steps in (1, 2, 4, 8)]
+    for fewer, more in itertools.pairwise(values):
+        assert (more >= fewer).all()
+    assert (values[-1] > values[0]).any()
