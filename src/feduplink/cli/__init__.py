@@ -17,8 +17,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feduplink.cli.loading import loading
 from feduplink.cli.parsing import parse
+from feduplink.cli.slow_imports import loading
 from feduplink.cli.terminating import Terminated, terminated_in_order
 from feduplink.errors import InputError, ProofError
 from feduplink.files import only_writer

@@ -18,7 +18,7 @@ import argparse
 import importlib
 from typing import NamedTuple
 
-from feduplink.cli.loading import loading
+from feduplink.cli.slow_imports import loading
 
 
 class Command(NamedTuple):

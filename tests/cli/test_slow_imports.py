@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.cli.loading import loading
+from feduplink.cli.slow_imports import loading
 
 
 @pytest.fixture
