@@ -223,10 +223,10 @@ def test_a_run_prints_nothing_in_a_pipe():
 CORE_IMPORT = """
 import sys
 import feduplink
-found = {"rich", "matplotlib", "IPython"} & {name.partition(".")[0] for name in sys.modules}
+found = {"rich", "matplotlib", "scipy", "IPython"} & {n.partition(".")[0] for n in sys.modules}
 assert not found, found
 """
 
 
-def test_the_core_imports_no_terminal_and_no_plots():
+def test_the_core_imports_no_terminal_no_plots_and_no_scipy():
     subprocess.run([sys.executable, "-c", CORE_IMPORT], check=True)

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feduplink.cli.parsing import parse
+from feduplink.cli.slow_imports import loading
 from feduplink.cli.terminating import Terminated, terminated_in_order
 from feduplink.errors import InputError, ProofError
 from feduplink.files import only_writer
-from feduplink.observing import track
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     """Do what was asked for."""
     # Imported here: they take seconds, and nobody should wait that long for a --help.
-    with track("loading PyTorch", transient=True):
+    with loading("PyTorch", "torch"):
         import torch
 
         from feduplink import provenance

@@ -18,7 +18,7 @@ import argparse
 import importlib
 from typing import NamedTuple
 
-from feduplink.observing import track
+from feduplink.cli.slow_imports import loading
 
 
 class Command(NamedTuple):
@@ -41,8 +41,9 @@ class Command(NamedTuple):
 
     def run(self, args: argparse.Namespace) -> None:
         """Do the work."""
-        with track("loading feduplink", transient=True):
-            command = importlib.import_module(f"feduplink.cli.{self.name}")
+        module = f"feduplink.cli.{self.name}"
+        with loading("feduplink", module):
+            command = importlib.import_module(module)
         command.run(args)
 
 

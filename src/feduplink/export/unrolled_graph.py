@@ -42,10 +42,9 @@ _CONSTANTS = (*_SEEN, *_PRICES, "activation cost", "one")
 #: What an iteration changes, for powers over Pmax: −ln p, −ln gate, ln(1 + Σ β p).
 _STATE = ("attenuation", "closing", "interference")
 _COLUMNS = (*_CONSTANTS, *_STATE)
-#: What follows from these: logarithms x of three quantities, of each ln(1 + e^x), the logarithm of
-#: that, and e^x; "" is of no use.
-_LOGS = ("sinr", "m/sinr", "drawn")
-_LINK = (*_LOGS, "nats", "", "consumption", "log nats", "", "", "", "loss", "")
+#: What follows from the logarithms x of SINR, m / SINR and the draw: of each ln(1 + e^x), the
+#: logarithm of that, and e^x; "" is of no use.
+_LINK = ("nats", "", "consumption", "log nats", "", "", "", "loss", "")
 #: A price of 0 has no logarithm; this one is as good as none.
 _NO_PRICE = 1e-30
 #: Logarithms of SINRs end here: such a link is as good as none, or perfect.
@@ -76,9 +75,9 @@ _WORTH: dict[str, _Sum] = {
 }
 #: Its derivatives in ln SINR: of PSR, PSR m / SINR; of R, SINR / (1 + SINR).
 _BY_SINR: dict[str, _Sum] = {
-    "by sinr 0": {"success": 1, "loss": -1, "m/sinr": 1},
-    "by sinr 1": {"rate": 1, "sinr": 1, "nats": -1},
-    "by sinr 2": _plus({"efficiency": 1, "sinr": 1, "nats": -1}, _Q),
+    "by sinr 0": _plus({"success": 1, "loss": -1}, _LOG_LOSS),
+    "by sinr 1": _plus({"rate": 1, "nats": -1}, _LOG_SINR),
+    "by sinr 2": _plus({"efficiency": 1, "nats": -1}, _LOG_SINR, _Q),
 }
 _GATED = {f"gated {name}": _plus(terms, _GATE) for name, terms in _BY_SINR.items()}
 _PRODUCTS: dict[str, _Sum] = {
@@ -87,7 +86,7 @@ _PRODUCTS: dict[str, _Sum] = {
     **_BY_SINR,
     **_GATED,
     # The derivative of q in ln p is −q² draw p.
-    "draw cost": _plus(_WORTH["worth 2"], _Q, {"drawn": 1}),
+    "draw cost": _plus(_WORTH["worth 2"], _Q, _LOG_DRAWN),
 }
 #: What the others that a worker disturbs have of these, weighted by its share of their noise and
 #: interference.
@@ -206,7 +205,8 @@ class UnrolledGraph(nn.Module):
 
         with torch.no_grad():
             embed = cast("nn.Linear", network.embed[0])
-            self.embed, self.embed_bias = nn.Buffer(looking(embed.weight)), embed.bias
+            self.embed = nn.Buffer(looking(embed.weight))
+            self.embed[_LOOKED_AT.index("one")] += embed.bias
             self.origin = network.origin
             self.start = nn.Buffer(network.start.weight.mT * outputs)
             self.start_bias = nn.Buffer(network.start.bias * outputs)
@@ -224,19 +224,20 @@ class UnrolledGraph(nn.Module):
         workers = torch.arange(csi.shape[-1], device=csi.device)
         table: Tensor = self.table
         if self.any_number:
-            own = workers[-1:] == self.workers - 1
-            table = table.index_select(0, torch.where(own, workers, self.workers))
+            known = torch.scalar_tensor(csi.shape[-1], dtype=torch.int64) == self.workers
+            table = nn.functional.embedding(torch.where(known, workers, self.workers), table)
         constants, *alone = table.split((len(_CONSTANTS), 1, 1, len(ALONE)), dim=-1)
-        cross = torch.where(workers[:, None] == workers, 0.0, received)
-        direct = (received - cross).sum(-1, keepdim=True)
+        # A product: ONNX Runtime takes twice as long to choose by "where".
+        own = received * (workers[:, None] == workers).to(received)
+        cross = received - own
+        direct = own.sum(-1, keepdim=True)
         log_direct = direct.log()
         constants = log_direct * self.is_direct + constants
         constants = torch.cat((constants, constants))
 
         output = self._starts(direct, log_direct, *alone)
         seen, _ = self._looked_at(constants, cross, output)
-        embedded = torch.cat(seen, dim=-1) @ self.embed + self.embed_bias
-        memory = nn.functional.silu(embedded) + self.origin
+        memory = nn.functional.silu(torch.cat(seen, dim=-1) @ self.embed) + self.origin
         output = output + (memory @ self.start + self.start_bias)
         for step in self.steps:
             seen, share = self._looked_at(constants, cross, output)
@@ -267,7 +268,7 @@ class UnrolledGraph(nn.Module):
         columns = torch.cat((constants, minus_logs, interference.log()), dim=-1)
         logs = (columns @ self.logs).clamp(-_MOST, _MOST)
         of_one_more = nn.functional.softplus(logs)
-        link = (logs, of_one_more, of_one_more.log(), logs.exp())
+        link = (of_one_more, of_one_more.log(), logs.exp())
         return _State(received, interference, columns, torch.cat((columns, *link), dim=-1))
 
     def _looked_at(
@@ -284,9 +285,10 @@ class UnrolledGraph(nn.Module):
         """Powers over Pmax of the end with the larger Lagrangian, gates 0 or 1, (N, L)."""
         columns = self._state(constants, cross, output * self.hard).all_columns
         found = (columns @ self.at_end).exp()
-        margin = (found * self.first_is_better).sum((0, 2, 3))[:, None]
-        power = found[..., -1]
-        return torch.where(margin >= 0, power[0], power[1])
+        margin = (found * self.first_is_better).sum((0, 2, 3), keepdim=True)
+        first, second = found.split(1)
+        better: Tensor = torch.where(margin >= 0, first, second)
+        return better[0, ..., -1]
 
 
 class _Step(nn.Module):

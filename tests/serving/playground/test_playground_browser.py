@@ -32,6 +32,15 @@ LISTEN = """() => {
 }"""
 
 
+#: What is wider than the box it stands in, also where that box could be scrolled; not what only
+#: screen readers see.
+WIDER = """() => [...document.querySelectorAll("body, body :not(svg *)")]
+  .filter((box) => getComputedStyle(box).clipPath === "none" && box.clientWidth > 0)
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => `${box.tagName}#${box.id}.${box.className}: ${box.scrollWidth}`)
+"""
+
+
 @contextlib.contextmanager
 def _opened(
     browser: Browser, address: str, width: int = DESKTOP, expected: tuple[str, ...] = ()
@@ -294,6 +303,36 @@ def test_nothing_sticks_out_and_colours_follow_the_scheme(browser, playground, w
             page.emulate_media(color_scheme=scheme)
             assert _is_dark(page, "backgroundColor") == (scheme == "dark")
             assert _is_dark(page, "color") == (scheme == "light")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [PHONE, 500, 641, 1000, DESKTOP])
+def test_nothing_is_wider_than_its_box(browser, playground, width: int):
+    """Nobody sees that a table goes on to the right."""
+    with _opened(browser, playground, width) as page:
+        _settled(page)
+        assert page.evaluate(WIDER) == []
+        # The head of each column of the worker's table stands over its numbers.
+        heads, numbers = (
+            page.evaluate(
+                "s => [...document.querySelectorAll(s)].map(c => c.getBoundingClientRect().right)",
+                f"#worker {row} .number",
+            )
+            for row in ("thead", 'tr[data-policy="pdx"]')
+        )
+        assert len(numbers) == 7
+        assert numbers == pytest.approx(heads, abs=1)
+
+
+@pytest.mark.slow
+def test_beside_the_bars_the_last_line_of_the_cell_is_in_sight(browser, playground):
+    with _opened(browser, playground, DESKTOP) as page:
+        _settled(page)
+        page.evaluate("scrollTo(0, document.body.scrollHeight / 2)")
+        help_text = page.locator("#map-help").bounding_box()
+        assert help_text["y"] + help_text["height"] <= page.viewport_size["height"]
+        cut = "() => { const cell = document.getElementById('cell');"
+        assert page.evaluate(cut + " return cell.scrollHeight - cell.clientHeight; }") == 0
 
 
 def _is_dark(page: Page, style: str) -> bool:
