@@ -34,10 +34,10 @@ class SingleProgram:
         self, rates: Floats, cost: Floats, demand: Floats, basis: npt.NDArray[np.int64]
     ) -> None:
         self.cost, self.demand, self.basis = cost, demand, basis
-        inverse = 1 / rates[basis, np.arange(len(demand))]
+        inverse = 1 / rates[basis].diagonal()
         self._tableau = np.empty((len(demand) + 1, len(cost) + 1))
         # Relative to the largest demand, however few bits that is.
-        self._unit = demand.max() or 1.0
+        self._unit = np.maximum.reduce(demand) or 1.0
         self._tableau[:-1, 0] = inverse * (demand / self._unit)
         self._tableau[:-1, 1:] = inverse[:, None] * rates.T
         self._tableau[-1, 0] = 0.0
