@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_ONE = np.ones((), np.float32)
 #: A tensor or an array; whatever comes out is of the kind that went in.
 Array: TypeAlias = Any
 
@@ -31,12 +32,32 @@ class ArrayOperations:
 
     exp, log, log1p, sqrt, sign = np.exp, np.log, np.log1p, np.sqrt, np.sign
     minimum, maximum, where, concatenate = np.minimum, np.maximum, np.where, np.concatenate
+    contiguous = np.ascontiguousarray
     #: The larger, or smaller, of every entry and a number.
     at_least, at_most = np.maximum, np.minimum
     #: The sum and the largest along a dimension.
     sum_along, largest = np.add.reduce, np.maximum.reduce
     #: Σ a b along the last dimension.
     dot_along = np.vecdot
+
+    @staticmethod
+    @functools.cache
+    def float64(number: float) -> Array:
+        """A number of float64 formulas: Python's take NumPy as long again as the operation."""
+        return np.array(number)
+
+    @staticmethod
+    @functools.cache
+    def float32(number: float) -> Array:
+        """A number of float32 formulas."""
+        return np.array(number, np.float32)
+
+    @staticmethod
+    def rows(vector: Array, count: int) -> Array:
+        """A vector (L,) of many formulas as that many rows, (count, L), as every one would do."""
+        matrix = np.empty((count, len(vector)), vector.dtype)
+        matrix[...] = vector
+        return matrix
 
     @staticmethod
     def in_double(array: Array) -> Array:
@@ -52,15 +73,18 @@ class ArrayOperations:
     def silu(inputs: Array) -> Array:
         """x / (1 + e^−x): 0 where that power is infinite, of which callers want no warning."""
         grown = np.exp(-inputs)
-        grown += 1
-        return np.divide(inputs, grown, grown)
+        np.add(grown, _ONE, out=grown)
+        return np.divide(inputs, grown, out=grown)
 
     @staticmethod
-    def with_ones(rows: Array) -> Array:
-        """Rows (M, W) with a one behind each, (M, W + 1): a product with them has a bias."""
+    def with_ones(rows: Array, divisor: Array) -> Array:
+        """Rows (M, W) divided by () or (M, 1), and a one behind each, (M, W + 1).
+
+        A product with them has a bias.
+        """
         count, width = rows.shape
         longer = np.empty((count, width + 1), rows.dtype)
-        longer[:, :width] = rows
+        np.divide(rows, divisor, out=longer[:, :width])
         longer[:, width] = 1
         return longer
 
@@ -90,6 +114,11 @@ class ArrayOperations:
         return _identity_array(like.shape[-1], like.dtype)
 
     @staticmethod
+    def indices(like: Array) -> Array:
+        """0 to L − 1 of an array (..., L)."""
+        return np.arange(like.shape[-1])
+
+    @staticmethod
     def take_rows(array: Array, index: Array) -> Array:
         """Rows (M, ...) of an array (K, ...) by (M,)."""
         return array[index]
@@ -107,8 +136,23 @@ class TensorOperations:
     minimum, maximum, where, concatenate = torch.minimum, torch.maximum, torch.where, torch.cat
     at_least, at_most = torch.clamp_min, torch.clamp_max
     sum_along, largest = torch.sum, torch.amax
-    in_double, in_single = Tensor.double, Tensor.float
+    in_double, in_single, contiguous = Tensor.double, Tensor.float, Tensor.contiguous
     silu = torch.nn.functional.silu
+
+    @staticmethod
+    def float64(number: float) -> float:
+        """A number of float64 formulas."""
+        return number
+
+    @staticmethod
+    def float32(number: float) -> float:
+        """A number of float32 formulas."""
+        return number
+
+    @staticmethod
+    def rows(vector: Tensor, count: int) -> Tensor:
+        """Vectors (..., L) as rows of matrices, (..., count, L), without copies."""
+        return vector[..., None, :].expand(*vector.shape[:-1], count, -1)
 
     @staticmethod
     def dot_along(one: Tensor, other: Tensor) -> Tensor:
@@ -116,9 +160,9 @@ class TensorOperations:
         return (one * other).sum(-1)
 
     @staticmethod
-    def with_ones(rows: Tensor) -> Tensor:
-        """Rows (M, W) with a one behind each, (M, W + 1): a product with them has a bias."""
-        return torch.nn.functional.pad(rows, (0, 1), value=1.0)
+    def with_ones(rows: Tensor, divisor: Tensor | float) -> Tensor:
+        """Rows (M, W) divided by () or (M, 1), and a one behind each, (M, W + 1)."""
+        return torch.nn.functional.pad(rows / divisor, (0, 1), value=1.0)
 
     @staticmethod
     def means(pairs: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,6 +183,11 @@ class TensorOperations:
     def identity(like: Tensor) -> Tensor:
         """The identity (L, L) of the kind and precision of a tensor (..., L)."""
         return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+
+    @staticmethod
+    def indices(like: Tensor) -> Tensor:
+        """0 to L − 1 of a tensor (..., L)."""
+        return torch.arange(like.shape[-1], device=like.device)
 
     @staticmethod
     def take_rows(array: Tensor, index: Tensor) -> Tensor:

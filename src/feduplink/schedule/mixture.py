@@ -34,7 +34,8 @@ class Channels(Protocol):
 
 def phase_sinr(channels: Channels, power: Array) -> Array:
     """SINR of every worker in every phase, (..., K, L), at powers (..., K, L) W."""
-    return channels.direct[..., None, :] * power / (1 + power @ channels.cross.mT)
+    one = array_module(power).float64(1.0)
+    return channels.direct[..., None, :] * power / (one + power @ channels.cross.mT)
 
 
 def phase_rates(channels: Channels, power: Array) -> Array:

@@ -47,16 +47,18 @@ class NetworkView:
     def __init__(self, rounds: PricedChannels, multipliers: Array) -> None:
         self._pmax_w = rounds.pmax_w
         self._takes_part = rounds.demand > 0
-        xp = array_module(multipliers)
-        price = self._price = xp.in_single(xp.at_least(multipliers, 0.0))[..., None, :]
+        xp, count = array_module(multipliers), multipliers.shape[-1]
+        price = xp.in_single(xp.at_least(multipliers, 0.0))
         received = xp.in_single(rounds.direct * rounds.pmax_w)
-        self._received = received[..., None, :]
         cross = self._cross = xp.in_single(rounds.cross * rounds.pmax_w)
-        self._heard = cross.mT
-        self._kappa = xp.in_single(rounds.kappa * rounds.pmax_w)
-        static_cost = self._static_cost = xp.in_single(rounds.kappa * rounds.static_power_w)
+        self._heard = xp.contiguous(cross.mT)
+        kappa = rounds.kappa[..., 0]
+        static_cost = xp.in_single(kappa * rounds.static_power_w)
+        self._price, self._received = xp.rows(price, count), xp.rows(received, count)
+        self._kappa = xp.rows(xp.in_single(kappa * rounds.pmax_w), count)
+        self._static_cost = xp.rows(static_cost, count)
         gain, towards = xp.log(received), xp.log(cross + _TINY)
-        worth = price * xp.in_single(xp.at_least(rounds.demand, _TINY))[..., None, :]
+        worth = price * xp.in_single(xp.at_least(rounds.demand, _TINY))
         self._own, self._gain = xp.identity(gain), gain
         fixed = (
             gain[..., None, :],
@@ -64,9 +66,9 @@ class NetworkView:
             towards,
             towards.mT,
             self._own,
-            xp.log(xp.at_least(worth, _SMALL)),
-            xp.log(price + _SMALL),
-            xp.log(static_cost + _SMALL),
+            xp.log(xp.at_least(worth, _SMALL))[..., None, :],
+            xp.log(price + _SMALL)[..., None, :],
+            xp.log(static_cost + _SMALL)[..., None, :],
         )
         self._fixed = xp.first_last(xp.stack_first(fixed, towards))
 
@@ -90,21 +92,22 @@ class NetworkView:
     def sight(self, logits: Array) -> Sight:
         """Of every worker in every phase what there is to see."""
         price, cross, xp = self._price, self._cross, array_module(logits)
+        one, tiny = xp.float32(1.0), xp.float32(_TINY)
         inverse, on_air = _inverse_power(logits), _on_air(logits)
-        would = 1 / inverse
-        power = (_LOWEST + would) * on_air
-        interference = 1 + power @ self._heard
+        would = one / inverse
+        power = (xp.float32(_LOWEST) + would) * on_air
+        interference = one + power @ self._heard
         signal = self._received * would
         total = interference + signal
         by_sinr = price * signal / total
         harm = would * ((on_air * by_sinr / interference) @ cross + self._kappa)
         value = price * xp.log(total / interference) - (self._kappa * would + self._static_cost)
-        excess = xp.dot_along(on_air, value)[..., None] - 1
+        excess = xp.dot_along(on_air, value)[..., None] - one
         # Of the first four the logarithms, of the last four as they are, but for extremes.
-        value = xp.at_least(value, -_LARGE)
-        planes = (inverse, interference, by_sinr + _TINY, harm + _TINY, on_air, value, excess)
+        value = xp.at_least(value, xp.float32(-_LARGE))
+        planes = (inverse, interference, by_sinr + tiny, harm + tiny, on_air, value, excess)
         stacked = xp.stack_first(planes, power)
-        logs, limited = xp.log(stacked[:4]), xp.at_most(stacked[3:], _LARGE)
+        logs, limited = xp.log(stacked[:4]), xp.at_most(stacked[3:], xp.float32(_LARGE))
         features = (self._fixed, xp.first_last(logs), xp.first_last(limited))
         share = cross[..., None, :, :] * (power[..., None, :] / interference[..., None])
         return Sight(features, share)
@@ -113,13 +116,14 @@ class NetworkView:
 def _inverse_power(logits: Array) -> Array:
     """Pmax / p, (..., K, L)."""
     xp = array_module(logits)
-    return 1 + xp.exp(xp.at_most(logits[..., 0], _MOST_ATTENUATION))
+    most = xp.float32(_MOST_ATTENUATION)
+    return xp.float32(1.0) + xp.exp(xp.at_most(logits[..., 0], most))
 
 
 def _on_air(logits: Array) -> Array:
     """1 or 0, (..., K, L); with the slopes of a soft gate, which this has none of."""
     xp = array_module(logits)
-    gate = xp.in_single(logits[..., 1] > 0)
+    gate = xp.in_single(logits[..., 1] > xp.float32(0.0))
     if isinstance(logits, Tensor) and logits.requires_grad:
         soft = torch.sigmoid(logits[..., 1])
         gate = gate + soft - soft.detach()

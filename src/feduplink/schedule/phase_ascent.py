@@ -57,37 +57,63 @@ def ascend(channels: Channels, power: Array, prices: Array, seconds_per_joule: A
         prices: λ ≥ 0 of the rates, (..., L) s.
         seconds_per_joule: κ, a number or (..., 1, 1).
     """
-    power = switch_one(channels, power, prices, seconds_per_joule)
-    kappa = seconds_per_joule + _FREE
-    xp, weight = array_module(power), prices[..., None, :]
-    highest = (power > 0) * channels.pmax_w
-    lowest = _LOWEST * highest
-    for _ in range(_FIXED_POINT_STEPS):
-        seen = _respond(channels, power, weight, kappa)
-        power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
-    return power
+    steps = AscentSteps(channels, power, prices, seconds_per_joule)
+    return steps.move_all(steps.switch_one(power))
 
 
-def switch_one(channels: Channels, power: Array, prices: Array, seconds_per_joule: Array) -> Array:
-    """The phases with the one worker switched on or off that makes them worth most, if any does."""
-    xp, weight = array_module(power), prices[..., None, :]
-    seen = _respond(channels, power, weight, seconds_per_joule + _FREE)
-    gain, interference = channels.direct[..., None, :], seen.interference
-    alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
-    other = xp.at_least(alone, 0.0) * (power == 0)
-    change = other - power
-    # (..., K, i, j): how worker j is received if worker i is switched.
-    disturbed = interference[..., None, :] + channels.cross.mT[..., None, :, :] * change[..., None]
-    # Not log1p, which takes thrice as long: rates below 1e-12 decide nothing.
-    rates = xp.log(1 + seen.signal[..., None, :] / disturbed)
-    before = xp.log(seen.total / interference)
-    own = xp.log((interference + gain * other) / interference) - before
-    # Whoever is switched was silent before or is so after.
-    drawn = change + xp.sign(change) * channels.static_power_w
-    worth = (rates @ prices[..., None, :, None])[..., 0] + weight * own - seconds_per_joule * drawn
-    most = xp.largest(worth, -1)[..., None]
-    better = most > xp.dot_along(weight, before)[..., None]
-    return xp.where((worth == most) & better, other, power)
+class AscentSteps:
+    """Steps at prices of rates and energy, arguments as of :func:`ascend`."""
+
+    def __init__(
+        self, channels: Channels, power: Array, prices: Array, seconds_per_joule: Array
+    ) -> None:
+        xp = array_module(power)
+        self._channels, self._kappa = channels, seconds_per_joule
+        self._prices = prices[..., None, :, None]
+        # As every step needs them.
+        self._gain = xp.rows(channels.direct, power.shape[-2])
+        self._weight = xp.rows(prices, power.shape[-2])
+        self._heard = xp.contiguous(channels.cross.mT)
+        self._energy_price = seconds_per_joule + _FREE
+
+    def switch_one(self, power: Array) -> Array:
+        """The phases with the one worker switched that makes them worth most, if any does."""
+        xp, gain, weight = array_module(power), self._gain, self._weight
+        channels, seen = self._channels, self._respond(power)
+        one, zero, interference = xp.float64(1.0), xp.float64(0.0), seen.interference
+        alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
+        other = xp.at_least(alone, zero) * (power == zero)
+        change = other - power
+        # (..., K, i, j): how worker j is received if worker i is switched.
+        disturbed = self._heard[..., None, :, :] * change[..., None] + interference[..., None, :]
+        # Not log1p, which takes thrice as long: rates below 1e-12 decide nothing.
+        rates = xp.log(one + seen.signal[..., None, :] / disturbed)
+        before = xp.log(seen.total / interference)
+        own = xp.log(one + gain * other / interference) - before
+        # Whoever is switched was silent before or is so after.
+        drawn = change + xp.sign(change) * channels.static_power_w
+        worth = (rates @ self._prices)[..., 0] + weight * own - self._kappa * drawn
+        most = xp.largest(worth, -1)[..., None]
+        better = most > xp.dot_along(weight, before)[..., None]
+        return xp.where((worth == most) & better, other, power)
+
+    def move_all(self, power: Array) -> Array:
+        """A few fixed-point steps of the powers of who is on the air."""
+        xp = array_module(power)
+        highest = (power > xp.float64(0.0)) * self._channels.pmax_w
+        lowest = xp.float64(_LOWEST) * highest
+        for _ in range(_FIXED_POINT_STEPS):
+            seen = self._respond(power)
+            power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
+        return power
+
+    def _respond(self, power: Array) -> _Response:
+        interference = array_module(power).float64(1.0) + power @ self._heard
+        signal = self._gain * power
+        total = interference + signal
+        pull = self._weight * signal / total
+        tax = self._energy_price + (pull / interference) @ self._channels.cross
+        return _Response(interference, signal, total, pull, tax)
 
 
 def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
@@ -98,21 +124,13 @@ def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
     """
     gain, pmax_w = channels.direct, channels.pmax_w
     xp = array_module(gain)
+    one = xp.float64(1.0)
     # In α p: (α (1 / κ + P_c) + α p) / ln(1 + α p) − 1.
     highest = gain * pmax_w
     lowest = _LOWEST * highest
     on_air = gain * (1 / (seconds_per_joule + _FREE) + channels.static_power_w)
     signal = highest
     for _ in range(_DINKELBACH_STEPS):
-        signal = (on_air + signal) / xp.log1p(signal) - 1
+        signal = (on_air + signal) / xp.log1p(signal) - one
         signal = xp.minimum(xp.maximum(signal, lowest), highest)
     return xp.minimum(signal / gain, pmax_w)
-
-
-def _respond(channels: Channels, power: Array, weight: Array, kappa: Array) -> _Response:
-    interference = 1 + power @ channels.cross.mT
-    signal = channels.direct[..., None, :] * power
-    total = interference + signal
-    pull = weight * signal / total
-    tax = kappa + (pull / interference) @ channels.cross
-    return _Response(interference, signal, total, pull, tax)

@@ -169,7 +169,8 @@ def first_look(weights: NetworkWeights, sight: Sight) -> tuple[Array, Array]:
     """
     xp = array_module(sight.share)
     seen = xp.concatenate(sight.features, -1)
-    memory = xp.with_ones(xp.silu(_flat(seen) @ weights.embed + weights.embed_bias))
+    memory = xp.silu(_flat(seen) @ weights.embed + weights.embed_bias)
+    memory = xp.with_ones(memory, xp.float32(1.0))
     return _unflat(memory, seen), _unflat(memory @ weights.start, seen)
 
 
@@ -183,7 +184,7 @@ def network_step(step: StepWeights, memory: Array, sight: Sight) -> tuple[Array,
     seen = seen + (phase[..., None, :] + worker[..., None, :, :])
     flat = _flat(memory) @ step.keep + xp.silu(_flat(seen)) @ step.conclude
     squares = xp.dot_along(flat, flat)[:, None]
-    flat = xp.with_ones(flat / xp.sqrt(squares + WIDTH * _NORM_EPSILON))
+    flat = xp.with_ones(flat, xp.sqrt(squares + xp.float32(WIDTH * _NORM_EPSILON)))
     return _unflat(flat, memory), _unflat(flat @ step.read, memory)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch
 from feduplink.scenario import Scenario
-from feduplink.schedule.array_module import Array, array_module
+from feduplink.schedule.array_module import Array, TensorOperations, array_module
 from feduplink.schedule.master_program import MasterProgram
 from feduplink.schedule.mixture import mixed_phases, phase_cost, phase_rates
 from feduplink.schedule.network_view import NetworkView
@@ -134,13 +134,12 @@ class PhaseProposal:
         rates = (nobody - own, delivered, own * alone[..., None, :])
         drawn = best + takes_part * rounds.static_power_w
         cost = (0 * demand, rounds.left_out, 1 + kappa * drawn)
-        tensors = isinstance(demand, Tensor)
-        index = (torch if tensors else np).arange(workers, device=demand.device)
-        self.master: Any = (MasterProgram if tensors else SingleProgram)(
+        # At the start everyone is alone, or there is a surplus of nothing.
+        self.master: Any = (MasterProgram if xp is TensorOperations else SingleProgram)(
             xp.concatenate(rates, -2),
             xp.concatenate(cost, -1),
             demand,
-            index + 2 * workers * takes_part,
+            xp.indices(demand) + 2 * workers * takes_part,
         )
         self.master.solve()
 

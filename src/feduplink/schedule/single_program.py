@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from feduplink.schedule.array_module import ArrayOperations
 from feduplink.schedule.master_program import OPTIMAL, PIVOTS_PER_ROW
 
 #: Added to levels: of those that are 0 the one with the largest entry leaves.
-_DEGENERATE = 1e-12
+_DEGENERATE = ArrayOperations.float64(1e-12)
 #: In the place of entries of 0 or less, which do not limit a step.
-_NO_LIMIT = 1e-30
+_NO_LIMIT = ArrayOperations.float64(1e-30)
 
 Floats = npt.NDArray[np.float64]
 
