@@ -81,3 +81,14 @@ def test_only_senders_send():
         shipped_phase_network(), Scenario(workers=3), csi, BITS, senders=senders
     )
     assert torch.equal(found.senders, senders)
+
+
+def test_the_order_of_channels_in_memory_does_not_matter():
+    csi = draw_splits(Scenario(workers=3), 2, seed=1).test
+    turned = csi.mT.contiguous().mT
+    one, other = (
+        learned_schedules(shipped_phase_network(), Scenario(workers=3), gains, BITS)
+        for gains in (csi, turned)
+    )
+    assert torch.equal(one.durations_s, other.durations_s)
+    assert torch.equal(one.power, other.power)

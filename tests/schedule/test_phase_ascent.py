@@ -12,7 +12,7 @@ from feduplink.lagrangian import ChannelBatch
 from feduplink.link.orthogonal import power_alone
 from feduplink.schedule.column_generation import phase_prices
 from feduplink.schedule.mixture import phase_cost, phase_rates
-from feduplink.schedule.phase_ascent import ascend, best_alone, switch_one
+from feduplink.schedule.phase_ascent import AscentSteps, ascend, best_alone
 
 
 def batch_of(workers: int, count: int, seed: int) -> ChannelBatch:
@@ -33,7 +33,7 @@ def test_of_all_switches_of_one_worker_the_best_is_taken(seed: int, kappa: float
     power = torch.rand(2, 3, 4, generator=generator, dtype=torch.float64) * batch.pmax_w
     power = power * (torch.rand(2, 3, 4, generator=generator) > 0.4)
     prices = 3 * torch.rand(2, 4, generator=generator, dtype=torch.float64)
-    found = switch_one(batch, power, prices, kappa)
+    found = AscentSteps(batch, power, prices, kappa).switch_one(power)
     before, after = worth(batch, power, prices, kappa), worth(batch, found, prices, kappa)
     assert (after >= before - 1e-9).all()
     assert ((found != power).sum(-1) <= 1).all()

@@ -58,7 +58,6 @@ def _weight_arrays(network: PhaseNetwork) -> NetworkWeights:
     return network.weights.arrays()
 
 
-@torch.no_grad()
 def learned_schedules(
     network: PhaseNetwork,
     scenario: Scenario,
@@ -73,13 +72,15 @@ def learned_schedules(
     if _are_few(csi):
         wanted = demand_array(scenario, csi, bits, senders)
         few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule)
-        found = [_solved(_weight_arrays(network), rounds).mixture() for rounds in few]
-        durations_s, power = (torch.from_numpy(np.stack(part)) for part in zip(*found, strict=True))
+        found = [_solved_alone(network, rounds).mixture() for rounds in few]
+        durations_s, power = (torch.from_numpy(np.array(part)) for part in zip(*found, strict=True))
         return Schedule(durations_s, power)
     parts = []
-    for batch, demand in round_batches(scenario, csi, bits, senders):
-        rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule)
-        parts.append(Schedule(*_solved(network.weights, rounds).mixture()))
+    # Here and not around the function: for a round alone the switch takes as long as its mixture.
+    with torch.no_grad():
+        for batch, demand in round_batches(scenario, csi, bits, senders):
+            rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule)
+            parts.append(Schedule(*_solved(network.weights, rounds).mixture()))
     return Schedule.concat(parts)
 
 
@@ -99,9 +100,9 @@ def learned_senders(
     if _are_few(csi):
         wanted = demand_array(scenario, csi, bits, present)
         few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule, rewards)
-        found = [_solved(_weight_arrays(network), rounds).shares for rounds in few]
+        found = [_solved_alone(network, rounds).shares for rounds in few]
         batch = ChannelBatch.from_scenario(scenario, csi)
-        parts = [(batch, torch.from_numpy(wanted.copy()), torch.from_numpy(np.stack(found)))]
+        parts = [(batch, torch.from_numpy(wanted), torch.from_numpy(np.stack(found)))]
     else:
         parts = []
         for batch, demand in round_batches(scenario, csi, bits, present):
@@ -116,7 +117,13 @@ def learned_senders(
 
 def _are_few(csi: Tensor) -> bool:
     """Whether rounds are solved one by one, which is quicker."""
-    return len(csi) <= _FEW and csi.device.type == "cpu"
+    return csi.shape[0] <= _FEW and csi.is_cpu
+
+
+@np.errstate(over="ignore")
+def _solved_alone(network: PhaseNetwork, rounds: PricedRounds) -> PhaseProposal:
+    """What the network proposes for one round, improved, in NumPy."""
+    return _solved(_weight_arrays(network), rounds)
 
 
 def _solved(weights: NetworkWeights, rounds: PricedRounds) -> PhaseProposal:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from feduplink.schedule.array_module import take_rows
+from feduplink.schedule.array_module import TensorOperations
 
 #: A column enters the basis if its reduced cost is below minus this.
 OPTIMAL = 1e-9
@@ -42,8 +42,7 @@ class MasterProgram:
 
     def of_basis(self, columns: Tensor) -> Tensor:
         """Those that are in the basis, (N, L, ...), of one entry per column, (N, K, ...)."""
-        chosen: Tensor = take_rows(columns, self.basis)
-        return chosen
+        return TensorOperations.take_rows(columns, self.basis)
 
     @property
     def column_durations(self) -> Tensor:

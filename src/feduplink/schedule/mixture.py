@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from feduplink.schedule.array_module import (
-    Array,
-    array_module,
-    at_least,
-    largest,
-    sum_along,
-    take_rows,
-)
+from feduplink.schedule.array_module import Array, array_module
 
 #: By so much phases are stretched, so that rounding leaves no bit behind.
 _ROUNDING = 1e-12
@@ -41,7 +34,8 @@ class Channels(Protocol):
 
 def phase_sinr(channels: Channels, power: Array) -> Array:
     """SINR of every worker in every phase, (..., K, L), at powers (..., K, L) W."""
-    return channels.direct[..., None, :] * power / (1 + power @ channels.cross.mT)
+    one = array_module(power).float64(1.0)
+    return channels.direct[..., None, :] * power / (one + power @ channels.cross.mT)
 
 
 def phase_rates(channels: Channels, power: Array) -> Array:
@@ -52,7 +46,7 @@ def phase_rates(channels: Channels, power: Array) -> Array:
 def phase_cost(channels: Channels, power: Array, seconds_per_joule: Array) -> Array:
     """What a second of every phase costs, 1 + κ Σ_{i on} (p_i + P_c,i), (..., K) s; κ (..., 1)."""
     drawn = power + (power > 0) * channels.static_power_w
-    return 1 + seconds_per_joule * sum_along(drawn)
+    return 1 + seconds_per_joule * array_module(power).sum_along(drawn, -1)
 
 
 def mixed_phases(
@@ -64,13 +58,13 @@ def mixed_phases(
     silent.
     """
     xp = array_module(power)
-    senders = sum_along(1.0 * (power > 0))
+    senders = xp.sum_along(power > 0, -1)
     durations = durations * (senders > 0)
     delivered = (durations[..., None, :] @ phase_rates(channels, power))[..., 0, :]
-    missing = demand / at_least(delivered, _NOTHING)
-    longer = largest(at_least(missing, 1.0)) * (1 + _ROUNDING)
+    missing = demand / xp.at_least(delivered, _NOTHING)
+    longer = xp.largest(xp.at_least(missing, 1.0), -1) * (1 + _ROUNDING)
     durations = durations * longer[..., None]
-    on_air = 1.0 * (durations > 0)
+    on_air = durations > 0
     power = power * on_air[..., None]
-    order = xp.argsort(-senders * on_air, stable=True)
-    return take_rows(durations, order), take_rows(power, order)
+    order = xp.order_of(-senders * on_air)
+    return xp.take_rows(durations, order), xp.take_rows(power, order)

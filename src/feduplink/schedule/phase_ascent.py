@@ -20,9 +20,9 @@ need the summit: the prices are others as soon as the program has seen the new p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from feduplink.schedule.array_module import Array, array_module, at_least, largest, sum_along
+from feduplink.schedule.array_module import Array, array_module
 from feduplink.schedule.mixture import Channels
 
 #: Powers on the air stay above this share of Pmax.
@@ -34,13 +34,14 @@ _FIXED_POINT_STEPS = 3
 _DINKELBACH_STEPS = 4
 
 
-@dataclass(frozen=True)
-class _Response:
+class _Response(NamedTuple):
     """What a phase looks like to those who could change their power in it, all (..., K, L)."""
 
     interference: Array
-    #: 1 + SINR.
-    received: Array
+    #: α p.
+    signal: Array
+    #: Signal, interference and noise.
+    total: Array
     #: λ SINR / (1 + SINR).
     pull: Array
     #: κ and what others lose, per watt.
@@ -56,35 +57,63 @@ def ascend(channels: Channels, power: Array, prices: Array, seconds_per_joule: A
         prices: λ ≥ 0 of the rates, (..., L) s.
         seconds_per_joule: κ, a number or (..., 1, 1).
     """
-    power = switch_one(channels, power, prices, seconds_per_joule)
-    xp, weight = array_module(power), prices[..., None, :]
-    highest = (power > 0) * channels.pmax_w
-    lowest = _LOWEST * highest
-    for _ in range(_FIXED_POINT_STEPS):
-        seen = _respond(channels, power, weight, seconds_per_joule)
-        power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
-    return power
+    steps = AscentSteps(channels, power, prices, seconds_per_joule)
+    return steps.move_all(steps.switch_one(power))
 
 
-def switch_one(channels: Channels, power: Array, prices: Array, seconds_per_joule: Array) -> Array:
-    """The phases with the one worker switched on or off that makes them worth most, if any does."""
-    xp, weight = array_module(power), prices[..., None, :]
-    seen = _respond(channels, power, weight, seconds_per_joule)
-    gain, interference = channels.direct[..., None, :], seen.interference
-    alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
-    other = at_least(alone, 0.0) * (power == 0)
-    change = other - power
-    # (..., K, i, j): how worker j is received if worker i is switched.
-    disturbed = interference[..., None, :] + channels.cross.mT[..., None, :, :] * change[..., None]
-    rates = xp.log1p((gain * power)[..., None, :] / disturbed)
-    before = xp.log(seen.received)
-    own = xp.log1p(gain * other / interference) - before
-    # Whoever is switched was silent before or is so after.
-    drawn = change + xp.sign(change) * channels.static_power_w
-    worth = (rates @ weight[..., None])[..., 0] + weight * own - seconds_per_joule * drawn
-    most = largest(worth)[..., None]
-    better = most > sum_along(weight * before)[..., None]
-    return xp.where((worth == most) & better, other, power)
+class AscentSteps:
+    """Steps at prices of rates and energy, arguments as of :func:`ascend`."""
+
+    def __init__(
+        self, channels: Channels, power: Array, prices: Array, seconds_per_joule: Array
+    ) -> None:
+        xp = array_module(power)
+        self._channels, self._kappa = channels, seconds_per_joule
+        self._prices = prices[..., None, :, None]
+        # As every step needs them.
+        self._gain = xp.rows(channels.direct, power.shape[-2])
+        self._weight = xp.rows(prices, power.shape[-2])
+        self._heard = xp.contiguous(channels.cross.mT)
+        self._energy_price = seconds_per_joule + _FREE
+
+    def switch_one(self, power: Array) -> Array:
+        """The phases with the one worker switched that makes them worth most, if any does."""
+        xp, gain, weight = array_module(power), self._gain, self._weight
+        channels, seen = self._channels, self._respond(power)
+        one, zero, interference = xp.float64(1.0), xp.float64(0.0), seen.interference
+        alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
+        other = xp.at_least(alone, zero) * (power == zero)
+        change = other - power
+        # (..., K, i, j): how worker j is received if worker i is switched.
+        disturbed = self._heard[..., None, :, :] * change[..., None] + interference[..., None, :]
+        # Not log1p, which takes thrice as long: rates below 1e-12 decide nothing.
+        rates = xp.log(one + seen.signal[..., None, :] / disturbed)
+        before = xp.log(seen.total / interference)
+        own = xp.log(one + gain * other / interference) - before
+        # Whoever is switched was silent before or is so after.
+        drawn = change + xp.sign(change) * channels.static_power_w
+        worth = (rates @ self._prices)[..., 0] + weight * own - self._kappa * drawn
+        most = xp.largest(worth, -1)[..., None]
+        better = most > xp.dot_along(weight, before)[..., None]
+        return xp.where((worth == most) & better, other, power)
+
+    def move_all(self, power: Array) -> Array:
+        """A few fixed-point steps of the powers of who is on the air."""
+        xp = array_module(power)
+        highest = (power > xp.float64(0.0)) * self._channels.pmax_w
+        lowest = xp.float64(_LOWEST) * highest
+        for _ in range(_FIXED_POINT_STEPS):
+            seen = self._respond(power)
+            power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
+        return power
+
+    def _respond(self, power: Array) -> _Response:
+        interference = array_module(power).float64(1.0) + power @ self._heard
+        signal = self._gain * power
+        total = interference + signal
+        pull = self._weight * signal / total
+        tax = self._energy_price + (pull / interference) @ self._channels.cross
+        return _Response(interference, signal, total, pull, tax)
 
 
 def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
@@ -95,20 +124,13 @@ def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
     """
     gain, pmax_w = channels.direct, channels.pmax_w
     xp = array_module(gain)
-    alone, lowest = 1 / gain, _LOWEST * pmax_w
-    on_air = 1 + seconds_per_joule * channels.static_power_w
-    per_joule = 1 / (seconds_per_joule + _FREE)
-    power = pmax_w + 0 * gain
+    one = xp.float64(1.0)
+    # In α p: (α (1 / κ + P_c) + α p) / ln(1 + α p) − 1.
+    highest = gain * pmax_w
+    lowest = _LOWEST * highest
+    on_air = gain * (1 / (seconds_per_joule + _FREE) + channels.static_power_w)
+    signal = highest
     for _ in range(_DINKELBACH_STEPS):
-        price = (on_air + seconds_per_joule * power) / xp.log1p(gain * power)
-        power = xp.minimum(xp.maximum(price * per_joule - alone, lowest), pmax_w)
-    return power
-
-
-def _respond(channels: Channels, power: Array, weight: Array, kappa: Array) -> _Response:
-    interference = 1 + power @ channels.cross.mT
-    sinr = channels.direct[..., None, :] * power / interference
-    received = 1 + sinr
-    pull = weight * (sinr / received)
-    tax = kappa + _FREE + (pull / interference) @ channels.cross
-    return _Response(interference, received, pull, tax)
+        signal = (on_air + signal) / xp.log1p(signal) - one
+        signal = xp.minimum(xp.maximum(signal, lowest), highest)
+    return xp.minimum(signal / gain, pmax_w)

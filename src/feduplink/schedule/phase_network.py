@@ -6,25 +6,32 @@ it, and all powers, in a few steps on what it sees of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from feduplink.randomness import stream_seed
-from feduplink.schedule.array_module import Array, array_module, at_most, sum_along
+from feduplink.schedule.array_module import Array, array_module
 
 WIDTH = 32
 STEPS = 3
-#: How large is what there is to see of a worker in a phase: what stays, and what a step changes.
-FIXED_SIZES = (5.0, 5.0, 5.0, 5.0, 1.0, 3.0, 3.0, 3.0)
-CHANGING_SIZES = (5.0, 3.0, 1.0, 3.0, 3.0, 1.0, 1.0, 0.5)
-_FEATURES = len(FIXED_SIZES), len(CHANGING_SIZES)
+#: How large is what there is to see of a worker in a phase and stays: ln α Pmax of the worker and
+#: of the one whose phase it is, ln β Pmax to and from that one, whether it is that one, ln of what
+#: its model is worth, of its price and of the cost of its circuits.
+_FIXED_SIZES = (5.0, 5.0, 5.0, 5.0, 1.0, 3.0, 3.0, 3.0)
+#: The same of what a step changes: ln Pmax / p, ln of the interference, of what its SINR is worth
+#: and of the harm it does; the harm, whether it is on the air, what that is worth, and the phase.
+_CHANGING_SIZES = (-5.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 0.5)
+_FEATURES = len(_FIXED_SIZES), len(_CHANGING_SIZES)
+#: Where the modules' matrices have them: what stays, then what changes in another order.
+_PLACES = (*range(8), 8, 9, 11, 12, 14, 10, 13, 15)
+#: The modules say by how much ln p / Pmax grows, steps by how much ln Pmax / p does.
+_SIGNS = (-1.0, 1.0)
 _NORM_EPSILON = 1e-5
-#: e^−x from here on makes nothing of x; more would overflow in its slopes.
-_FLAT = 40.0
 
 
 class PhaseNetwork(nn.Module):
@@ -52,16 +59,18 @@ class PhaseNetwork(nn.Module):
     @property
     def weights(self) -> NetworkWeights:
         """As tensors that training moves."""
-        sizes = self.embed.weight.new_tensor(FIXED_SIZES + CHANGING_SIZES)[:, None]
-        fixed, changing = (self.embed.weight.T / sizes).split(_FEATURES)
-        steps = [cast(_Step, step).weights(sizes) for step in self.steps]
+        plain = torch.cat((torch.eye(WIDTH), torch.zeros(1, WIDTH))).to(self.embed.weight)
+        start = _plus_bias(plain @ self.start.weight.T, self.start.bias)
+        steps = []
+        for module in self.steps:
+            step = cast(_Step, module)
+            steps.append(step.weights(plain))
+            plain = step.plain
         return NetworkWeights(
-            fixed=torch.cat((fixed, *(look for look, _ in steps)), 1),
-            embed=changing,
+            embed=_of_features(self.embed.weight.T),
             embed_bias=self.embed.bias,
-            start=self.start.weight.T,
-            start_bias=self.start.bias,
-            steps=tuple(step for _, step in steps),
+            start=start * start.new_tensor(_SIGNS),
+            steps=tuple(steps),
         )
 
 
@@ -75,19 +84,23 @@ class _Step(nn.Module):
         self.norm = nn.LayerNorm(WIDTH, eps=_NORM_EPSILON)
         self.read = nn.Linear(WIDTH, 2, bias=False)
 
-    def weights(self, sizes: Tensor) -> tuple[Tensor, StepWeights]:
-        """Those of what stays, (8, 2 W), and the others; ``sizes`` of what there is to see."""
-        memory, features = self.look.weight.T.split((3 * WIDTH, sum(_FEATURES)))
-        fixed, changing = (features / sizes).split(_FEATURES)
-        return fixed, StepWeights(
-            look=torch.cat((memory, changing)),
-            look_at_phase=self.look_at_phase.weight.T,
-            look_at_worker=self.look_at_worker.weight.T,
-            conclude=self.conclude.weight.T,
-            conclude_bias=self.conclude.bias,
-            norm=self.norm.weight,
-            norm_bias=self.norm.bias,
-            read=self.read.weight.T,
+    @property
+    def plain(self) -> Tensor:
+        """Memories after the step from those that :func:`network_step` makes, (W + 1, W)."""
+        scale = torch.diag(self.norm.weight * math.sqrt(WIDTH))
+        return torch.cat((scale, self.norm.bias[None]))
+
+    def weights(self, plain: Tensor) -> StepWeights:
+        """With memories before the step from those of :func:`network_step` by ``plain``."""
+        *memories, features = self.look.weight.T.split((WIDTH,) * 3 + (sum(_FEATURES),))
+        read = self.plain @ self.read.weight.T
+        return StepWeights(
+            look=torch.cat((_of_features(features), *(plain @ memory for memory in memories))),
+            look_at_phase=plain @ self.look_at_phase.weight.T,
+            look_at_worker=plain @ self.look_at_worker.weight.T,
+            keep=_centred(_plus_bias(plain, self.conclude.bias)),
+            conclude=_centred(self.conclude.weight.T),
+            read=read * read.new_tensor(_SIGNS),
         )
 
 
@@ -95,21 +108,23 @@ class _Step(nn.Module):
 class StepWeights:
     """Matrices of a step, from what goes in (rows) to what comes out (columns), W the width.
 
+    What is linear is one matrix: the scale and the shift of a normalisation are in the matrices
+    that follow it, and its subtraction of the mean is in those before. In products with memories
+    the last row is a bias.
+
     Attributes:
-        look: of memories, those of others, and what changes, (3 W + 8, 2 W).
-        look_at_phase, look_at_worker: of means of memories, (W, 2 W).
-        conclude, conclude_bias: (2 W, W) and (W,).
-        norm, norm_bias: (W,).
-        read: (W, 2).
+        look: of what there is to see, memories, and those of others, (16 + 3 (W + 1), 2 W).
+        look_at_phase, look_at_worker: of means of memories, (W + 1, 2 W).
+        keep: what stays of memories, (W + 1, W).
+        conclude: (2 W, W).
+        read: (W + 1, 2).
     """
 
     look: Array
     look_at_phase: Array
     look_at_worker: Array
+    keep: Array
     conclude: Array
-    conclude_bias: Array
-    norm: Array
-    norm_bias: Array
     read: Array
 
 
@@ -118,76 +133,58 @@ class NetworkWeights:
     """Matrices of the network, with what there is to see not yet divided by how large it is.
 
     Attributes:
-        fixed: of what stays, for the first look and for all steps side by side, (8, 7 W).
-        embed, embed_bias: of what changes, (8, W) and (W,).
-        start, start_bias: (W, 2) and (2,).
+        embed, embed_bias: of what there is to see, (16, W) and (W,).
+        start: of memories, (W + 1, 2).
         steps: of the steps.
     """
 
-    fixed: Array
     embed: Array
     embed_bias: Array
     start: Array
-    start_bias: Array
     steps: tuple[StepWeights, ...]
 
     def arrays(self) -> NetworkWeights:
         """The same as NumPy's arrays."""
-        own = (self.fixed, self.embed, self.embed_bias, self.start, self.start_bias)
-        fixed, embed, embed_bias, start, start_bias = map(_as_array, own)
+        embed, embed_bias, start = map(_as_array, (self.embed, self.embed_bias, self.start))
         steps = tuple(StepWeights(*map(_as_array, vars(step).values())) for step in self.steps)
-        return NetworkWeights(fixed, embed, embed_bias, start, start_bias, steps)
+        return NetworkWeights(embed, embed_bias, start, steps)
 
 
-def see_fixed(weights: NetworkWeights, fixed: Array) -> tuple[Array, ...]:
-    """What the first look and every step make of what stays, (..., K, L, 8): (K L, ·) each."""
-    seen = _flat(fixed) @ weights.fixed
-    ends = [WIDTH * (2 * number + 1) for number in range(STEPS + 1)]
-    return tuple(seen[:, max(0, end - 2 * WIDTH) : end] for end in ends)
+class Sight(NamedTuple):
+    """What there is to see of every worker in every phase.
 
-
-def first_look(weights: NetworkWeights, fixed: Array, changing: Array) -> tuple[Array, Array]:
-    """Memories (..., K, L, W) and first changes of the logits (..., K, L, 2).
-
-    Args:
-        weights: of the network.
-        fixed: the first of :func:`see_fixed`.
-        changing: of every worker in every phase, (..., K, L, 8).
-    """
-    memory = _silu(_flat(changing) @ weights.embed + fixed + weights.embed_bias)
-    change = memory @ weights.start + weights.start_bias
-    return _unflat(memory, changing), _unflat(change, changing)
-
-
-def network_step(
-    weights: NetworkWeights,
-    number: int,
-    memory: Array,
-    fixed: Array,
-    changing: Array,
-    share: Array,
-) -> tuple[Array, Array]:
-    """New memories and changes of the logits.
-
-    Args:
-        weights: of the network.
-        number: of the step.
-        memory: (..., K, L, W).
-        fixed: that of the step, of :func:`see_fixed`.
-        changing: of every worker in every phase, (..., K, L, 8).
+    Attributes:
+        features: side by side (..., K, L, 16).
         share: of every worker's interference, by whom it comes from, (..., K, L, L).
     """
-    xp, step = array_module(memory), weights.steps[number]
-    heard = xp.concatenate((memory, share @ memory, share.mT @ memory, changing), -1)
-    phase = _mean(memory, -2) @ step.look_at_phase
-    worker = _mean(memory, -3) @ step.look_at_worker
-    seen = _unflat(_flat(heard) @ step.look + fixed, heard)
+
+    features: tuple[Array, ...]
+    share: Array
+
+
+def first_look(weights: NetworkWeights, sight: Sight) -> tuple[Array, Array]:
+    """Memories (..., K, L, W + 1), of which the last is one, and first changes of the logits.
+
+    Those are (..., K, L, 2).
+    """
+    xp = array_module(sight.share)
+    seen = xp.concatenate(sight.features, -1)
+    memory = xp.silu(_flat(seen) @ weights.embed + weights.embed_bias)
+    memory = xp.with_ones(memory, xp.float32(1.0))
+    return _unflat(memory, seen), _unflat(memory @ weights.start, seen)
+
+
+def network_step(step: StepWeights, memory: Array, sight: Sight) -> tuple[Array, Array]:
+    """New memories (..., K, L, W + 1), and changes of the logits (..., K, L, 2)."""
+    xp, (features, share) = array_module(memory), sight
+    heard = xp.concatenate((*features, memory, share @ memory, share.mT @ memory), -1)
+    of_phase, of_worker = xp.means(memory)
+    phase, worker = of_phase @ step.look_at_phase, of_worker @ step.look_at_worker
+    seen = _unflat(_flat(heard) @ step.look, heard)
     seen = seen + (phase[..., None, :] + worker[..., None, :, :])
-    flat = _flat(memory) + (_silu(_flat(seen)) @ step.conclude + step.conclude_bias)
-    # By products with a matrix: NumPy takes five times as long to sum along short rows.
-    mean = xp.ones_like(flat[0, :, None]) * (1 / WIDTH)
-    flat = flat - flat @ mean
-    flat = flat / xp.sqrt((flat * flat) @ mean + _NORM_EPSILON) * step.norm + step.norm_bias
+    flat = _flat(memory) @ step.keep + xp.silu(_flat(seen)) @ step.conclude
+    squares = xp.dot_along(flat, flat)[:, None]
+    flat = xp.with_ones(flat, xp.sqrt(squares + xp.float32(WIDTH * _NORM_EPSILON)))
     return _unflat(flat, memory), _unflat(flat @ step.read, memory)
 
 
@@ -200,14 +197,18 @@ def _unflat(flat: Array, like: Array) -> Array:
     return flat.reshape(*like.shape[:-1], flat.shape[-1])
 
 
-def _mean(values: Array, axis: int) -> Array:
-    # The method of NumPy's arrays takes twice as long.
-    return sum_along(values, axis) * (1 / values.shape[axis])
+def _of_features(weights: Tensor) -> Tensor:
+    """Rows of a module's matrix as what there is to see comes, and as large as that is."""
+    sizes = weights.new_tensor(_FIXED_SIZES + _CHANGING_SIZES)
+    return weights[list(_PLACES)] / sizes[:, None]
 
 
-def _silu(inputs: Array) -> Array:
-    """x / (1 + e^−x); NumPy's tanh takes five times as long as its exp."""
-    return inputs / (1 + array_module(inputs).exp(at_most(-inputs, _FLAT)))
+def _plus_bias(weights: Tensor, bias: Tensor) -> Tensor:
+    return torch.cat((weights[:-1], weights[-1:] + bias))
+
+
+def _centred(weights: Tensor) -> Tensor:
+    return weights - weights.mean(1, keepdim=True)
 
 
 def _as_array(tensor: Tensor) -> Array:

@@ -51,7 +51,8 @@ def demand_array(
 ) -> npt.NDArray[np.float64]:
     """The same of few rounds, as an array; a model's bits are those of the round before, mostly."""
     key = tuple(bits.tolist()) if isinstance(bits, Tensor) and bits.ndim else float(bits)
-    demand = np.broadcast_to(_demand(key, scenario.bandwidth_hz), csi.shape[:-1])
+    demand = np.empty(csi.shape[:-1])
+    demand[...] = _demand(key, scenario.bandwidth_hz)
     return demand if senders is None else demand * senders.numpy()
 
 

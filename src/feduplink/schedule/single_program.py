@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from feduplink.schedule.array_module import ArrayOperations
 from feduplink.schedule.master_program import OPTIMAL, PIVOTS_PER_ROW
 
 #: Added to levels: of those that are 0 the one with the largest entry leaves.
-_DEGENERATE = 1e-12
+_DEGENERATE = ArrayOperations.float64(1e-12)
 #: In the place of entries of 0 or less, which do not limit a step.
-_NO_LIMIT = 1e-30
+_NO_LIMIT = ArrayOperations.float64(1e-30)
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,10 +35,10 @@ class SingleProgram:
         self, rates: Floats, cost: Floats, demand: Floats, basis: npt.NDArray[np.int64]
     ) -> None:
         self.cost, self.demand, self.basis = cost, demand, basis
-        inverse = 1 / rates[basis, np.arange(len(demand))]
+        inverse = 1 / rates[basis].diagonal()
         self._tableau = np.empty((len(demand) + 1, len(cost) + 1))
         # Relative to the largest demand, however few bits that is.
-        self._unit = demand.max() or 1.0
+        self._unit = np.maximum.reduce(demand) or 1.0
         self._tableau[:-1, 0] = inverse * (demand / self._unit)
         self._tableau[:-1, 1:] = inverse[:, None] * rates.T
         self._tableau[-1, 0] = 0.0
