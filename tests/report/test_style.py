@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.colors import to_rgb
 
 from feduplink import FullPower
 from feduplink.experiments.federations import ALL
@@ -71,12 +72,17 @@ def test_more_own_policies_than_colours_still_have_looks():
     assert len({(look.colour, look.line) for look in twenty.values()}) == len(twenty)
 
 
-def test_a_variant_has_the_colour_of_its_policy_and_another_line():
+def test_a_variant_has_the_colour_of_its_policy_or_a_tint_of_it_and_another_line():
     looks = looks_of(["pdg", "pdg:runs/a", "pdg:runs/b", "mine:a", "mine"])
-    assert {looks[name].colour for name in looks if name.startswith("pdg")} == {
-        look_of("pdg").colour
-    }
-    assert len({looks[name].line for name in ("pdg", "pdg:runs/a", "pdg:runs/b")}) == 3
+    own, first, second = (looks[name] for name in ("pdg", "pdg:runs/a", "pdg:runs/b"))
+    assert own.colour == first.colour == look_of("pdg").colour
+    # The same hue, lighter: every channel the same share of its way towards white.
+    lighter = [
+        (b - a) / (1 - a) for a, b in zip(to_rgb(own.colour), to_rgb(second.colour), strict=True)
+    ]
+    assert lighter == pytest.approx([lighter[0]] * 3, abs=0.02)
+    assert 0.2 < lighter[0] < 0.8
+    assert len({own.line, first.line, second.line}) == 3
     assert looks["mine:a"].colour == looks["mine"].colour
     assert looks["pdg:runs/a"].hatch
     assert not looks["pdg"].hatch

@@ -14,11 +14,11 @@ from feduplink.optimum.branch_and_bound import BranchAndBound, Target
 from feduplink.optimum.branching_tree import EMPTY, MONOTONE, TANGENT
 from feduplink.optimum.relaxation import Relaxation
 
-#: Boxes bounded at a time: as many as a cache holds, or fill a GPU.
-_BATCH = {"cpu": 2048, "cuda": 2**17}
+#: Boxes bounded at a time: so many that calls take little of the time, or fill a GPU.
+_BATCH = {"cpu": 4096, "cuda": 2**17}
 #: The best of the open boxes are split, at least a batch and at least this share of them: a step
 #: copies the others, which must not cost more than the step itself.
-_SHARE = 0.05
+_SHARE = 0.12
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.6
 #: Maximisers of a relaxation this close to the best known value are climbed from.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from feduplink.comparison_table import OPTIMUM
@@ -55,8 +56,9 @@ _FURTHER_LOOKS = (
     Look("#609048", "8"),
     Look("#4890F0", "H"),
 )
-#: Of the first variant of a policy, the second, ...
-_VARIANT_LINES = ("--", ":", "-.")
+#: Line of the first variant of a policy, of the second, ..., and how far its colour is towards
+#: white: lines that cross cannot be told apart by their dashes alone.
+_VARIANT_LINES = (("--", 0.0), (":", 0.35), ("-.", 0.6))
 #: For more policies of the user's own the colours come again, with other marks and lines.
 _FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
 _ALL_FURTHER_LOOKS = (
@@ -108,7 +110,8 @@ _RC: dict[Any, Any] = {
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
     """The looks of the policies of one figure, no two alike as long as there are enough.
 
-    ``pdg:runs/a``, one of several, has the colour of ``pdg`` and a line of its own. An unknown
+    ``pdg:runs/a``, one of several, has the colour of ``pdg``, the next ones lighter tints of it,
+    and a line of its own. An unknown
     name has the same look in every figure, unless another of the same figure got it first.
     """
     names = list(dict.fromkeys(names))
@@ -121,11 +124,17 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
         family, _, variant = name.partition(":")
         look = own[family] or further[family]
         if variant:
-            line = _VARIANT_LINES[counts[family] % len(_VARIANT_LINES)]
+            line, tint = _VARIANT_LINES[counts[family] % len(_VARIANT_LINES)]
             counts[family] += 1
-            look = replace(look, line=line, variant=True)
+            look = replace(look, colour=_tinted(look.colour, tint), line=line, variant=True)
         looks[name] = look
     return looks
+
+
+def _tinted(colour: str, share: float) -> str:
+    """A colour that is a share of the way towards white."""
+    red, green, blue = (channel + share * (1 - channel) for channel in to_rgb(colour))
+    return to_hex((red, green, blue)).upper()
 
 
 def look_of(name: str) -> Look:
