@@ -58,7 +58,7 @@ _FURTHER_LOOKS = (
 )
 #: Line of the first variant of a policy, of the second, ..., and how far its colour is towards
 #: white: lines that cross cannot be told apart by their dashes alone.
-_VARIANT_LINES = (("--", 0.0), (":", 0.35), ("-.", 0.6))
+_VARIANT_LINES = (("--", 0.0), (":", 0.3), ("-.", 0.5))
 #: For more policies of the user's own the colours come again, with other marks and lines.
 _FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
 _ALL_FURTHER_LOOKS = (
