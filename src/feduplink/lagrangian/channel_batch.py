@@ -81,11 +81,14 @@ class ChannelBatch:
     def worker_values(self, sinr: Tensor, power: Tensor, prices: Prices) -> Tensor:
         """φ_i of every worker, 0 for a silent one; any shape (..., L)."""
         rate = link.rate(sinr)
-        efficiency = link.energy_efficiency(
-            rate, power, self.static_power_w, self.amplifier_inefficiency
-        )
-        value = prices.rate * rate + prices.efficiency * efficiency - prices.activation_cost
-        value = prices.success * link.packet_success_rate(sinr, self.waterfall) + value
+        value = prices.rate * rate - prices.activation_cost
+        if prices.on_efficiency:
+            efficiency = link.energy_efficiency(
+                rate, power, self.static_power_w, self.amplifier_inefficiency
+            )
+            value = value + prices.efficiency * efficiency
+        if prices.on_success:
+            value = value + prices.success * link.packet_success_rate(sinr, self.waterfall)
         for measure, price in prices.others:
             value = value + price * measure.value(sinr, power)
         if prices.power_cost is not None:
@@ -127,18 +130,18 @@ def gradient_and_hessian(
     interference = batch.interference(power)
     # A silent worker has no log-power; anywhere else will do, the mask takes it out.
     sinr = torch.where(on_air, batch.direct * power / interference, 1.0)
-    rate = link.rate(sinr)
-    q, q_t, q_tt = link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)
-    success_s, success_ss = link.success_slopes(sinr, batch.waterfall, prices.success)
-    rate_s, rate_ss = link.rate_slopes(sinr, prices.rate + prices.efficiency * q)
-    by_rate = link.rate_slopes(sinr, torch.ones_like(sinr))[0]
-    slopes = Slopes(
-        s=success_s + rate_s,
-        ss=success_ss + rate_ss,
-        t=prices.efficiency * rate * q_t,
-        st=prices.efficiency * by_rate * q_t,
-        tt=prices.efficiency * rate * q_tt,
-    )
+    zero = torch.zeros_like(power)
+    slopes = Slopes(*link.rate_slopes(sinr, prices.rate), zero, zero, zero)
+    if prices.on_efficiency:
+        rate, (by_rate, bend) = link.rate(sinr), link.rate_slopes(sinr, prices.efficiency)
+        q, q_t, q_tt = link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)
+        by_draw = prices.efficiency * rate
+        slopes = slopes + Slopes(
+            by_rate * q, bend * q, by_draw * q_t, by_rate * q_t, by_draw * q_tt
+        )
+    if prices.on_success:
+        success = link.success_slopes(sinr, batch.waterfall, prices.success)
+        slopes = slopes + Slopes(*success, zero, zero, zero)
     for measure, price in prices.others:
         slopes = slopes + price * measure.slopes(sinr, torch.where(on_air, power, 1.0))
     if prices.power_cost is not None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -86,8 +87,28 @@ class Prices:
         return self._each(lambda price: price.to(dtype))
 
     def take(self, index: Tensor | slice) -> Prices:
-        """Those of some of the channels, by index, mask or slice."""
+        """Those of some of the channels, by index, mask or slice; itself if all share them."""
+        if not self._per_channel:
+            return self
         return self._each(lambda price: price[index] if price.ndim > 1 else price)
+
+    @cached_property
+    def on_success(self) -> bool:
+        """Whether success has a price; if not, nobody needs to compute it."""
+        return bool((self.success != 0).any())
+
+    @cached_property
+    def on_efficiency(self) -> bool:
+        """Whether energy efficiency has a price."""
+        return bool((self.efficiency != 0).any())
+
+    @cached_property
+    def _per_channel(self) -> bool:
+        own = (self.success, self.rate, self.efficiency, self.activation_cost)
+        prices = [*own, *(price for _, price in self.others)]
+        if self.power_cost is not None:
+            prices.append(self.power_cost)
+        return any(price.ndim > 1 for price in prices)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Prices:
         return Prices(
