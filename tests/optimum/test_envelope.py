@@ -90,7 +90,8 @@ def test_touches_the_value_where_it_leaves_a_line(envelope: Envelope):
 def test_every_affine_function_it_gives_is_above_the_value(envelope: Envelope, place: float):
     low, high = float(envelope.low), float(envelope.high)
     at = _column(low + place * (high - low))
-    height, slope = envelope.affine_at(at)
+    value_there, slope, _ = envelope.at(at)
+    height = envelope.affine(at, value_there)
     assert float(slope) >= 0
     s = _grid(envelope.low, envelope.high)
     line = float(height) + float(slope) * (s - float(at))

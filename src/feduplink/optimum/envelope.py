@@ -163,19 +163,15 @@ class Envelope:
         """The value at ``high``: a constant above f on the whole interval."""
         return self.inside(self.high)[0]
 
-    def affine_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """An affine function of s, value at ``s`` and slope ≥ 0, that is above f on [low, high].
+    def affine(self, s: Tensor, value: Tensor) -> Tensor:
+        """The value at ``s`` of an affine function that is above f on [low, high].
 
-        Inside the interval it is the tangent of the envelope. Behind high, any line through the
+        It has the slope of the envelope at ``s``, whose ``value`` there is given. Inside the
+        interval it is the tangent of the envelope. Behind high, any line through the
         envelope's end with a slope between 0 and the envelope's last one is above it on the
         whole interval, and before low any line through its start that is steeper than its first
         one; the bends say which.
         """
-        value, slope, _ = self.at(s)
-        return self.affine_through(s, value, slope), slope
-
-    def affine_through(self, s: Tensor, value: Tensor, slope: Tensor) -> Tensor:
-        """The value at ``s`` of that function, given value and slope of the envelope there."""
         beyond = ((s - self.high) / self.bend_width).clamp_min(0.0)
         bent = beyond.clamp_max(1.0)
         # Behind high the line has the slope (1 − x) of the right one, the envelope its integral.

@@ -189,7 +189,7 @@ class RelaxedBoxes:
         t = _log(power)
         s = self.log_direct + t - interference.log() + self.raised
         value, slope, bend = self.envelope.at(s)
-        line = self.envelope.affine_through(s, value, slope)
+        line = self.envelope.affine(s, value)
         draw, draw_slope, draw_bend = self.draw.at(t)
         by_draw = self.q_factor * (draw - self.q_base)
         mask = self.heard.to(power)
