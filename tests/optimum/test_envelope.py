@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+from feduplink.optimum.envelope import Envelope, WorkerValue
 
 _POINTS = 3001
 
@@ -105,25 +105,3 @@ def test_underflow_is_not_taken_for_concavity():
     envelope = Envelope.on_interval(value, _column(-12.75), _column(3.33), _column(0.0))
     s = _grid(envelope.low, envelope.high)
     assert (_on(envelope, s) >= value.at(s[:, None])[0][:, 0]).all()
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    low=st.floats(-30, 0),
-    width=st.floats(-4, 1.6).map(lambda x: 10**x),
-    static=st.floats(-4, 2).map(lambda x: 10**x),
-    inefficiency=st.floats(0.1, 50),
-)
-def test_draw_envelope(low: float, width: float, static: float, inefficiency: float):
-    envelope = DrawEnvelope.on_interval(
-        _column(static), inefficiency, _column(low), _column(low + width)
-    )
-    t = _grid(_column(low), _column(low + width))
-    q = 1 / (inefficiency * t.exp() + static)
-    values, slopes, _ = envelope.at(t[:, None])
-    assert (values[:, 0] >= q - 1e-13 / static).all()
-    assert (slopes[:, 0].diff() <= 1e-12 / static).all()
-    assert (slopes <= 0).all()
-    # Tight at the start, where a worker that may rest is represented, and nearly at the end.
-    assert float(values[0]) == float(1 / (inefficiency * t[0].exp() + static)) or width < 1e-3
-    assert float(values[-1]) <= float(q[-1]) + 2e-3 / static

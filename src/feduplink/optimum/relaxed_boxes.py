@@ -17,7 +17,8 @@ from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.link import Slopes
 from feduplink.optimum.boxes import POWER, REST, SINR, Boxes
-from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+from feduplink.optimum.draw_envelope import DrawEnvelope
+from feduplink.optimum.envelope import Envelope, WorkerValue
 
 #: Intervals of s or t this narrow are not split any further.
 _NARROW = 1e-3
