@@ -55,7 +55,7 @@ def test_above_the_value_and_the_floor(envelope: Envelope):
     value = envelope.value.at(s[:, None])[0][:, 0]
     rounding = 1e-13 * _scale(envelope)
     assert (_on(envelope, s) >= value - rounding).all()
-    assert float(envelope.end()) >= float(value.max()) - rounding
+    assert float(envelope.at(envelope.high)[0]) >= float(value.max()) - rounding
     if float(envelope.steepening) == 0:  # with a floor, or worth nothing
         assert float(envelope.at(envelope.low)[0]) >= -rounding - float(
             envelope.value.activation_cost

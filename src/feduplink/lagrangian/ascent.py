@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 #: Longest step in log-power, and the fractions of it that are tried.
-_LONGEST_STEP = 2.0
+LONGEST_STEP = 2.0
 _FRACTIONS = (1.0, 0.3, 0.05)
 #: Added to curvatures, absolutely and relatively: in some directions there is none.
 _RIDGE, _RELATIVE_RIDGE = 1e-9, 1e-7
@@ -39,8 +39,8 @@ def newton_ascent(
         stuck = ((power >= highest * (1 - 1e-12)) & (gradient > 0)) | (
             (power <= lowest * (1 + 1e-12)) & (gradient < 0)
         )
-        up = (highest / power).log().clamp_max(_LONGEST_STEP)
-        down = (lowest / power).log().clamp_min(-_LONGEST_STEP)
+        up = (highest / power).log().clamp_max(LONGEST_STEP)
+        down = (lowest / power).log().clamp_min(-LONGEST_STEP)
         direction = newton_step(-hessian, gradient, on_air & ~stuck, down, up)
         # All fractions at once: for few channels, the number of operations is what takes time.
         trials = torch.minimum(

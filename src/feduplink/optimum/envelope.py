@@ -158,10 +158,6 @@ class Envelope:
         flattening = self.right_slope / self.bend_width * ((beyond > 0) & (beyond < 1)).to(s)
         return value, slope, bend - flattening - self.steepening * (short > 0).to(s)
 
-    def end(self) -> Tensor:
-        """The value at ``high``: a constant above f on the whole interval."""
-        return self.inside(self.high)[0]
-
     def affine(self, s: Tensor, value: Tensor) -> Tensor:
         """The value at ``s`` of an affine function that is above f on [low, high].
 

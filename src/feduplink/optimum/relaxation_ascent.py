@@ -10,11 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from feduplink.lagrangian.ascent import newton_step
+from feduplink.lagrangian.ascent import LONGEST_STEP, newton_step
 from feduplink.optimum.relaxed_boxes import Linearised, RelaxedBoxes
 
-#: Longest step in log-power, and the share of a step that is tried after one too long.
-_LONGEST_STEP = 2.0
+#: The share of a step that is tried after one too long.
 _SHORTER = 0.25
 #: Log-powers this close to a limit are at it.
 _AT_LIMIT = 1e-12
@@ -36,8 +35,8 @@ def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
 
 def _direction(relaxed: RelaxedBoxes, at: Linearised, hessian: Tensor) -> Tensor:
     """A step of ln p within the box, (M, L)."""
-    down = (relaxed.t_low - at.log_power).clamp_min(-_LONGEST_STEP)
-    up = (relaxed.t_high - at.log_power).clamp_max(_LONGEST_STEP)
+    down = (relaxed.t_low - at.log_power).clamp_min(-LONGEST_STEP)
+    up = (relaxed.t_high - at.log_power).clamp_max(LONGEST_STEP)
     gradient = at.gradient
     stuck = ((up <= _AT_LIMIT) & (gradient > 0)) | ((down >= -_AT_LIMIT) & (gradient < 0))
     return newton_step(-hessian, gradient, relaxed.heard & ~stuck, down, up)
