@@ -34,8 +34,9 @@ AS_GOOD = 1 - 1e-3
 #: Gains times Pmax end here, and at its inverse: beyond, a link is as good as none, or perfect, and
 #: float32 has no room for what is computed from them.
 LEAST_GAIN = 1e-30
-#: Channels computed at once: small enough to stay in the processor's cache, twice as fast.
-_CHUNK = 512
+#: Workers of all channels that are computed at once: few enough to stay in the processor's cache,
+#: which halves the time.
+_CHUNK = 2048
 
 
 class UnrolledNetwork(nn.Module):
@@ -74,9 +75,10 @@ class UnrolledNetwork(nn.Module):
         """The powers that the better start leads to, (N, L) W; 0 for a silent worker."""
         prices.check_usual("pdx")
         single = prices.to(torch.float32)
+        channels = max(1, _CHUNK // batch.direct.shape[-1])
         found = []
-        for start in range(0, len(batch.direct), _CHUNK):
-            part = batch.take(slice(start, start + _CHUNK))
+        for start in range(0, len(batch.direct), channels):
+            part = batch.take(slice(start, start + channels))
             found.append(batch.pmax_w * self.relative_power(part.to(torch.float32), single))
         return torch.cat(found).to(batch.direct.dtype)
 
@@ -121,8 +123,12 @@ class UnrolledStep(nn.Module):
         """The new memory, (..., N, L, WIDTH), and the change of the output, (..., N, L, 2)."""
         disturbed_by, disturbs = share @ memory, share.mT @ memory
         seen = torch.cat((memory, disturbed_by, disturbs, constants, features), dim=-1)
-        seen = self.look(seen) + self.look_at_all(memory.mean(-2, keepdim=True))
-        memory = self.norm(memory + self.conclude(nn.functional.silu(seen)))
+        # In place: new memory for large sums takes as long as adding.
+        hidden = self.look(seen)
+        hidden += self.look_at_all(memory.mean(-2, keepdim=True))
+        conclusion = self.conclude(nn.functional.silu(hidden))
+        conclusion += memory
+        memory = self.norm(conclusion)
         return memory, self.read(memory)
 
 
