@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -61,30 +62,76 @@ def test_only_multipliers_of_what_is_missed_beyond_the_noise_are_raised():
     descent = DualDescent(problem, scenario, csi, lambda csi, _: power[: len(csi)])
     descent.descend(replace(FAR, channels=400))
     before = descent.multipliers.constraints
-    descent.raise_missed(2, 400)
+    descent.raise_missed(2, lambda _: descent.take(400))
     raised = descent.multipliers.constraints / before
     assert (before[0] > 0).all()
     torch.testing.assert_close(raised[0], torch.tensor([1.21, 1.0], dtype=torch.float64))
     assert torch.equal(descent.multipliers.constraints[1], before[1])
 
 
-def test_further_channels_tell_what_the_first_do_not():
-    """The first channels happen to be good for a worker; all of them show that it falls short."""
-    scenario = Scenario(workers=2, rate_min=8.0, ee_min=0.1)
-    drawn = draw_csi(scenario, 8000, torch.Generator().manual_seed(1))
+def _full_power() -> tuple[Tensor, Tensor, Tensor]:
+    """Channels, powers, and rates of the first worker, from the channel with the largest down."""
+    scenario = Scenario(workers=2, rate_min=8.0)
+    csi = draw_csi(scenario, 8000, torch.Generator().manual_seed(1))
     power = torch.full((8000, 2), float(scenario.pmax_w), dtype=torch.float64)
-    sinr = ChannelBatch.from_scenario(scenario, drawn).sinr(power)
-    rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0]
-    good = rates[:, 0].argsort(descending=True)[:4000:10]
-    scenario = scenario.replace(rate_min=(float(rates[good, 0].mean()), 0.1))
-    problem = Problem.from_scenario(scenario)
+    sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
+    rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0, :, 0]
+    rates, order = rates.sort(descending=True)
+    return csi[order], power, rates
 
-    def raised(*further: Tensor) -> float:
-        descent = DualDescent(problem, scenario, drawn[good], lambda csi, _: power[: len(csi)])
-        descent.descend(replace(FAR, channels=400))
-        before = descent.multipliers.constraints[0, 0]
-        descent.raise_missed(1, 400, further)
-        return float(descent.multipliers.constraints[0, 0] / before)
 
-    assert raised() == 1.0
-    assert raised(drawn[:4000], drawn[4000:]) > 1.05
+def _raised(rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]) -> tuple[float, int]:
+    """By how much the first worker's multiplier is raised, and after how many looks it ends."""
+    csi, power, _ = _full_power()
+    scenario = Scenario(workers=2, rate_min=(rate_min, 0.1), ee_min=0.1)
+    descent = DualDescent(
+        Problem.from_scenario(scenario),
+        scenario,
+        csi[descended_on],
+        lambda csi, _: power[: len(csi)],
+    )
+    descent.descend(replace(FAR, channels=400))
+    before = descent.multipliers.constraints[0, 0]
+    seen = []
+
+    def look(number: int) -> Tensor:
+        seen.append(number)
+        return csi[looked_at[number]]
+
+    descent.raise_missed(len(looked_at), look)
+    assert before > 0
+    return float(descent.multipliers.constraints[0, 0] / before), len(seen)
+
+
+def test_other_channels_tell_what_those_of_the_descent_do_not():
+    """A threshold that the best channels just meet, and all of them together do not."""
+    best, everything = slice(400), torch.arange(8000)
+    rates = _full_power()[2]
+    assert float(rates.mean()) < 0.9 * float(rates[best].mean())
+    threshold = float(rates[best].mean())
+    assert _raised(threshold, best, [everything[best]])[0] == 1.0
+    assert _raised(threshold, best, [everything])[0] > 1.03
+
+
+def test_a_constraint_is_judged_on_all_looks_since_it_was_raised():
+    """One look at 50 channels does not tell that a tenth is missing; sixteen together do."""
+    threshold = 1.1 * float(_full_power()[2].mean())
+    looks = [torch.arange(begin, 8000, 160) for begin in range(72, 88)]
+    alone = [_raised(threshold, slice(4000, 8000), [look])[0] for look in looks]
+    together, _ = _raised(threshold, slice(4000, 8000), looks)
+    assert alone == [1.0] * 16
+    assert 1.02 < together < 1.1
+
+
+def test_it_looks_until_no_constraint_may_well_be_missed():
+    """Twenty channels do not tell a rate that has a little to spare; all of them do."""
+    threshold = 0.97 * float(_full_power()[2].mean())
+    few, everything = [torch.arange(begin, 8000, 400) for begin in range(4)], torch.arange(8000)
+    assert _raised(threshold, slice(4000, 8000), few) == (1.0, 4)
+    assert _raised(threshold, slice(4000, 8000), [everything] * 4) == (1.0, 1)
+
+
+def test_a_mean_far_above_its_threshold_needs_not_be_known_well():
+    threshold = 0.5 * float(_full_power()[2].mean())
+    few = [torch.arange(begin, 8000, 200) for begin in range(4)]
+    assert _raised(threshold, slice(7960, 8000), few) == (1.0, 1)

@@ -13,9 +13,8 @@ they end where nothing is left over of what is paid for and nothing is missed el
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -43,11 +42,9 @@ _RAISE, _RAISE_AT_MOST = 1 / 3, 0.1
 #: Of the interval that has to end below a threshold before its multiplier is raised: a constraint
 #: that is just met is taken for missed one time in thirteen, and its multiplier raised a little.
 _CONFIDENCE = 0.85
-#: Means that are told to within this share of their thresholds, one standard error, are told well
-#: enough; those of workers that are on the air in fewer rounds than this cannot be.
-_TOLD, _OFTEN = 0.02, 0.05
-#: Of an interval of one standard error to each side.
-_ONE_ERROR = 0.683
+#: Whether a constraint is missed is told well enough by an interval of this share of the threshold
+#: to the upper side; that of a worker on the air in fewer rounds than the other cannot be told.
+_TOLD, _OFTEN = 0.03, 0.05
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ class DualDescent:
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
         sinr, power = self._at(
-            Multipliers(self._x, problem.utility.weights), self._take(FAR.channels)
+            Multipliers(self._x, problem.utility.weights), self.take(FAR.channels)
         )
         achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
         self._scaled = ScaledMultipliers.from_problem(problem, achieved)
@@ -163,7 +160,7 @@ class DualDescent:
         last: list[Tensor] = []
         last_weights: list[Tensor] = []
         for step in track_each("multipliers", range(phase.steps), "steps"):
-            sinr, power = self._at(scaled.multipliers(x), self._take(phase.channels))
+            sinr, power = self._at(scaled.multipliers(x), self.take(phase.channels))
             length = phase.length(step)
             x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
             x = x.clamp_min(0.0)
@@ -178,44 +175,36 @@ class DualDescent:
         self._x = torch.stack(last).mean(0)
         self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
 
-    def raise_missed(self, passes: int, channels: int, further: Iterable[Tensor] = ()) -> None:
-        """Raise the multipliers of what is missed by more than the noise, a little per pass.
+    def raise_missed(self, looks: int, look: Callable[[int], Tensor]) -> None:
+        """Raise the multipliers of what is missed by more than the noise, a little per look.
 
         The steps of a descent see a worker that is on the air in one of a hundred rounds a few
-        times each, and end where its constraint is met up to that noise. Many channels at once tell
-        whether it is: so many, or, where few rounds carry most of a worker's mean, as many more as
-        tell it well; those of the descent, then the ``further`` ones, (N, L, L) each. It ends
-        early when nothing is missed.
+        times each, and end where its constraint is met up to that noise, on the channels of these
+        very steps. Many others at once tell whether it is met elsewhere too: ``look`` gives those
+        of the look with a number, (M, L, L). A constraint is judged on all looks since its
+        multiplier was last raised. It ends early when none is missed, and none may well be.
         """
-        for _ in track_each("missed constraints", range(passes), "passes"):
-            problem = self._problem
-            values, counted = self._told_constraints(channels, further)
-            mean, _, high = mean_interval(values, counted, _CONFIDENCE)
+        problem = self._problem
+        constraints, workers = problem.thresholds.shape
+        values = problem.thresholds.new_zeros(constraints, 0, workers)
+        counted = torch.zeros_like(values, dtype=torch.bool)
+        for number in track_each("missed constraints", range(looks), "looks"):
+            sinr, power = self._at(self.multipliers, look(number))
+            values = torch.cat((values, problem.constraint_values(sinr, power)), 1)
+            counts = torch.stack([c.counted(power) for c in problem.constraints])
+            counted = torch.cat((counted, counts), 1)
+            mean, low, high = mean_interval(values, counted, _CONFIDENCE)
+            often = counted.to(mean).mean(1) > _OFTEN
+            unsure = often & (low < problem.thresholds) & (high - mean > _TOLD * problem.scales)
             missed = problem.active & (high < problem.thresholds)
-            if not bool(missed.any()):
+            if not bool((missed | (problem.active & unsure)).any()):
                 break
             share = _RAISE * (problem.thresholds - mean) / problem.scales
             self._x = torch.where(missed, self._x * (1 + share.clamp_max(_RAISE_AT_MOST)), self._x)
+            counted = counted & ~missed[:, None]
 
-    def _told_constraints(self, channels: int, further: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-        """Values of the constraints and which of them count, (K, N, L) each."""
-        problem, multipliers = self._problem, self.multipliers
-        values = counted = torch.zeros(0)
-        parts = (self._take(channels) for _ in range(len(self._csi) // channels))
-        for csi in chain(parts, further):
-            sinr, power = self._at(multipliers, csi)
-            reached = problem.constraint_values(sinr, power)
-            counts = torch.stack([c.counted(power) for c in problem.constraints])
-            values = torch.cat((values, reached), 1) if len(values) else reached
-            counted = torch.cat((counted, counts), 1) if len(counted) else counts
-            mean, _, high = mean_interval(values, counted, _ONE_ERROR)
-            wanted = problem.active & (counted.to(mean).mean(1) > _OFTEN)
-            if bool(((high - mean)[wanted] <= _TOLD * problem.scales[wanted]).all()):
-                break
-        return values, counted
-
-    def _take(self, channels: int) -> Tensor:
-        """The channels that come next, (M, L, L)."""
+    def take(self, channels: int) -> Tensor:
+        """The channels that come next, (M, L, L), in an order of the seed; after all, again."""
         rows = torch.arange(self._next, self._next + channels) % len(self._order)
         self._next += channels
         return self._csi[self._order[rows]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,17 +15,15 @@ from feduplink.policies.base import silence
 from feduplink.policies.deployment import Deployment
 from feduplink.policies.known_points import kept_point, shipped_point
 from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
-from feduplink.policies.pdx_calibration import MARGIN, calibrated
+from feduplink.policies.pdx_calibration import LOOK_CHANNELS, MARGIN, calibrated
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.tensorfile import TensorFile, read_tensors
 
-#: Channels that the multipliers are found on, the seed of these and of the noise on them, and how
-#: many times as many more are looked at, at most, where these do not tell a mean well.
+#: Channels that the multipliers are found on, and the seed of these and of the noise on them.
 CHANNELS = 40_000
 _SEED = 0
-_FURTHER = 3
 
 _PREFIX = "network."
 
@@ -70,7 +67,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         csi: Tensor,
         problem: Problem | None = None,
         *,
-        further: Iterable[Tensor] = (),
+        look: Callable[[int], Tensor] | None = None,
         margin: float = MARGIN,
         seed: int = 0,
     ) -> UnrolledPolicy:
@@ -78,14 +75,13 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         usual = problem or Problem.from_scenario(scenario)
 
         def find() -> DualPoint:
-            return calibrated(
-                network, usual, scenario, csi, further=further, margin=margin, seed=seed
-            )
+            return calibrated(network, usual, scenario, csi, look=look, margin=margin, seed=seed)
 
         if problem is not None:
             return cls(scenario, network, find(), problem)
         inputs = {"csi": csi, **network.state_dict()}
-        point = kept_point(cls.name, scenario, inputs, {"margin": margin, "seed": seed}, find)
+        settings = {"margin": margin, "seed": seed, "looks": look is not None}
+        point = kept_point(cls.name, scenario, inputs, settings, find)
         return cls(scenario, network, point)
 
     @classmethod
@@ -100,10 +96,11 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
     ) -> UnrolledPolicy:
         """With multipliers found on channels drawn for the scenario."""
         csi = draw_training_csi(scenario, CHANNELS, seed=seed)
-        further = _FurtherDraws(scenario, seed)
-        return cls.calibrated(
-            network, scenario, csi, problem, further=further, margin=margin, seed=seed
-        )
+
+        def look(number: int) -> Tensor:
+            return draw_training_csi(scenario, LOOK_CHANNELS, seed=seed, block=1 + number)
+
+        return cls.calibrated(network, scenario, csi, problem, look=look, margin=margin, seed=seed)
 
     def powers(self, csi: Tensor) -> Tensor:
         """What the network says, (N, L, L) to (N, L), W.
@@ -156,18 +153,6 @@ def shipped_pdx(
     return UnrolledPolicy.calibrated(
         shipped_network(), scenario, csi, problem, margin=margin, seed=_SEED
     )
-
-
-@dataclass(frozen=True)
-class _FurtherDraws:
-    """Blocks of channels (N, L, L) beside those of the seed, each drawn when it is asked for."""
-
-    scenario: Scenario
-    seed: int
-
-    def __iter__(self) -> Iterator[Tensor]:
-        for block in range(1, _FURTHER + 1):
-            yield draw_training_csi(self.scenario, CHANNELS, seed=self.seed, block=block)
 
 
 def shipped_network() -> UnrolledNetwork:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -29,7 +29,7 @@ MARGIN = 8.0
 _AFFORDABLE = 1e-3
 _AT_LEAST = 0.5
 #: How often it is looked for what is still missed, on how many channels each time.
-_PASSES, _PASS_CHANNELS = 3, 10_000
+_LOOKS, LOOK_CHANNELS = 4, 10_000
 
 
 @torch.no_grad()
@@ -40,16 +40,17 @@ def calibrated(
     scenario: Scenario,
     csi: Tensor,
     *,
-    further: Iterable[Tensor] = (),
+    look: Callable[[int], Tensor] | None = None,
     margin: float = MARGIN,
     seed: int = 0,
 ) -> DualPoint:
     """Multipliers found on channels (N, L, L), and the thresholds they are for.
 
     Stochastic descent brings them near. Then it goes on for slightly higher thresholds, so that
-    unseen channels meet the given ones too. With noisy CSI the network sees the noise, and the
-    constraints speak of the true channels. Where the channels do not tell a worker's mean well,
-    the ``further`` ones, (N, L, L) each, are looked at too.
+    unseen channels meet the given ones too. At last what is missed is told by channels that it has
+    not descended on: ``look`` gives those of the look with a number, (M, L, L); without it, they
+    are the same ones. With noisy CSI the network sees the noise, and the constraints speak of the
+    true channels.
     """
     check_csi(csi, scenario.workers)
     if problem.utility.linear and not problem.constrained:
@@ -78,7 +79,8 @@ def calibrated(
     at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
     descent.descend(replace(NEAR, channels=at_once))
     if problem.constrained:
-        descent.raise_missed(_PASSES, min(_PASS_CHANNELS, len(csi)), further)
+        at_once = min(LOOK_CHANNELS, len(csi))
+        descent.raise_missed(_LOOKS, look or (lambda _: descent.take(at_once)))
     return DualPoint(descent.multipliers, aim)
 
 
