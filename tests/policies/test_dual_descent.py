@@ -62,7 +62,7 @@ def test_only_multipliers_of_what_is_missed_beyond_the_noise_are_raised():
     descent = DualDescent(problem, scenario, csi, lambda csi, _: power[: len(csi)])
     descent.descend(replace(FAR, channels=400))
     before = descent.multipliers.constraints
-    descent.raise_missed(2, lambda _: descent.take(400))
+    descent.raise_missed(2, 400)
     raised = descent.multipliers.constraints / before
     assert (before[0] > 0).all()
     torch.testing.assert_close(raised[0], torch.tensor([1.21, 1.0], dtype=torch.float64))
@@ -98,7 +98,7 @@ def _raised(rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]) -
         seen.append(number)
         return csi[looked_at[number]]
 
-    descent.raise_missed(len(looked_at), look)
+    descent.raise_missed(len(looked_at), 0, look)
     assert before > 0
     return float(descent.multipliers.constraints[0, 0] / before), len(seen)
 
@@ -135,3 +135,18 @@ def test_a_mean_far_above_its_threshold_needs_not_be_known_well():
     threshold = 0.5 * float(_full_power()[2].mean())
     few = [torch.arange(begin, 8000, 200) for begin in range(4)]
     assert _raised(threshold, slice(7960, 8000), few) == (1.0, 1)
+
+
+def test_channels_that_come_again_count_once():
+    """Fifty channels do not tell that a tenth is missing, however often they are looked at."""
+    csi, power, rates = _full_power()
+    fifty = csi[torch.arange(72, 8000, 160)]
+    scenario = Scenario(workers=2, rate_min=(1.1 * float(rates.mean()), 0.1), ee_min=0.1)
+    descent = DualDescent(
+        Problem.from_scenario(scenario), scenario, fifty, lambda csi, _: power[: len(csi)]
+    )
+    descent.descend(replace(FAR, channels=50))
+    before = descent.multipliers.constraints
+    descent.raise_missed(16, 400)
+    assert before[0, 0] > 0
+    assert torch.equal(descent.multipliers.constraints, before)

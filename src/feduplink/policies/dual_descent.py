@@ -138,7 +138,7 @@ class DualDescent:
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
         sinr, power = self._at(
-            Multipliers(self._x, problem.utility.weights), self.take(FAR.channels)
+            Multipliers(self._x, problem.utility.weights), self._take(FAR.channels)
         )
         achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
         self._scaled = ScaledMultipliers.from_problem(problem, achieved)
@@ -160,7 +160,7 @@ class DualDescent:
         last: list[Tensor] = []
         last_weights: list[Tensor] = []
         for step in track_each("multipliers", range(phase.steps), "steps"):
-            sinr, power = self._at(scaled.multipliers(x), self.take(phase.channels))
+            sinr, power = self._at(scaled.multipliers(x), self._take(phase.channels))
             length = phase.length(step)
             x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
             x = x.clamp_min(0.0)
@@ -175,24 +175,30 @@ class DualDescent:
         self._x = torch.stack(last).mean(0)
         self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
 
-    def raise_missed(self, looks: int, look: Callable[[int], Tensor]) -> None:
+    def raise_missed(
+        self, looks: int, channels: int, look: Callable[[int], Tensor] | None = None
+    ) -> None:
         """Raise the multipliers of what is missed by more than the noise, a little per look.
 
         The steps of a descent see a worker that is on the air in one of a hundred rounds a few
         times each, and end where its constraint is met up to that noise, on the channels of these
         very steps. Many others at once tell whether it is met elsewhere too: ``look`` gives those
-        of the look with a number, (M, L, L). A constraint is judged on all looks since its
-        multiplier was last raised. It ends early when none is missed, and none may well be.
+        of the look with a number, (M, L, L). Without it they are so many of the descent's own. A
+        constraint is judged on all looks since its multiplier was last raised. It ends early when
+        none is missed, and none may well be.
         """
         problem = self._problem
         constraints, workers = problem.thresholds.shape
         values = problem.thresholds.new_zeros(constraints, 0, workers)
         counted = torch.zeros_like(values, dtype=torch.bool)
         for number in track_each("missed constraints", range(looks), "looks"):
-            sinr, power = self._at(self.multipliers, look(number))
+            csi = look(number) if look else self._take(min(channels, len(self._csi)))
+            sinr, power = self._at(self.multipliers, csi)
             values = torch.cat((values, problem.constraint_values(sinr, power)), 1)
             counts = torch.stack([c.counted(power) for c in problem.constraints])
             counted = torch.cat((counted, counts), 1)
+            if look is None:  # seen again, a channel counts once
+                values, counted = values[:, -len(self._csi) :], counted[:, -len(self._csi) :]
             mean, low, high = mean_interval(values, counted, _CONFIDENCE)
             often = counted.to(mean).mean(1) > _OFTEN
             unsure = often & (low < problem.thresholds) & (high - mean > _TOLD * problem.scales)
@@ -203,7 +209,7 @@ class DualDescent:
             self._x = torch.where(missed, self._x * (1 + share.clamp_max(_RAISE_AT_MOST)), self._x)
             counted = counted & ~missed[:, None]
 
-    def take(self, channels: int) -> Tensor:
+    def _take(self, channels: int) -> Tensor:
         """The channels that come next, (M, L, L), in an order of the seed; after all, again."""
         rows = torch.arange(self._next, self._next + channels) % len(self._order)
         self._next += channels

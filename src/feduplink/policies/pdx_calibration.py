@@ -79,8 +79,7 @@ def calibrated(
     at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
     descent.descend(replace(NEAR, channels=at_once))
     if problem.constrained:
-        at_once = min(LOOK_CHANNELS, len(csi))
-        descent.raise_missed(_LOOKS, look or (lambda _: descent.take(at_once)))
+        descent.raise_missed(_LOOKS, LOOK_CHANNELS, look)
     return DualPoint(descent.multipliers, aim)
 
 
