@@ -14,10 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from .markdown import ROOT
+
+pytest.importorskip("griffe", reason="what builds the site is not installed")
+
 from docstring_markup import as_markdown
 from site_hooks import MODULES, PUBLIC, on_page_markdown, public_names, reference_pages
-
-from .markdown import ROOT
 
 #: Elements that make a browser load something, and the attribute that says what.
 _LOADED = {
