@@ -34,8 +34,7 @@ AS_GOOD = 1 - 1e-3
 #: Gains times Pmax end here, and at its inverse: beyond, a link is as good as none, or perfect, and
 #: float32 has no room for what is computed from them.
 LEAST_GAIN = 1e-30
-#: Workers of all channels that are computed at once: few enough to stay in the processor's cache,
-#: which halves the time.
+#: Workers of all channels that are computed at once: few enough to stay in the processor's cache.
 _CHUNK = 2048
 
 
