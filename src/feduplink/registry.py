@@ -46,6 +46,11 @@ def _installed() -> dict[str, tuple[EntryPoint, ...]]:
     return {group: tuple(found.select(group=group)) for group in ours}
 
 
+def object_path(item: object) -> str:
+    """``package.module:Object`` of a class or function."""
+    return f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
+
+
 class Registry(Generic[_T]):
     """The things of one kind, by name.
 
@@ -114,7 +119,7 @@ class Registry(Generic[_T]):
         for name, known in self._registered.items():
             if known is item:
                 return name
-        path = f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
+        path = object_path(item)
         declared = {entry.value: name for name, entry in self._declared.items()}
         shipped = {value: name for name, value in self._paths.items()}
         return shipped.get(path) or declared.get(path) or path

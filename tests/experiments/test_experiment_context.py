@@ -14,8 +14,7 @@ from observing.recorder import Recorder
 
 from .tiny import TINY
 
-#: What it is made by.
-CODE = ("link",)
+VERSIONS = (1, 2)
 
 
 def _square(_context: ExperimentContext, number: int) -> tuple[int, int]:
@@ -33,28 +32,28 @@ def _leave_a_file(context: ExperimentContext, number: int) -> None:
 
 def test_what_is_kept_has_a_place_of_its_own(tmp_path: Path):
     context = ExperimentContext(tmp_path, TINY)
-    place = context.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 0)
+    place = context.cache_path("policies", VERSIONS, "pdg", {"a": 1, "b": 2}, 0)
     assert place.parent == tmp_path / TINY.label / "policies"
     assert place.suffix == ""
     others = [
-        context.cache_path("policies", CODE, "pdg", {"a": 1, "b": 2}, 1),
-        context.cache_path("policies", CODE, "pdg", {"a": 2, "b": 2}, 0),
-        context.cache_path("policies", CODE, "pdm", {"a": 1, "b": 2}, 0),
-        context.cache_path("settings", CODE, "pdg", {"a": 1, "b": 2}, 0),
+        context.cache_path("policies", VERSIONS, "pdg", {"a": 1, "b": 2}, 1),
+        context.cache_path("policies", VERSIONS, "pdg", {"a": 2, "b": 2}, 0),
+        context.cache_path("policies", VERSIONS, "pdm", {"a": 1, "b": 2}, 0),
+        context.cache_path("settings", VERSIONS, "pdg", {"a": 1, "b": 2}, 0),
         ExperimentContext(tmp_path, dataclasses.replace(TINY, epochs=3)).cache_path(
-            "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
+            "policies", VERSIONS, "pdg", {"a": 1, "b": 2}, 0
         ),
-        context.cache_path("policies", ("link", "scenario"), "pdg", {"a": 1, "b": 2}, 0),
+        context.cache_path("policies", (1, 3), "pdg", {"a": 1, "b": 2}, 0),
     ]
     assert len({place, *others}) == 7
 
 
 def test_the_place_is_the_same_for_who_comes_back(tmp_path: Path):
     place = ExperimentContext(tmp_path, TINY).cache_path(
-        "policies", CODE, "pdg", {"a": 1, "b": 2}, 0
+        "policies", VERSIONS, "pdg", {"a": 1, "b": 2}, 0
     )
     again = ExperimentContext(tmp_path, TINY, seed=3, device="cuda", processes=4)
-    assert again.cache_path("policies", CODE, "pdg", {"b": 2, "a": 1}, 0) == place
+    assert again.cache_path("policies", VERSIONS, "pdg", {"b": 2, "a": 1}, 0) == place
 
 
 def test_seeds_follow_the_first(tmp_path: Path):

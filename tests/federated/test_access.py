@@ -214,7 +214,7 @@ def test_a_scheme_of_the_users_own_by_name():
     record = transmit(scheme, rounds(), RULES)
     assert record.arrived.tolist() == [[True, False]]
     assert record.airtime_s.item() == pytest.approx(1000 / (1e5 * math.log2(3)))
-    assert scheme.identity() == {"class": f"{__name__}.OnlyTheFirst", "settings": {}}
+    assert scheme.identity() == {"name": f"{__name__}:OnlyTheFirst", "settings": {}}
 
 
 def test_schemes_and_policies_are_told_apart():

@@ -244,7 +244,7 @@ def test_a_task_and_an_average_from_outside(
     assert run(*own, "--out", "own", "--resume")[0] == 0
     assert _results(tmp_path / "own") == metrics
     refusal = run(*words, "--out", "own", "--resume")[2]
-    assert "made with another aggregation (class, state)" in refusal
+    assert "made with another aggregation (name, state)" in refusal
 
 
 def test_an_access_scheme_from_outside(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -115,35 +116,44 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
     def wider_network() -> nn.Module:
         return nn.Sequential(nn.Linear(2, 7), nn.Tanh(), nn.Linear(7, 3))
 
-    others = {
-        r"model \(layers\)": {"task": replace(small_task, model=relu_network)},
-        r"model \(first weights\)": {"task": replace(small_task, model=scaled_network)},
-        r"model \(first weights, shapes\)": {"task": replace(small_task, model=wider_network)},
-        r"loss \(values\)": {
-            "task": replace(
-                small_task, loss=nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
-            )
-        },
-        r"loss \(function, values\)": {
-            "task": replace(small_task, loss=nn.MultiMarginLoss(reduction="none"))
-        },
-        r"metric \(function, values\)": {
-            "task": replace(small_task, metric=lambda out, y: (out.argmin(-1) != y).double().mean())
-        },
-        "seed": {"seed": 1},
-        "rounds": {"settings": replace(settings, rounds=3)},
-        "aggregation": {"settings": replace(settings, aggregation="published")},
-        "deadline": {"settings": replace(settings, deadline_s=9.0)},
-        "packet success": {"settings": replace(settings, packet_success="every-phase")},
-        "presence": {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))},
-        "choice of policies": {"policies": {"max": FullPower(SCENARIO)}},
-        "policy rand": {"policies": {**policies, "rand": UnselectedRandomPower(SCENARIO)}},
-        "policy ideal": {"policies": {**policies, "ideal": FullPower(SCENARIO)}},
-        "scenario": {"scenario": Scenario(workers=3, pmax_dbw=-10)},
-        "local work": {"task": replace(small_task, work=replace(small_task.work, batches=1))},
-        "data set": {"task": replace(small_task, data=other_data)},
-    }
-    for field, change in others.items():
+    others: list[tuple[str, dict[str, Any]]] = [
+        (r"model \(layers\)", {"task": replace(small_task, model=relu_network)}),
+        (r"model \(weights\)", {"task": replace(small_task, model=scaled_network)}),
+        (r"model \(weights\)", {"task": replace(small_task, model=wider_network)}),
+        (
+            r"loss \(settings\)",
+            {
+                "task": replace(
+                    small_task, loss=nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
+                )
+            },
+        ),
+        (
+            r"loss \(name, settings\)",
+            {"task": replace(small_task, loss=nn.MultiMarginLoss(reduction="none"))},
+        ),
+        (
+            r"metric \(name\)",
+            {
+                "task": replace(
+                    small_task, metric=lambda out, y: (out.argmin(-1) != y).double().mean()
+                )
+            },
+        ),
+        ("seed", {"seed": 1}),
+        ("rounds", {"settings": replace(settings, rounds=3)}),
+        ("aggregation", {"settings": replace(settings, aggregation="published")}),
+        ("deadline", {"settings": replace(settings, deadline_s=9.0)}),
+        ("packet success", {"settings": replace(settings, packet_success="every-phase")}),
+        ("presence", {"settings": replace(settings, present=presence(2, 3, {1: {0, 2}}))}),
+        ("choice of policies", {"policies": {"max": FullPower(SCENARIO)}}),
+        ("policy rand", {"policies": {**policies, "rand": UnselectedRandomPower(SCENARIO)}}),
+        ("policy ideal", {"policies": {**policies, "ideal": FullPower(SCENARIO)}}),
+        ("scenario", {"scenario": Scenario(workers=3, pmax_dbw=-10)}),
+        ("local work", {"task": replace(small_task, work=replace(small_task.work, batches=1))}),
+        ("data set", {"task": replace(small_task, data=other_data)}),
+    ]
+    for field, change in others:
         arguments = {
             "task": small_task,
             "policies": policies,
@@ -153,6 +163,37 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
         }
         with pytest.raises(InputError, match=f"another {field}"):
             federate(**arguments, checkpoint=file, resume=True)
+
+
+def test_a_checkpoint_of_another_format_is_refused(
+    small_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "state.safetensors"
+    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
+    monkeypatch.setattr("feduplink.federated.federation_state._FORMAT", 0)
+    with pytest.raises(InputError, match="made with another format"):
+        federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
+
+
+def test_a_policy_is_known_by_its_class_and_not_by_its_code(
+    small_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Half(FullPower):
+        """Named as the one it derives from."""
+
+        def powers(self, csi: torch.Tensor) -> torch.Tensor:
+            return super().powers(csi) / 2
+
+    def run(policy: type[FullPower], *, resume: bool) -> None:
+        policies = {"max": policy(SCENARIO)}
+        federate(small_task, policies, SCENARIO, checkpoint=file, resume=resume)
+
+    file = tmp_path / "state.safetensors"
+    run(Half, resume=False)
+    with pytest.raises(InputError, match=r"made with another policy max \(name\)"):
+        run(FullPower, resume=True)
+    monkeypatch.setattr(Half, "powers", FullPower.powers)
+    run(Half, resume=True)
 
 
 VICTIM = """

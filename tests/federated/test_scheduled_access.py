@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -123,7 +124,11 @@ def test_settings_out_of_range_are_refused():
         ComputedSchedule(0.0, (0.5, 0.0))
 
 
-def test_a_resumed_federation_must_have_the_same_settings():
-    one, other = ComputedSchedule(0.0, 0.5).identity(), ComputedSchedule(0.0, 0.4).identity()
-    assert one != other
-    assert one == ComputedSchedule(0.0, 0.5).identity()
+def test_a_resumed_federation_must_have_the_same_settings_and_channels():
+    def identity(delivery: float, gain: float) -> Any:
+        deployment = Deployment(SCENARIO, torch.full((1, 2, 2), gain))
+        return ComputedSchedule(0.0, delivery, deployment).identity()
+
+    assert identity(0.5, 1.0) == identity(0.5, 1.0)
+    assert identity(0.5, 1.0) != identity(0.4, 1.0)
+    assert identity(0.5, 1.0) != identity(0.5, 2.0)

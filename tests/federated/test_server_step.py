@@ -104,7 +104,7 @@ def test_every_federation_has_a_state_of_its_own(small_task: Task):
 
 @pytest.mark.parametrize(
     ("other", "field"),
-    [("exact", "class"), (FedAvgM(0.5), "settings"), (Silent(), "class")],
+    [("exact", "name"), (FedAvgM(0.5), "settings"), (Silent(), "name")],
     ids=["another class", "another setting", "another state"],
 )
 def test_a_checkpoint_of_another_aggregation_is_refused(

@@ -82,6 +82,13 @@ def test_a_checkpoint_of_another_training_is_refused(another, named, tmp_path):
         another.resume(tmp_path / "checkpoint.safetensors")
 
 
+def test_a_checkpoint_of_another_format_is_refused(tmp_path, monkeypatch):
+    small_training().save(tmp_path / "checkpoint.safetensors")
+    monkeypatch.setattr("feduplink.learning.amortised._FORMAT", 0)
+    with pytest.raises(InputError, match="made with another format"):
+        small_training().resume(tmp_path / "checkpoint.safetensors")
+
+
 def test_settings_out_of_range_are_refused():
     with pytest.raises(InputError, match="learning_rate"):
         NetworkSettings(learning_rate=-1)

@@ -219,8 +219,30 @@ def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_chan
         assert one.objective == pytest.approx(other.objective, rel=1e-3)
 
 
-def test_a_run_that_other_code_began_is_not_resumed(data, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_format_is_refused(data, tmp_path, monkeypatch):
     make_training(data).save(tmp_path / "checkpoint.safetensors")
-    monkeypatch.setattr("feduplink.learning.training.code_fingerprint", lambda parts: "other")
-    with pytest.raises(InputError, match="made with another version of the code"):
+    monkeypatch.setattr("feduplink.learning.training._FORMAT", 0)
+    with pytest.raises(InputError, match="made with another format"):
         make_training(data).resume(tmp_path / "checkpoint.safetensors")
+
+
+def test_a_run_knows_a_policy_by_its_class_and_not_by_its_code(data, tmp_path, monkeypatch):
+    class Mine(GraphPolicy):
+        """Named as the one it derives from."""
+
+    def training() -> Training:
+        return Training(Mine.initialised(SCENARIO), data, SETTINGS)
+
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    training().save(checkpoint)
+    with pytest.raises(InputError, match="made with another policy"):
+        make_training(data).resume(checkpoint)
+    monkeypatch.setattr(Mine, "powers", lambda self, csi: csi.diagonal(dim1=-2, dim2=-1) * 0)
+    training().resume(checkpoint)
+
+
+def test_another_scenario_is_refused_with_the_setting_that_differs(data, tmp_path):
+    make_training(data).save(tmp_path / "checkpoint.safetensors")
+    other = GraphPolicy.initialised(SCENARIO.replace(bandwidth_hz=2e5))
+    with pytest.raises(InputError, match=r"made with another scenario \(bandwidth_hz\)"):
+        Training(other, data, SETTINGS).resume(tmp_path / "checkpoint.safetensors")

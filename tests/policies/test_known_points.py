@@ -95,9 +95,17 @@ def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
     shipped_pdx(SMALL, draw_csi(SMALL, 20, torch.Generator().manual_seed(0)))
 
 
-def test_other_settings_are_another_point(cache: Path):
-    points = iter([shipped_pdx().point, shipped_pdx().point])
-    for margin in (1.0, 2.0):
+def test_other_settings_and_another_format_are_another_point(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    points = iter([shipped_pdx().point] * 3)
+
+    def keep(margin: float) -> None:
         kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
+
+    keep(1.0)
+    keep(2.0)
+    monkeypatch.setattr("feduplink.policies.known_points._FORMAT", 0)
+    keep(1.0)
     assert next(points, None) is None
-    assert len(list(cache.rglob("*.safetensors"))) == 2
+    assert len(list(cache.rglob("*.safetensors"))) == 3

@@ -19,8 +19,10 @@ from feduplink.cli.console import console, wrapped
 from feduplink.cli.output_directory import output_directory
 from feduplink.device import usable_device
 from feduplink.errors import InputError, unknown_name
-from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext, fingerprint
-from feduplink.experiments.federations import image_set, substitution
+from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext
+from feduplink.experiments.compared_policies import POLICIES_VERSION
+from feduplink.experiments.federations import FEDERATIONS_VERSION, image_set, substitution
+from feduplink.experiments.judged_settings import SETTINGS_VERSION
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
 from feduplink.observing import track
@@ -95,8 +97,8 @@ def _result(name: str, context: ExperimentContext) -> tuple[Any, float]:
     experiment = EXPERIMENTS[name]
     # Figures of images are run anew once MNIST is there.
     data = image_set(context) if experiment.DATA == "mnist" else experiment.DATA
-    code = (*fingerprint.RESULTS, f"experiments/{name.replace('-', '_')}")
-    file = context.cache_path("results", code, name, context.seed, data).with_suffix(".json")
+    versions = (POLICIES_VERSION, SETTINGS_VERSION, FEDERATIONS_VERSION, experiment.VERSION)
+    file = context.cache_path("results", versions, name, context.seed, data).with_suffix(".json")
     took = file.with_suffix(".seconds")
     if not file.exists():
         started = time.perf_counter()

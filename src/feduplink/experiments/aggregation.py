@@ -9,6 +9,7 @@ from feduplink.experiments.iid import EXACT, PUBLISHED
 
 TITLE = "The server's average"
 DATA = "mnist"
+VERSION = 1
 CAPTION = (
     "Digits with the same arrivals under both averages; rand and orth in both readings. The "
     "published code drops the last arriving worker and multiplies a single arrival by its "

@@ -17,6 +17,7 @@ from feduplink.policies import (
 
 TITLE = "Air quality"
 DATA = "airquality"
+VERSION = 1
 RESULT = Federations
 
 #: Scaled RMSE in the authors' notebooks after 50 rounds.

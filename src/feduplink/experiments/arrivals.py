@@ -19,6 +19,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Arrivals"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Uploads that arrive in each of 50 rounds with 8 workers, over all runs and seeds, and their "
     "mean with its standard error over the seeds. rand and orth silence workers that would miss a "

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
-from feduplink.experiments import fingerprint
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.files import write_text
 from feduplink.learning import Epoch, Training, TrainingData, training_settings
@@ -32,6 +31,9 @@ from feduplink.policies import (
 )
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
+
+#: Of kept policies; increasing it computes everything that is made of them anew, too.
+POLICIES_VERSION = 1
 
 
 def names(*kinds: Any) -> tuple[str, ...]:
@@ -120,4 +122,4 @@ def _file(
     suffix: str = ".safetensors",
 ) -> Path:
     identity = (name, scenario.model_dump(mode="json"), seed)
-    return context.cache_path("policies", fingerprint.POLICIES, *identity).with_suffix(suffix)
+    return context.cache_path("policies", (POLICIES_VERSION,), *identity).with_suffix(suffix)

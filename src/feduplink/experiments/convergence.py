@@ -14,6 +14,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Convergence"
 DATA = None
+VERSION = 1
 CAPTION = (
     "pdg on its validation channels: mean rate and energy efficiency of each worker against the "
     "threshold, for the first seed; and the objective of pdg and pdm for all seeds, thick where "

@@ -14,6 +14,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Noisy channel estimates"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Policies made for exact channels see estimates with white Gaussian noise; the true channels "
     "decide. pdx is told the variance; pdx:unaware is not. The optimum knows the channels. Marks: "

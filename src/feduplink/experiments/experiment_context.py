@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel
 
-from feduplink.code_fingerprint import code_fingerprint
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
 from feduplink.observing import show_progress, track_each
@@ -47,13 +46,14 @@ class ExperimentContext:
         """The seeds of experiments that compare powers."""
         return range(self.seed, self.seed + self.scale.seeds)
 
-    def cache_path(self, kind: str, code: tuple[str, ...], *identity: Any) -> Path:
-        """A path, without suffix, for something that ``identity``, scale and ``code`` determine.
+    def cache_path(self, kind: str, versions: tuple[int, ...], *identity: Any) -> Path:
+        """A path, without suffix, for something that ``identity`` and the scale determine.
 
-        ``code`` names the parts of the package that it depends on, see
-        :mod:`feduplink.experiments.fingerprint`: once they change there is nothing under the path.
+        ``versions`` are those of the thing and of what it is computed from. They stand beside the
+        code that computes it and are increased by hand when a change of that code changes the
+        numbers: nothing is kept under the new path.
         """
-        text = json.dumps([code_fingerprint(code), *identity], sort_keys=True)
+        text = json.dumps([versions, *identity], sort_keys=True)
         return (
             self.directory
             / self.scale.label
@@ -66,11 +66,11 @@ class ExperimentContext:
         model: type[_Model],
         make: Callable[[], _Model],
         kind: str,
-        code: tuple[str, ...],
+        versions: tuple[int, ...],
         *identity: Any,
     ) -> _Model:
         """What ``make`` makes, made once: kept as JSON, see :meth:`cache_path`."""
-        file = self.cache_path(kind, code, *identity).with_suffix(".json")
+        file = self.cache_path(kind, versions, *identity).with_suffix(".json")
         if not file.exists():
             write_text(file, make().model_dump_json(indent=1))
         return model.model_validate_json(file.read_bytes())

@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from feduplink.errors import InputError
-from feduplink.experiments import fingerprint
 from feduplink.experiments.compared_policies import (
     BASELINES,
     COMPARED,
     LEARNED,
+    POLICIES_VERSION,
     UNSELECTED,
     names,
     policy_for,
@@ -45,6 +45,9 @@ from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scenario import Scenario
 
 Kind = Literal["images", "airquality", "reviews"]
+
+#: Of kept comparisons.
+FEDERATIONS_VERSION = 1
 
 #: What the paper compares, with its baselines in both readings; what is compared here.
 PAPERS = (Ideal.name, *BASELINES, *LEARNED)
@@ -174,7 +177,8 @@ def federation(context: ExperimentContext, comparison: Comparison) -> FederatedH
         scenario.model_dump(mode="json"),
         asdict(comparison),
     )
-    cached = context.cache_path("federations", fingerprint.FEDERATIONS, *identity)
+    versions = (POLICIES_VERSION, FEDERATIONS_VERSION)
+    cached = context.cache_path("federations", versions, *identity)
     file, checkpoint = cached.with_suffix(".json"), cached.with_suffix(".safetensors")
     if file.exists():
         return _History.model_validate_json(file.read_bytes()).root

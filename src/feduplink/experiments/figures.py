@@ -41,6 +41,10 @@ class Experiment(Protocol):
         """The data set of the paper that it needs."""
 
     @property
+    def VERSION(self) -> int:
+        """Of its kept results."""
+
+    @property
     def CAPTION(self) -> str:
         """What it shows."""
 

@@ -17,6 +17,7 @@ from feduplink.policies import (
 
 TITLE = "Movie reviews"
 DATA = "imdb"
+VERSION = 1
 RESULT = Federations
 
 #: Error rates in the authors' notebooks after 50 rounds.

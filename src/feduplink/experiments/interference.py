@@ -11,6 +11,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Interference"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Interference scaled by 1, 2, 4 and 8; policies learned and judged at each strength. Left: the "
     "paper's figure. It counts transmitting workers only, so it is shown with what a policy "

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from feduplink.channels import draw_splits
 from feduplink.comparison_table import OPTIMUM
 from feduplink.evaluation import allocate_seen, evaluate
-from feduplink.experiments import fingerprint
-from feduplink.experiments.compared_policies import policies_for
+from feduplink.experiments.compared_policies import POLICIES_VERSION, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch
@@ -18,6 +17,9 @@ from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
+
+#: Of kept settings.
+SETTINGS_VERSION = 1
 
 _ON_CONSTRAINTS = ("feasible", "shortfall", "shortfall_error")
 
@@ -66,7 +68,8 @@ def judged_setting(context: ExperimentContext, scenario: Scenario, seed: int) ->
         return judged_policies(context, policies_for(context, scenario, seed), scenario, seed)
 
     identity = (scenario.model_dump(mode="json"), seed)
-    return context.cached(Setting, make, "settings", fingerprint.SETTINGS, *identity)
+    versions = (POLICIES_VERSION, SETTINGS_VERSION)
+    return context.cached(Setting, make, "settings", versions, *identity)
 
 
 def judged_policies(

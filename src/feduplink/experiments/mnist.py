@@ -12,6 +12,7 @@ from feduplink.policies import UnselectedOrthogonal, UnselectedRandomPower
 
 TITLE = "Handwritten digits"
 DATA = "mnist"
+VERSION = 1
 RESULT = Federations
 
 #: Final errors that the authors' code gives (100 rounds, three runs).

@@ -5,16 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from feduplink.comparison_table import OPTIMUM
-from feduplink.experiments import fingerprint
 from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.claims import Claim, judged, lower
-from feduplink.experiments.compared_policies import COMPARED, LEARNED, policy_for
+from feduplink.experiments.compared_policies import COMPARED, LEARNED, POLICIES_VERSION, policy_for
 from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.judged_settings import Setting, in_rows, judged_policies
+from feduplink.experiments.judged_settings import (
+    SETTINGS_VERSION,
+    Setting,
+    in_rows,
+    judged_policies,
+)
 from feduplink.scenario import Scenario
 
 TITLE = "Network size"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other number. "
     "There are no thresholds for other sizes, so nobody is constrained and rand and orth silence "
@@ -50,8 +55,8 @@ def _judged(context: ExperimentContext, workers: int, seed: int) -> Setting:
         }
         return judged_policies(context, policies, scenario, seed)
 
-    code = (*fingerprint.SETTINGS, "experiments/network_size")
-    return context.cached(Setting, make, "sizes", code, scenario.model_dump(mode="json"), seed)
+    versions = (POLICIES_VERSION, SETTINGS_VERSION, VERSION)
+    return context.cached(Setting, make, "sizes", versions, scenario.model_dump(mode="json"), seed)
 
 
 def claims(sweep: Sweep) -> list[Claim]:

@@ -19,6 +19,7 @@ from feduplink.policies import (
 
 TITLE = "Digits that differ between workers"
 DATA = "mnist"
+VERSION = 1
 CAPTION = (
     "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, "
     "weights by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over the "

@@ -17,6 +17,7 @@ from feduplink.scenario import Scenario, data_sizes
 
 TITLE = "Data that differ between workers"
 DATA = "mnist"
+VERSION = 1
 CAPTION = (
     "Above: one digit with the pixel noise of each worker, and the weight that its quality gives "
     "it. Below: labels of each worker's images for one draw of the Dirichlet partition (κ = 1)."

@@ -8,17 +8,18 @@ from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.comparison_table import OPTIMUM
-from feduplink.experiments import fingerprint
 from feduplink.experiments.cell_sweep import Sweep, figures_by_policy
 from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.compared_policies import POLICIES_VERSION
 from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.judged_settings import Figures, judged_settings
+from feduplink.experiments.judged_settings import SETTINGS_VERSION, Figures, judged_settings
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum
 from feduplink.scenario import Scenario
 
 TITLE = "Distance to the optimum"
 DATA = None
+VERSION = 1
 CAPTION = (
     "How far every policy is below the optimum of the same test channels, mean over the seeds and "
     "their range. The optimum meets the constraints on these very channels, and so does every "
@@ -131,9 +132,9 @@ def _proved(context: ExperimentContext, name: str) -> _Proof:
         optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
         return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
 
-    code = (*fingerprint.SETTINGS, "experiments/optimality_gap")
+    versions = (POLICIES_VERSION, SETTINGS_VERSION, VERSION)
     identity = (scenario.model_dump(mode="json"), context.seed)
-    return context.cached(_Proof, make, "certificates", code, *identity)
+    return context.cached(_Proof, make, "certificates", versions, *identity)
 
 
 def claims(result: OptimalityGap) -> list[Claim]:

@@ -11,6 +11,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Maximum power"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and bars as for "
     "interference."

@@ -17,6 +17,7 @@ from feduplink.scenario import Scenario
 
 TITLE = "Allocated powers"
 DATA = None
+VERSION = 1
 CAPTION = (
     "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear as "
     "in the paper, and in dBW. Silent workers are left out; their share is written, and that at "

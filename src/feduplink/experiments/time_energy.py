@@ -16,6 +16,7 @@ from feduplink.policies import DualPolicy, FullPower, GraphPolicy, OpenLoop, Unr
 
 TITLE = "Time and energy"
 DATA = "mnist"
+VERSION = 1
 CAPTION = (
     "Digits with the stated average, alike for all workers (above), with pixel noise that differs "
     f"between them (middle), with skewed labels (below): {AXES} ofdma: an equal part of the band "

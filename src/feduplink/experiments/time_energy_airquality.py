@@ -9,6 +9,7 @@ from feduplink.experiments.learning_costs import AXES, learning_claims
 
 TITLE = "Time and energy on air quality"
 DATA = "airquality"
+VERSION = 1
 CAPTION = f"Air quality with the stated average: {AXES}"
 RESULT = Federations
 

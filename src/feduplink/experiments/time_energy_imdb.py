@@ -9,6 +9,7 @@ from feduplink.experiments.learning_costs import AXES, learning_claims
 
 TITLE = "Time and energy on reviews"
 DATA = "imdb"
+VERSION = 1
 CAPTION = f"Movie reviews with the stated average: {AXES}"
 RESULT = Federations
 

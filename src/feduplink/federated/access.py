@@ -20,7 +20,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.errors import InputError
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, Uploads
-from feduplink.object_identity import object_identity
+from feduplink.identity import object_identity
 from feduplink.policies.base import Policy
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.tensorfile import checksum
@@ -46,8 +46,8 @@ class AccessScheme(ABC):
         """What is sent in all rounds, and how likely it arrives; absent workers do not send."""
 
     def identity(self) -> Any:
-        """What a resumed federation must agree on, for JSON: class, numbers and text."""
-        return object_identity(self)
+        """What a resumed federation must agree on, for JSON: name and settings."""
+        return object_identity(self, ACCESS_SCHEMES)
 
 
 class Ideal(AccessScheme):
@@ -153,10 +153,12 @@ class SimultaneousAccess(AccessScheme):
         return Uploads.from_link(upload, rounds.present, rules)
 
     def identity(self) -> Any:
-        """A checksum of the policy's tensors and scenario."""
-        policy = self.policy
-        made_of = {"kind": policy.name, "scenario": policy.scenario.model_dump(mode="json")}
-        return checksum(policy.tensors(), made_of)
+        """The policy's name, its scenario and a checksum of its tensors."""
+        return {
+            "name": POLICIES.name_of(type(self.policy)),
+            "scenario": self.policy.scenario.model_dump(mode="json"),
+            "tensors": checksum(self.policy.tensors(), {}),
+        }
 
 
 #: What decides who sends at which power.

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
-from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
@@ -21,7 +20,7 @@ from feduplink.federated.adam import AdamState
 from feduplink.federated.arithmetic import own_arithmetic
 from feduplink.federated.batches import RoundBatches, draw_round, round_index
 from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
-from feduplink.federated.federation_data import data_fingerprint, draw_runs
+from feduplink.federated.federation_data import data_checksum, draw_runs
 from feduplink.federated.federation_settings import FederationSettings
 from feduplink.federated.federation_state import FederationState
 from feduplink.federated.first_models import first_models
@@ -38,10 +37,11 @@ from feduplink.federated.server_step import (
 from feduplink.federated.simulations import Capacity, TrialRound, measured_capacity, side_by_side
 from feduplink.federated.task import Task
 from feduplink.federated.task_checks import check_task
-from feduplink.federated.task_fingerprint import task_fingerprint
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
+from feduplink.identity import object_identity
 from feduplink.observing import Advance, Observer, track
 from feduplink.randomness import stream_seed
+from feduplink.registry import object_path
 from feduplink.scenario import Scenario
 
 
@@ -118,7 +118,6 @@ class Federation:
         self.present = settings.presence(self.rounds, scenario.workers)
         self._aggregation = find_aggregation(settings.aggregation)
         schemes = {name: access_scheme(policy) for name, policy in policies.items()}
-        self._policies = {name: scheme.identity() for name, scheme in schemes.items()}
         self.data = draw_runs(task, settings.runs, scenario.workers, seed, self.device)
         self._sizes = torch.stack([data.sizes for data in self.data])  # k_i, (runs, L)
         self.stack, weights = first_models(task, settings.runs, len(self.names), seed, self.device)
@@ -126,8 +125,18 @@ class Federation:
         self.state = FederationState.begin(
             weights, scenario.workers, self._transmit(schemes), self._aggregation
         )
-        first = self.state.models(slice(0, 1))
-        self._task = task_fingerprint(task, self.stack, first, self.data[0].test)
+        layers = self.stack.module.named_modules()
+        # Now, before any of them is used: an object of the user's own may change its attributes.
+        self._objects = {
+            "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
+            **{f"policy {name}": scheme.identity() for name, scheme in schemes.items()},
+            "model": {
+                **object_identity(self.stack.module),
+                "layers": {name: object_path(type(layer)) for name, layer in layers},
+            },
+            "loss": object_identity(task.loss),
+            "metric": object_identity(task.metric),
+        }
 
     def run(
         self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
@@ -177,22 +186,19 @@ class Federation:
     def _identity(self) -> dict[str, Any]:
         """What two checkpoints must agree on to be of one comparison."""
         return {
-            "version of the code": code_fingerprint(RUNS),
             "task": self.task.name,
             "seed": self.seed,
             "scenario": self.scenario.model_dump(mode="json"),
             "channel set": recording_identity(self._recorded),
             "runs": self.settings.runs,
             "rounds": self.rounds,
-            "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
             "deadline": self.settings.deadline_s,
             "packet success": self.settings.packet_success,
             "presence": self.present.int().tolist(),
             "local work": asdict(self.task.work),
             "choice of policies": list(self.names),
-            **{f"policy {name}": made for name, made in self._policies.items()},
-            "data set": data_fingerprint(self.data),
-            **self._task,
+            "data set": data_checksum(self.data),
+            **self._objects,
         }
 
     def _finished(self, number: int) -> FinishedRound:

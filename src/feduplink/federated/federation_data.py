@@ -35,8 +35,8 @@ def draw_runs(
     return drawn
 
 
-def data_fingerprint(runs: Sequence[FederatedData]) -> str:
-    """Of all examples and of who holds which; examples that runs share are read once."""
+def data_checksum(runs: Sequence[FederatedData]) -> str:
+    """SHA-256 of all examples and shares; examples that runs have in common are read once."""
     known: dict[int, str] = {}
     for data in runs:
         for examples in (data.pool, data.test):

@@ -17,6 +17,8 @@ from feduplink.federated.uplink import UplinkRecord
 from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, write_tensors
 
 _KIND = "federated checkpoint"
+#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class FederationState:
         for simulation, (record, state) in enumerate(zip(self.uplink, self.server, strict=True)):
             tensors |= _prefixed(f"uplink.{simulation}", record.tensors())
             tensors |= _prefixed(f"server.{simulation}", state)
-        write_tensors(path, _KIND, TensorFile(tensors, identity))
+        write_tensors(path, _KIND, TensorFile(tensors, {"format": _FORMAT, **identity}))
 
     @classmethod
     def read(cls, path: Path, identity: dict[str, Any], begun: FederationState) -> FederationState:
@@ -87,7 +89,7 @@ class FederationState:
         which the norm of a gradient would be rounded differently.
         """
         file = read_tensors(path, _KIND)
-        check_same(path, file, identity)
+        check_same(path, file, {"format": _FORMAT, **identity})
         if set(file.under("weights.")) != set(begun.weights):
             raise InputError(
                 f"{_KIND}: {path} was made with another model; accepted: the one it was started "

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from feduplink.errors import InputError
 from feduplink.federated.access import AccessScheme, check_kappa
 from feduplink.federated.uplink import Rounds, UplinkRules, Uploads
 from feduplink.link import Schedule
-from feduplink.object_identity import object_identity
 from feduplink.policies import Deployment
 from feduplink.scenario import Scenario
 from feduplink.schedule import (
@@ -30,7 +28,6 @@ from feduplink.schedule import (
     learned_senders,
     shipped_phase_network,
 )
-from feduplink.tensorfile import checksum
 
 #: Training channels that rewards are learned from.
 _LEARNED_FROM = 512
@@ -127,15 +124,6 @@ class ComputedSchedule(ScheduledAccess):
             seconds_per_joule=self.seconds_per_joule,
             present=present,
         ).schedule
-
-    def identity(self) -> Any:
-        """The settings and a checksum of the channels that rewards are learned from."""
-        learned_from = {} if self._deployment is None else {"csi": self._deployment.training}
-        return {
-            **object_identity(self),
-            "delivery": list(self.delivery),
-            "learned_from": checksum(learned_from, {}),
-        }
 
     def _rewards_for(self, rules: UplinkRules) -> Tensor:
         scenario, bits = rules.scenario, rules.bits.expand(rules.scenario.workers)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.models.stacked import Weights
-from feduplink.object_identity import object_identity, qualified_name
+from feduplink.identity import object_identity
 from feduplink.registry import AGGREGATIONS
 
 
@@ -126,10 +126,10 @@ def find_aggregation(aggregation: str | Aggregation) -> Aggregation:
 
 
 def aggregation_identity(aggregation: Aggregation, model: Weights) -> dict[str, Any]:
-    """Class, settings and shapes of the state, for the header of a checkpoint."""
+    """Name, settings and shapes of the state, for the header of a checkpoint."""
     state = aggregation.initial_state(model)
     shapes = {name: list(tensor.shape) for name, tensor in state.items()}
-    return {**object_identity(aggregation), "state": shapes}
+    return {**object_identity(aggregation, AGGREGATIONS), "state": shapes}
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def _check_shapes(
 ) -> None:
     if {name: tensor.shape for name, tensor in found.items()} != expected:
         raise InputError(
-            f"aggregation: {qualified_name(aggregation)} returned a {what} with "
+            f"aggregation: {AGGREGATIONS.name_of(type(aggregation))} returned a {what} with "
             f"{ {name: tuple(tensor.shape) for name, tensor in found.items()} }; accepted: "
             f"{ {name: tuple(shape) for name, shape in expected.items()} }."
         )

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.curriculum import Curriculum
 from feduplink.learning.network_loss import RecordedLosses
@@ -28,6 +27,8 @@ from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, 
 #: Steps between two reports and two checkpoints.
 _REPORT_EVERY = 100
 _CHECKPOINT = "pdx training checkpoint"
+#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
+_FORMAT = 1
 
 
 class NetworkTraining:
@@ -115,7 +116,7 @@ class NetworkTraining:
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it."""
         return {
-            "version of the code": code_fingerprint(RUNS),
+            "format": _FORMAT,
             "curriculum": self.curriculum.identity(),
             "settings": self.settings.model_dump(mode="json"),
             "seed": self._seed,

@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from feduplink.channels import ChannelSource, check_csi, noisy_csi
-from feduplink.code_fingerprint import RUNS, code_fingerprint
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
+from feduplink.identity import object_identity
 from feduplink.judgement import judge
 from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.history import Epoch, best_epoch
-from feduplink.learning.problem_identity import problem_identity
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
@@ -27,6 +26,7 @@ from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
 from feduplink.randomness import torch_generator
+from feduplink.registry import MEASURES, POLICIES
 from feduplink.tensorfile import (
     TensorFile,
     check_same,
@@ -37,6 +37,8 @@ from feduplink.tensorfile import (
 )
 
 _CHECKPOINT = "training checkpoint"
+#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
+_FORMAT = 1
 #: Settings that may change when a run is resumed: more epochs, for instance.
 _WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
 
@@ -69,8 +71,8 @@ class TrainingData:
         """The same channels on another device."""
         return TrainingData(self.training.to(device), self.validation.to(device), self.fresh)
 
-    def fingerprint(self) -> str:
-        """A checksum of all channels."""
+    def checksum(self) -> str:
+        """SHA-256 of all channels."""
         return checksum({"training": self.training, "validation": self.validation}, {})
 
 
@@ -138,6 +140,8 @@ class Training:
         self.data = data.to(self._device)
         self.settings = settings
         self.problem = problem or Problem.from_scenario(policy.scenario)
+        # Now, before the problem is used: a measure of the user's own may change its attributes.
+        self._problem_identity = _problem_identity(self.problem)
         self.history: list[Epoch] = []
         self._state: PrimalDualState | None = None
         self._seed = seed
@@ -232,14 +236,14 @@ class Training:
     def _identity(self) -> dict[str, Any]:
         """What a run must share with a checkpoint to continue it: all that an epoch depends on."""
         return {
-            "version of the code": code_fingerprint(RUNS),
-            "policy": self.policy.name,
+            "format": _FORMAT,
+            "policy": POLICIES.name_of(type(self.policy)),
             "architecture": self.policy.architecture.model_dump(mode="json"),
             "scenario": self.policy.scenario.model_dump(mode="json"),
-            "problem": problem_identity(self.problem, self.policy.scenario.workers),
+            "problem": self._problem_identity,
             "settings": self.settings.model_dump(mode="json", exclude=_WHEN_TO_STOP),
             "seed": self._seed,
-            "channel_set": self.data.fingerprint(),
+            "channel_set": self.data.checksum(),
         }
 
     def _run_epoch(self) -> Epoch:
@@ -291,6 +295,23 @@ def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
     """The constraint in the units and with the margin of the settings."""
     constraint = constraint.relative() if settings.relative_units else constraint
     return constraint.with_margin(settings.margin)
+
+
+def _problem_identity(problem: Problem) -> dict[str, Any]:
+    """Objective, utility and constraints by name and settings, for JSON."""
+    return {
+        "objective": object_identity(problem.objective, MEASURES),
+        "utility": object_identity(problem.utility),
+        "constraints": [
+            {
+                "measure": object_identity(constraint.measure, MEASURES),
+                "limit": constraint.limit.tolist(),
+                "at most": constraint.at_most,
+                "active": constraint.active.tolist(),
+            }
+            for constraint in problem.constraints
+        ],
+    }
 
 
 def _advances(history: list[Epoch]) -> list[Advance]:

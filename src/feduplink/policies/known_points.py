@@ -2,7 +2,7 @@
 
 What was found is kept in the user's cache directory (``FEDUPLINK_CACHE``, if set; empty keeps
 nothing), under a checksum of everything it depends on: the problem, the channels, the network's
-weights, and the code that finds it.
+weights, and the number of the format.
 """
 
 from __future__ import annotations
@@ -18,27 +18,15 @@ from typing import Any
 import platformdirs
 from torch import Tensor
 
-from feduplink.code_fingerprint import code_fingerprint
 from feduplink.errors import InputError
 from feduplink.policies.lagrangian_policy import DualPoint
 from feduplink.registry import MEASURES
 from feduplink.scenario import Scenario, shipped_scenarios
 from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors
 
-#: The code that finds multipliers.
-_CODE = (
-    "channels",
-    "feasibility",
-    "judgement",
-    "lagrangian",
-    "link",
-    "optimum",
-    "policies",
-    "problem",
-    "scenario",
-    "utility",
-)
 _KIND = "multipliers"
+#: To be increased when code changes which multipliers are found, so that kept ones are not used.
+_FORMAT = 1
 _SHIPPED = "multipliers.safetensors"
 
 
@@ -61,7 +49,8 @@ def kept_point(
 ) -> DualPoint:
     """What ``find`` finds, or found in an earlier run of the same ``inputs`` and ``settings``.
 
-    For a scenario with measures of the user's own nothing is kept: their code may change.
+    Nothing is kept for a scenario with measures of the user's own: a change of their code would go
+    unnoticed.
     """
     directory = _cache_directory()
     if directory is None or not all(_ships(measure) for measure in scenario.measures):
@@ -69,7 +58,7 @@ def kept_point(
     identity = {
         "policy": policy,
         "scenario": scenario.model_dump(mode="json"),
-        "code": code_fingerprint(_CODE),
+        "format": _FORMAT,
         **settings,
     }
     file = directory / _KIND / f"{policy}-{checksum(inputs, identity)[:32]}.safetensors"
