@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from feduplink import Scenario, shipped_scenarios
+from feduplink.lagrangian import DualPoint
 from feduplink.policies import UnrolledPolicy, shipped_network
-from feduplink.policies.lagrangian_policy import DualPoint
 from feduplink.policies.pdx import CHANNELS
 from feduplink.tensorfile import TensorFile, write_tensors
 

@@ -7,10 +7,10 @@ import torch
 
 from feduplink import DualPolicy, Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import draw_training_csi
+from feduplink.lagrangian import DualPoint
 from feduplink.observing import observed_by
 from feduplink.policies import UnrolledPolicy, shipped_network, shipped_pdx
 from feduplink.policies.known_points import kept_point, shipped_point
-from feduplink.policies.lagrangian_policy import DualPoint
 from observing.recorder import Recorder
 
 SMALL = Scenario(workers=3)

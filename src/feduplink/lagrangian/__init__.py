@@ -5,6 +5,7 @@ from feduplink.lagrangian.channel_batch import (
     gradient_and_hessian,
     log_power_derivatives,
 )
+from feduplink.lagrangian.dual_point import DualPoint
 from feduplink.lagrangian.maximise import (
     Maximiser,
     MultiStart,
@@ -19,6 +20,7 @@ from feduplink.lagrangian.prices import Multipliers, Prices
 
 __all__ = [
     "ChannelBatch",
+    "DualPoint",
     "Maximiser",
     "MultiStart",
     "Multipliers",

@@ -19,7 +19,7 @@ import platformdirs
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.policies.lagrangian_policy import DualPoint
+from feduplink.lagrangian import DualPoint
 from feduplink.registry import MEASURES
 from feduplink.scenario import Scenario, shipped_scenarios
 from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors

@@ -10,11 +10,11 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from feduplink.channels import denoised_csi, draw_training_csi
-from feduplink.lagrangian import ChannelBatch
+from feduplink.lagrangian import ChannelBatch, DualPoint
 from feduplink.policies.base import silence
 from feduplink.policies.deployment import Deployment
 from feduplink.policies.known_points import kept_point, shipped_point
-from feduplink.policies.lagrangian_policy import DualPoint, LagrangianPolicy
+from feduplink.policies.lagrangian_policy import LagrangianPolicy
 from feduplink.policies.pdx_calibration import LOOK_CHANNELS, MARGIN, calibrated
 from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.problem import Problem

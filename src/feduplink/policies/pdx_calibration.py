@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from feduplink.channels import denoised_csi, noisy_csi
 from feduplink.channels.csi import check_csi
-from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
+from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers, Prices
 from feduplink.observing import track
 from feduplink.optimum import thresholds_with_margin
 from feduplink.policies.dual_descent import FAR, NEAR, DualDescent
-from feduplink.policies.lagrangian_policy import DualPoint
-from feduplink.policies.unrolled_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
@@ -32,10 +31,17 @@ _AT_LEAST = 0.5
 _LOOKS, LOOK_CHANNELS = 4, 10_000
 
 
+class NetworkMaximiser(Protocol):
+    """A network that stands in for the search of the Lagrangian's maximum."""
+
+    def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
+        """Powers in W, (N, L), that nearly maximise the Lagrangian of each channel."""
+
+
 @torch.no_grad()
 @track("tuning of pdx")
 def calibrated(
-    network: UnrolledNetwork,
+    network: NetworkMaximiser,
     problem: Problem,
     scenario: Scenario,
     csi: Tensor,
