@@ -8,7 +8,9 @@ import pytest
 
 from feduplink import TrainingSettings
 from feduplink.learning import Preset
-from feduplink.policies import GraphArchitecture, GraphPolicy, PerceptronPolicy, pdg, pdm
+from feduplink.policies import GraphArchitecture, GraphPolicy, PerceptronPolicy
+from feduplink.policies.pdg import GRAPH_HIDDEN
+from feduplink.policies.pdm import PERCEPTRON_HIDDEN
 
 from .markdown import ROOT
 
@@ -67,8 +69,9 @@ def test_the_table_shows_what_the_preset_holds(preset, field):
         assert value_in(cell, policy, expected) == expected, (field, policy)
 
 
-@pytest.mark.parametrize("module", [pdg, pdm], ids=["pdg", "pdm"])
-def test_widths(module):
-    name = module.__name__.rsplit(".", 1)[1]
-    row = next(row for row in table() if row["parameter"] == f"hidden layers of `{name}`")
-    assert row["ours"] == ", ".join(map(str, module.HIDDEN))
+@pytest.mark.parametrize(
+    ("policy", "hidden"), [("pdg", GRAPH_HIDDEN), ("pdm", PERCEPTRON_HIDDEN)], ids=["pdg", "pdm"]
+)
+def test_widths(policy, hidden):
+    row = next(row for row in table() if row["parameter"] == f"hidden layers of `{policy}`")
+    assert row["ours"] == ", ".join(map(str, hidden))

@@ -15,7 +15,7 @@ from feduplink.policies.architecture import Architecture, GraphArchitecture
 from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 
-HIDDEN = (16, 32, 64, 16, 2)
+GRAPH_HIDDEN = (16, 32, 64, 16, 2)
 
 
 def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
@@ -141,7 +141,7 @@ class GraphPolicy(NeuralPolicy):
 
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario, architecture)
-        widths = (1, *HIDDEN, 1)
+        widths = (1, *GRAPH_HIDDEN, 1)
         self.layers = nn.ModuleList(
             DenseGraphConvolution(fan_in, fan_out, bias=self.architecture.bias)
             for fan_in, fan_out in itertools.pairwise(widths)

@@ -11,7 +11,7 @@ from feduplink.policies.architecture import Architecture
 from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 
-HIDDEN = (128, 256, 64, 16, 8)
+PERCEPTRON_HIDDEN = (128, 256, 64, 16, 8)
 
 
 class PerceptronPolicy(NeuralPolicy):
@@ -25,11 +25,11 @@ class PerceptronPolicy(NeuralPolicy):
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario, architecture)
         self._pmax_inputs = scenario.listed_per_worker("pmax_dbw") or 1
-        widths = (scenario.workers**2 + self._pmax_inputs, *HIDDEN)
+        widths = (scenario.workers**2 + self._pmax_inputs, *PERCEPTRON_HIDDEN)
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU()]
-        self.layers = nn.Sequential(*layers, nn.Linear(HIDDEN[-1], scenario.workers))
+        self.layers = nn.Sequential(*layers, nn.Linear(PERCEPTRON_HIDDEN[-1], scenario.workers))
 
     @property
     def fixed_workers(self) -> int | None:
