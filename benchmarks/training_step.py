@@ -24,7 +24,7 @@ from torch_geometric.nn import GCNConv
 from feduplink import GraphPolicy, Problem, Scenario, TrainingSettings, draw_csi
 from feduplink.learning import primal_dual_step
 from feduplink.policies import NeuralPolicy
-from feduplink.policies.pdg import HIDDEN
+from feduplink.policies.pdg import GRAPH_HIDDEN
 
 
 class SparseGraphPolicy(NeuralPolicy):
@@ -34,7 +34,7 @@ class SparseGraphPolicy(NeuralPolicy):
 
     def __init__(self, scenario: Scenario, batch: int) -> None:
         super().__init__(scenario)
-        widths = (1, *HIDDEN, 1)
+        widths = (1, *GRAPH_HIDDEN, 1)
         self.layers = nn.ModuleList(
             GCNConv(fan_in, fan_out, add_self_loops=False)
             for fan_in, fan_out in itertools.pairwise(widths)
