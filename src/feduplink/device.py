@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from feduplink.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def usable_device(device: str | torch.device) -> torch.device:
     """The device of this name if it is there."""
+    import torch  # here: options are declared long before anything is computed
+
     try:
         chosen = torch.device(device)
     except RuntimeError:

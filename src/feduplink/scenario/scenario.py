@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from feduplink import link
 from feduplink.errors import InputError, unknown_name
 from feduplink.files import read_limited
 from feduplink.scenario.cell import Cell
@@ -69,15 +68,17 @@ class Scenario(Goal, Radio, Cell):
         >>> round(Scenario().with_limits(1_272_352, time_max_s=7.0).rate_min, 4)
         0.6999
         """
+        from feduplink.link.upload import efficiency_for_energy, rate_for_time
+
         changes: dict[str, Any] = {}
         if time_max_s is not None:
             _check_limit("time_max_s", time_max_s, float64(0))
-            r0 = link.rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
+            r0 = rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
             changes["rate_min"] = r0.tolist()
         if energy_max_j is not None:
             computing = self.compute_energy * float64(model_bits)
             _check_limit("energy_max_j", energy_max_j, computing)
-            e0 = link.efficiency_for_energy(
+            e0 = efficiency_for_energy(
                 model_bits, energy_max_j, self.bandwidth_hz, self.compute_energy
             )
             changes["ee_min"] = e0.tolist()
