@@ -22,7 +22,7 @@ from feduplink.flower import TaskRun
 from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.loopback_federation import run_task
 from feduplink.flower.task_progress import finished_rounds
-from feduplink.observing import Advance, Work
+from feduplink.progress import Advance, Work
 
 ROUNDS = 3
 

@@ -29,7 +29,7 @@ PUBLIC = {
     "feduplink.federated.tasks": "Federated tasks that ship",
     "feduplink.federated.data": "Data sets",
     "feduplink.flower": "Flower",
-    "feduplink.observing": "Progress and observers",
+    "feduplink.progress": "Progress and observers",
     "feduplink.export": "ONNX files",
     "feduplink.proofs": "Proofs",
     "feduplink.experiments": "Figures of the paper",

@@ -5,7 +5,6 @@ from .federated import federate, load_task
 from .judgement import Judgement, judge
 from .learning import Training, TrainingData, TrainingSettings
 from .link import Measure
-from .observing import observed_by, show_progress
 from .optimum import Optimum, find_optimum
 from .policies import (
     DualPolicy,
@@ -20,6 +19,7 @@ from .policies import (
     save_policy,
 )
 from .problem import Constraint, Problem
+from .progress import observed_by, show_progress
 from .scenario import Scenario, shipped_scenarios
 from .version import __version__
 

@@ -16,10 +16,10 @@ from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import Judgement, judge
 from feduplink.made_for import made_for, made_for_sentence
-from feduplink.observing import track_each
 from feduplink.optimum import Optimum
 from feduplink.policies import Deployment, Policy, load_policy, policy_class
 from feduplink.problem import Problem
+from feduplink.progress import track_each
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.text_table import TextTable

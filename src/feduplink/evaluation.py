@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.device import usable_device
 from feduplink.judgement import Judgement, judge
-from feduplink.observing import track
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem
+from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 

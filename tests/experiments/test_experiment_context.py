@@ -9,8 +9,8 @@ import pytest
 
 from feduplink import InputError
 from feduplink.experiments import ExperimentContext
-from feduplink.observing import observed_by
-from observing.recorder import Recorder
+from feduplink.progress import observed_by
+from recorder import Recorder
 
 from .tiny import TINY
 

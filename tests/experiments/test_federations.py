@@ -21,8 +21,8 @@ from feduplink.experiments.federations import (
 )
 from feduplink.federated.data.data_sets import data_set
 from feduplink.federated.partition import weighed_by_noise
-from feduplink.observing import observed_by
-from observing.recorder import Recorder, Stop, StopAt
+from feduplink.progress import observed_by
+from recorder import Recorder, Stop, StopAt
 
 from .made import federations as made
 from .made import history

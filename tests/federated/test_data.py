@@ -24,8 +24,8 @@ from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_
 from feduplink.federated.data.checksums import content_digest, file_state
 from feduplink.federated.data.data_sets import DataFile, DataSet, require
 from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
-from feduplink.observing import observed_by
-from observing.recorder import Recorder
+from feduplink.progress import observed_by
+from recorder import Recorder
 
 
 @contextlib.contextmanager

@@ -29,8 +29,8 @@ from feduplink.federated import (
 from feduplink.federated.access import transmit
 from feduplink.federated.uplink import Rounds, UplinkRules, everyone
 from feduplink.randomness import stream_seed
-from observing.recorder import Recorder
 from plain_federation import PlainFederation
+from recorder import Recorder
 
 from .conftest import data_of, mean_loss
 

@@ -31,7 +31,7 @@ from feduplink.federated import (
     presence,
 )
 from feduplink.policies import UnselectedRandomPower
-from observing.recorder import Recorder, Stop, StopAt
+from recorder import Recorder, Stop, StopAt
 
 from .conftest import blob_task, mean_loss
 
@@ -201,7 +201,7 @@ import sys, time
 from pathlib import Path
 from feduplink import FullPower, Scenario
 from feduplink.federated import FederationSettings, Ideal, federate, load_task
-from feduplink.observing import Observer
+from feduplink.progress import Observer
 import torch
 torch.set_num_threads(1)
 

@@ -17,7 +17,7 @@ from feduplink.flower import TaskResult, TaskRun
 from feduplink.flower.flower_deployment import DeploymentError, FlowerDeployment
 from feduplink.flower.loopback_federation import loopback_deployment, run_task
 from feduplink.flower.task_progress import finished_rounds
-from feduplink.observing import Advance, Observer, Work
+from feduplink.progress import Advance, Observer, Work
 
 from .left_behind import commands_of, processes_of
 

@@ -14,7 +14,7 @@ from feduplink.learning import (
 )
 from feduplink.policies import UnrolledNetwork, shipped_network
 from feduplink.policies.unrolled_network import lagrangian_at_gates
-from observing.recorder import Recorder, Stop, StopAt
+from recorder import Recorder, Stop, StopAt
 
 
 def test_a_short_training_comes_near_the_maximum():

@@ -6,7 +6,7 @@ import math
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from feduplink.learning import CsvLog, Epoch, TensorBoardLog
-from feduplink.observing import Advance, Observer, Work
+from feduplink.progress import Advance, Observer, Work
 
 
 def epoch(number: int) -> Epoch:

@@ -50,7 +50,8 @@ def test_pdg_of_the_paper_is_its_equation():
     """Z ← φ(Ĥ Z Θ) from Z = Pmax 1, with Ĥ = D^(−1/2) H D^(−1/2) and D = diag(H 1)."""
     policy = GraphPolicy.initialised(SCENARIO, 0, PAPER.architecture).double()
     assert [tuple(weights.shape) for weights in policy.parameters()] == [
-        (fan_in, fan_out) for fan_in, fan_out in zip((1, *GRAPH_HIDDEN), (*GRAPH_HIDDEN, 1), strict=True)
+        (fan_in, fan_out)
+        for fan_in, fan_out in zip((1, *GRAPH_HIDDEN), (*GRAPH_HIDDEN, 1), strict=True)
     ]
     csi = draw_csi(SCENARIO, 5, torch.Generator().manual_seed(0)).double()
     for h, power in zip(csi, policy.powers(csi), strict=True):

@@ -19,7 +19,7 @@ from feduplink import (
 from feduplink.learning import primal_dual_step
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import draw_subset, subset_powers
-from observing.recorder import Stop, StopAt
+from recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=5, weights=(1.0, 2.0, 3.0, 4.0, 5.0))
 SETTINGS = TrainingSettings(epochs=3, batch_size=16, learning_rate=0.01)

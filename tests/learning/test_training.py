@@ -21,7 +21,7 @@ from feduplink import (
 )
 from feduplink.learning import primal_dual_step
 from feduplink.learning.state import Expectations
-from observing.recorder import Stop, StopAt
+from recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=3)
 SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)

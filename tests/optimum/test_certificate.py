@@ -10,7 +10,7 @@ from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import Measure, Rate
 from feduplink.optimum import Certificate, certify, relaxation_search
 from link.own_measures import Sinr
-from observing.recorder import Recorder
+from recorder import Recorder
 
 from .reference import best_on_grid, random_instance
 

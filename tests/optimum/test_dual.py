@@ -9,7 +9,7 @@ from feduplink import Scenario, draw_csi, judge
 from feduplink.optimum import solve_dual
 from feduplink.optimum.dual_solver import SEARCH
 from feduplink.optimum.repair import MET
-from observing.recorder import Recorder
+from recorder import Recorder
 
 
 def test_few_channels_still_give_a_feasible_solution():

@@ -8,10 +8,10 @@ import torch
 from feduplink import DualPolicy, Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import draw_training_csi
 from feduplink.lagrangian import DualPoint
-from feduplink.observing import observed_by
 from feduplink.policies import UnrolledPolicy, shipped_network, shipped_pdx
 from feduplink.policies.known_points import kept_point, shipped_point
-from observing.recorder import Recorder
+from feduplink.progress import observed_by
+from recorder import Recorder
 
 SMALL = Scenario(workers=3)
 

@@ -25,7 +25,7 @@ from feduplink.experiments.federations import FEDERATIONS_VERSION, image_set, su
 from feduplink.experiments.judged_settings import SETTINGS_VERSION
 from feduplink.files import write_text
 from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.report.experiment_files import write_experiment
 from feduplink.report.page import read_sections, write_page
 from feduplink.report.runs import FinishedRun

@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import Iterator
 
-from feduplink.observing import track
+from feduplink.progress import track
 
 
 @contextlib.contextmanager

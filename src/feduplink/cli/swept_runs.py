@@ -16,8 +16,8 @@ from feduplink.cli.options import scenario_from
 from feduplink.cli.parsing import parse
 from feduplink.errors import InputError
 from feduplink.metrics import METRICS_FILE, read_metrics
-from feduplink.observing import show_progress, track_each
 from feduplink.process_pool import process_pool
+from feduplink.progress import show_progress, track_each
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from feduplink.learning import (
     best_epoch,
     training_settings,
 )
-from feduplink.observing import Observer
 from feduplink.optimum import check_reachable
 from feduplink.policies import (
     Architecture,
@@ -38,6 +37,7 @@ from feduplink.policies import (
     UnrolledPolicy,
     policy_class,
 )
+from feduplink.progress import Observer
 from feduplink.registry import POLICIES
 from feduplink.report.training_files import write_training
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from feduplink.experiments.scale import Scale
 from feduplink.files import write_text
-from feduplink.observing import show_progress, track_each
 from feduplink.process_pool import process_pool
+from feduplink.progress import show_progress, track_each
 
 _T = TypeVar("_T")
 _Model = TypeVar("_Model", bound=BaseModel)

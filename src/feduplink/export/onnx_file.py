@@ -28,8 +28,8 @@ from feduplink.export.onnx_policy import (
     with_checksum,
 )
 from feduplink.files import replaced_atomically
-from feduplink.observing import track
 from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy
+from feduplink.progress import track
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.version import __version__

@@ -39,7 +39,7 @@ from feduplink.federated.task import Task
 from feduplink.federated.task_checks import check_task
 from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
 from feduplink.identity import object_identity
-from feduplink.observing import Advance, Observer, track
+from feduplink.progress import Advance, Observer, track
 from feduplink.randomness import stream_seed
 from feduplink.registry import object_path
 from feduplink.scenario import Scenario

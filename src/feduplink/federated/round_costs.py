@@ -13,7 +13,7 @@ from feduplink.channels import noisy_csi
 from feduplink.federated.access import Sender, access_scheme
 from feduplink.federated.uplink import Rounds, UplinkRules, Uploads, everyone
 from feduplink.metrics import finite_or_none
-from feduplink.observing import track_each
+from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 

@@ -13,7 +13,7 @@ from feduplink.flower.superlink_client import App
 from feduplink.flower.task_progress import finished_rounds
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun
-from feduplink.observing import Observer, Tracker, track
+from feduplink.progress import Observer, Tracker, track
 
 _CLIENT = "feduplink.flower.client_app"
 _SERVER = "feduplink.flower.server_app"

@@ -19,8 +19,8 @@ from feduplink.learning.adam_state import adam_tensors, restore_adam
 from feduplink.learning.curriculum import Curriculum
 from feduplink.learning.network_loss import RecordedLosses
 from feduplink.learning.network_settings import NetworkSettings
-from feduplink.observing import Advance, Observer, track
 from feduplink.policies.unrolled_network import UnrolledNetwork
+from feduplink.progress import Advance, Observer, track
 from feduplink.randomness import torch_generator
 from feduplink.tensorfile import TensorFile, check_same, fitting, read_tensors, write_tensors
 

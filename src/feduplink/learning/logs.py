@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feduplink.files import write_text
 from feduplink.learning.history import Epoch
-from feduplink.observing import Advance, Observer, Work
+from feduplink.progress import Advance, Observer, Work
 
 #: Epochs may be short, and every one would be written with all before it.
 _WRITE_EVERY_S = 2.0

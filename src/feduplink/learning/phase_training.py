@@ -16,7 +16,7 @@ from pydantic import Field
 
 from feduplink.channels import draw_csi
 from feduplink.lagrangian import ChannelBatch
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.schedule.phase_network import PhaseNetwork

@@ -22,9 +22,9 @@ from feduplink.learning.history import Epoch, best_epoch
 from feduplink.learning.settings import TrainingSettings
 from feduplink.learning.state import Expectations, PrimalDualState
 from feduplink.learning.subsets import check_subset_size, draw_subset, subset_powers
-from feduplink.observing import Advance, Observer, track
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
+from feduplink.progress import Advance, Observer, track
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.tensorfile import (

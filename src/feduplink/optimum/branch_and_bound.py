@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.observing import Tracker
 from feduplink.optimum.branching_tree import BranchingTree, TreeRecorder
 from feduplink.optimum.incumbents import Incumbents
+from feduplink.progress import Tracker
 
 #: Which share of the gap that is aimed at the search may use up in any case.
 _LEFT_TO_SEARCH = 0.25

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import Multipliers, MultiStart
-from feduplink.observing import Observer, Tracker, track
 from feduplink.optimum.dual_function import (
     DualFunction,
     Evaluation,
@@ -25,6 +24,7 @@ from feduplink.optimum.primal_recovery import recovered
 from feduplink.optimum.refine import PRIMAL_TOLERANCE
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
+from feduplink.progress import Observer, Tracker, track
 from feduplink.scenario import Scenario
 
 #: Whose powers a solution has if no policy was better.

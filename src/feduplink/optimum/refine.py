@@ -9,8 +9,8 @@ from torch import Tensor
 
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Maximiser, Multipliers, Prices
-from feduplink.observing import track_each
 from feduplink.problem import Problem
+from feduplink.progress import track_each
 from feduplink.scenario import Scenario
 
 #: Maximisers that miss a constraint by no more than this share of its threshold are near enough

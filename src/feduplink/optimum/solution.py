@@ -15,7 +15,6 @@ from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.metrics import finite_or_none
-from feduplink.observing import Observer
 from feduplink.optimum.branch_and_bound import Certificate
 from feduplink.optimum.certificate import certify, check_provable
 from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
@@ -23,6 +22,7 @@ from feduplink.optimum.interference_free import interference_free_bound
 from feduplink.optimum.reachability import Unreachable, check_reachable
 from feduplink.optimum.repair import MET, repaired
 from feduplink.problem import Problem
+from feduplink.progress import Observer
 from feduplink.scenario import Scenario
 from feduplink.text_table import TextTable
 

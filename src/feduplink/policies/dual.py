@@ -7,12 +7,12 @@ from torch import Tensor
 
 from feduplink.channels import draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, maximise
-from feduplink.observing import track
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
 from feduplink.policies.deployment import Deployment
 from feduplink.policies.known_points import kept_point
 from feduplink.policies.lagrangian_policy import LagrangianPolicy
 from feduplink.problem import Problem
+from feduplink.progress import track
 from feduplink.scenario import Scenario
 
 #: Channels maximised at once; more would only need more memory.

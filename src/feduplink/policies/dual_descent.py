@@ -21,8 +21,8 @@ from torch import Tensor
 
 from feduplink.feasibility import mean_interval
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
-from feduplink.observing import track_each
 from feduplink.problem import Problem
+from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels.csi import check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.observing import track_each
 from feduplink.policies.base import Policy
 from feduplink.policies.deployment import Deployment
 from feduplink.problem import Problem
+from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 

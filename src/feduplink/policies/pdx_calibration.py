@@ -13,10 +13,10 @@ from torch import Tensor
 from feduplink.channels import denoised_csi, noisy_csi
 from feduplink.channels.csi import check_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers, Prices
-from feduplink.observing import track
 from feduplink.optimum import thresholds_with_margin
 from feduplink.policies.dual_descent import FAR, NEAR, DualDescent
 from feduplink.problem import Problem
+from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from flint import arb
 
-from feduplink.observing import show_progress, track
 from feduplink.process_pool import process_pool
+from feduplink.progress import show_progress, track
 from feduplink.proofs import balls
 from feduplink.proofs.leaf_bounds import LeafBounds
 from feduplink.proofs.proof import Integers, Node, Proof, ProofTree

@@ -10,8 +10,8 @@ from feduplink.comparison import Outcome
 from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
 from feduplink.optimum import Optimum
+from feduplink.progress import track
 from feduplink.report.comparison_plot import plot_comparison
 from feduplink.report.optimum_files import optimum_metrics
 from feduplink.report.power_histogram_plot import plot_power_histogram

@@ -17,7 +17,7 @@ from feduplink.experiments.power_histogram import PowerHistogram
 from feduplink.experiments.time_energy import SHOWN
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.report.convergence_plot import plot_convergences
 from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
 from feduplink.report.gap_plot import plot_gap

@@ -9,7 +9,7 @@ from typing import Any
 from feduplink.federated.federated_history import FederatedHistory
 from feduplink.files import write_text
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.report.federated_plots import COST_LABELS, plot_arrivals, plot_costs
 from feduplink.report.style import save_figure
 

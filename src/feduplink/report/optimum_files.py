@@ -15,9 +15,9 @@ from feduplink.files import write_text
 from feduplink.hdf5_file import writing_hdf5
 from feduplink.judgement import Judgement
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
 from feduplink.optimum import DistributionBound, Optimum
 from feduplink.policies import DualPolicy, save_policy
+from feduplink.progress import track
 from feduplink.report.duality_plot import plot_duality
 from feduplink.report.style import save_figure
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from feduplink.files import write_text
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.report.html_figures import HtmlFigure, read_figures
 from feduplink.report.html_tables import CsvTable, read_csv_tables, read_markdown

@@ -13,7 +13,7 @@ from feduplink.files import write_text
 from feduplink.hdf5_file import writing_hdf5
 from feduplink.link import Schedule
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.report.schedule_plots import plot_front, plot_timeline
 from feduplink.report.style import save_figure
 from feduplink.scenario import Scenario

@@ -11,8 +11,8 @@ from feduplink.comparison_table import comparison_markdown
 from feduplink.files import write_text
 from feduplink.learning import Training, best_epoch
 from feduplink.metrics import write_metrics
-from feduplink.observing import track
 from feduplink.policies import Policy, UnrolledPolicy, save_policy
+from feduplink.progress import track
 from feduplink.report.convergence_plot import plot_convergence
 from feduplink.report.power_histogram_plot import plot_power_histogram
 from feduplink.report.style import save_figure

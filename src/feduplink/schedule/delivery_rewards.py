@@ -12,8 +12,8 @@ from feduplink import link
 from feduplink.errors import InputError
 from feduplink.link import Schedule
 from feduplink.link.orthogonal import power_alone
-from feduplink.observing import track_each
 from feduplink.problem import find_measure, success_rate
+from feduplink.progress import track_each
 from feduplink.scenario import Scenario
 from feduplink.schedule.participation import choose_rounds
 from feduplink.schedule.round_batches import ALWAYS_S, check_rounds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from feduplink.observing import track
+from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.schedule.column_generation import ColumnGeneration, ScheduleSolution
 from feduplink.schedule.round_batches import check_rounds, round_batches

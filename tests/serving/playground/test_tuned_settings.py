@@ -10,9 +10,9 @@ import torch
 
 from feduplink import Scenario
 from feduplink.lagrangian import Multipliers
-from feduplink.observing import track_each
 from feduplink.policies import DualPoint, shipped_network, shipped_pdx
 from feduplink.problem import Problem
+from feduplink.progress import track_each
 from feduplink.serving.playground import tuned_settings
 from feduplink.serving.playground.scene import FirstScene, Setting
 from feduplink.serving.playground.tuned_settings import Known, Tuned, TunedSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 from feduplink.errors import InputError
 from feduplink.federated.data.checksums import FileState, file_state, has_content
 from feduplink.federated.data.data_sets import DataFile, DataSet, require
-from feduplink.observing import Tracker, track
+from feduplink.progress import Tracker, track
 
 _BLOCK = 1 << 18
 _TIMEOUT_S = 60

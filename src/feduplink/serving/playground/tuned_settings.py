@@ -23,10 +23,10 @@ from feduplink.channels import draw_csi, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.judgement import judge
 from feduplink.lagrangian import Multipliers
-from feduplink.observing import Advance, Work, observed_by
 from feduplink.policies import DualPoint, OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
+from feduplink.progress import Advance, Work, observed_by
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import FirstScene, Setting

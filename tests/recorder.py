@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from feduplink.observing import Advance, Observer, Work
+from feduplink.progress import Advance, Observer, Work
 
 
 class Recorder(Observer):

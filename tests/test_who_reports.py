@@ -24,11 +24,10 @@ from feduplink import (
 from feduplink.comparison import compare
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.learning import CsvLog, NetworkSettings, NetworkTraining, OneScenario
-from feduplink.observing import Advance, Observer, Work, observed_by
 from feduplink.optimum import Certificate, DualStep
 from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
-
-from .recorder import Recorder
+from feduplink.progress import Advance, Observer, Work, observed_by
+from recorder import Recorder
 
 SCENARIO = Scenario(workers=3)
 
