@@ -24,10 +24,8 @@ from feduplink.channels import ChannelSplits, draw_splits, draw_training_csi
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
-from feduplink.learning import Training, TrainingData, training_settings
-from feduplink.optimum import solve_dual
-from feduplink.optimum.interference_free import interference_free_bound
-from feduplink.optimum.repair import repaired
+from feduplink.link.bler import TransportBlockSuccess
+from feduplink.optimum import interference_free_bound, repaired, solve_dual
 from feduplink.policies import (
     DualPolicy,
     FullPower,
@@ -41,7 +39,7 @@ from feduplink.policies import (
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES
-from feduplink.sionna.bler import TransportBlockSuccess
+from feduplink.training import Training, TrainingData, training_settings
 
 SEED = 0
 #: Channels to train on, to tune on, and to judge on.

@@ -15,7 +15,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from feduplink.feasibility import TOLERANCE
+from feduplink.judgement import TOLERANCE
 
 Epochs = list[tuple[float, float]]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from feduplink import Scenario, link
 from feduplink.channels import draw_csi, draw_splits
-from feduplink.feasibility import Shortfalls
+from feduplink.judgement import Shortfalls
 from feduplink.policies import OpenLoop, Policy, shipped_pdx
 from feduplink.problem import Problem
 

@@ -23,9 +23,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from feduplink import Scenario
-from feduplink.federated import Federation, FederationSettings, Ideal, load_task
-from feduplink.federated.batches import draw_batches
-from feduplink.federated.task import Task
+from feduplink.federated import Federation, FederationSettings, Ideal, draw_batches, load_task
+from feduplink.federated.tasks.task import Task
 from feduplink.randomness import numpy_generator
 from handwritten_federation import HandwrittenFederation
 from plain_federation import PlainFederation

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from feduplink.federated.batches import RoundBatches
-from feduplink.federated.models.stacked import Weights
-from feduplink.federated.task import Examples, FederatedData, LocalWork
+from feduplink.federated import RoundBatches
+from feduplink.federated.models import Weights
+from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork
 
 _PARAMETERS = ("hidden.weight", "hidden.bias", "output.weight", "output.bias")
 

@@ -22,7 +22,7 @@ import torch
 
 from feduplink import Scenario
 from feduplink.channels import draw_splits
-from feduplink.schedule import find_schedules, learned_schedules, shipped_phase_network
+from feduplink.scheduling import find_schedules, learned_schedules, shipped_phase_network
 
 WEIGHTS = 39_760
 KAPPAS = (0.0, 10.0, 50.0)
@@ -55,7 +55,7 @@ def print_times(kappa: float) -> None:
         return learned_schedules(network, scenario, rounds, bits, seconds_per_joule=kappa)
 
     def in_torch(number: int) -> object:
-        with mock.patch("feduplink.schedule.learned_schedule._FEW", 0):
+        with mock.patch("feduplink.scheduling.learned._FEW", 0):
             return learned(number, 1)
 
     learned(0, 1), in_torch(0)

@@ -26,8 +26,9 @@ from feduplink import Scenario, Training, TrainingData, evaluate
 from feduplink.channels import draw_splits
 from feduplink.experiments.optimality_gap import SCENARIOS
 from feduplink.judgement import Judgement
-from feduplink.learning import Preset, training_settings
-from feduplink.policies import GraphArchitecture, GraphPolicy, NeuralPolicy, PerceptronPolicy
+from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
+from feduplink.settings import GraphArchitecture
+from feduplink.training import Preset, training_settings
 
 KINDS: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 

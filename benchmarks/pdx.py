@@ -18,8 +18,7 @@ from feduplink import OpenLoop, Scenario, draw_csi, evaluate, load_policy, shipp
 from feduplink.channels import draw_training_csi
 from feduplink.judgement import Judgement
 from feduplink.optimum import solve_dual
-from feduplink.policies import Policy, UnrolledPolicy, shipped_pdx
-from feduplink.policies.pdx import CHANNELS
+from feduplink.policies import CHANNELS, Policy, UnrolledPolicy, shipped_pdx
 from feduplink.randomness import torch_generator
 
 SEED = 11

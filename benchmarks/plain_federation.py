@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from feduplink.federated.batches import RoundBatches
-from feduplink.federated.task import FederatedData, Task
+from feduplink.federated import RoundBatches
+from feduplink.federated.tasks.task import FederatedData, Task
 
 
 class PlainFederation:

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, link
-from feduplink.feasibility import VERDICTS
+from feduplink.judgement import VERDICTS
 from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise
 from feduplink.policies import UnrolledPolicy, shipped_pdx
 from feduplink.problem import Problem

@@ -19,9 +19,8 @@ import torch
 
 from feduplink import Scenario, shipped_scenarios
 from feduplink.lagrangian import DualPoint
-from feduplink.policies import UnrolledPolicy, shipped_network
-from feduplink.policies.pdx import CHANNELS
-from feduplink.tensorfile import TensorFile, write_tensors
+from feduplink.policies import CHANNELS, UnrolledPolicy, shipped_network
+from feduplink.storage.tensorfile import TensorFile, write_tensors
 
 FILE = Path(__file__).parents[1] / "src/feduplink/policies/multipliers.safetensors"
 

@@ -31,17 +31,16 @@ from feduplink import (
     find_optimum,
 )
 from feduplink.channels import ChannelSplits, draw_splits
-from feduplink.comparison import compare
-from feduplink.feasibility import VERDICTS
 from feduplink.federated import TDMA
-from feduplink.federated.access import Sender, access_scheme
-from feduplink.federated.uplink import Rounds, UplinkRules, everyone
-from feduplink.judgement import judge
+from feduplink.federated.uplink.access import Sender, access_scheme
+from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
+from feduplink.judgement import VERDICTS, judge
 from feduplink.lagrangian import ChannelBatch
-from feduplink.learning import training_settings
-from feduplink.optimum.repair import repaired
+from feduplink.optimum import repaired
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
 from feduplink.problem import Problem
+from feduplink.training import training_settings
+from feduplink.workflows.evaluation import compare
 
 _AT = {"carrier_hz": 3.5e9}
 CELLS = {

@@ -1,7 +1,7 @@
 """One training step of ``pdg``: our dense graph convolution against PyTorch Geometric's sparse one.
 
 All policies hold the same weights, compute the same powers and go through the very same
-:func:`feduplink.learning.primal_dual_step`; only the layers differ. There are two peers: one
+:func:`feduplink.training.primal_dual_step`; only the layers differ. There are two peers: one
 makes the edges of the batch's graph once, the other lets PyTorch Geometric collate the graphs of
 every batch, as its data loader does. Their steps are interleaved, so that whatever else the
 machine does hits all of them.
@@ -22,9 +22,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv
 
 from feduplink import GraphPolicy, Problem, Scenario, TrainingSettings, draw_csi
-from feduplink.learning import primal_dual_step
-from feduplink.policies import NeuralPolicy
-from feduplink.policies.pdg import GRAPH_HIDDEN
+from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy
+from feduplink.training import primal_dual_step
 
 
 class SparseGraphPolicy(NeuralPolicy):

@@ -16,11 +16,11 @@ from feduplink import (
     find_optimum,
 )
 from feduplink.channels import ChannelSource
-from feduplink.comparison import compare
-from feduplink.learning import training_settings
 from feduplink.policies import shipped_pdx
-from feduplink.report.comparison_plot import plot_comparison
-from feduplink.report.convergence_plot import plot_convergence
+from feduplink.reporting.comparison import plot_comparison
+from feduplink.reporting.training import plot_convergence
+from feduplink.training import training_settings
+from feduplink.workflows.evaluation import compare
 
 # %% [markdown]
 # A cell of the paper: eight workers, ten antennas, at most 10 mW. A channel H is (L, L): the diagonal is how well

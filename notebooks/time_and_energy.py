@@ -7,7 +7,7 @@
 from feduplink import FullPower, OpenLoop, Scenario, federate, link, load_task
 from feduplink.channels import draw_splits
 from feduplink.federated import OFDMA, TDMA, FederationSettings, Ideal
-from feduplink.report.federated_plots import plot_costs
+from feduplink.reporting.federated import plot_costs
 
 # %% [markdown]
 # All senders of a round start together, and who has finished leaves the air: the others are disturbed less from then on.

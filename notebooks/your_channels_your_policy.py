@@ -9,8 +9,8 @@ import torch
 
 from feduplink import OpenLoop, Policy, Scenario, find_optimum, link
 from feduplink.channels import ChannelSource, mrc_csi
-from feduplink.comparison import compare
-from feduplink.report.power_histogram_plot import plot_power_histogram
+from feduplink.reporting.comparison import plot_power_histogram
+from feduplink.workflows.evaluation import compare
 
 # %% [markdown]
 # Here complex gains of six workers at four antennas stand in for a measurement; in units of the noise's deviation, so

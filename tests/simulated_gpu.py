@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from feduplink.optimum import incumbents, power_boxes, power_search, relaxation_search
+from feduplink.optimum import boxes, branch_and_bound, log_power_search, power_search
 
 GPU = torch.device("meta")
 _aten = torch.ops.aten
@@ -133,10 +133,10 @@ def _weights_replaced() -> Iterator[None]:
 def simulated_gpu() -> Iterator[SimulatedGpu]:
     """A machine with one GPU, :data:`GPU`."""
     sizes = (
-        incumbents._ROWS,
-        power_boxes._SHORTEST_RUN,
+        branch_and_bound._ROWS,
+        boxes._SHORTEST_RUN,
         power_search._CHUNK,
-        relaxation_search._BATCH,
+        log_power_search._BATCH,
     )
     with ExitStack() as stack:
         for by_device in sizes:

@@ -3,18 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import (
-    Constraint,
-    FullPower,
-    InputError,
-    Problem,
-    RandomPower,
-    Scenario,
-    save_policy,
-)
-from feduplink.comparison import compare, default_policies, find_policies
+from feduplink import Constraint, FullPower, InputError, Problem, RandomPower, Scenario, save_policy
 from feduplink.policies import Deployment
+from feduplink.policies.store import default_policies, find_policies
 from feduplink.registry import POLICIES
+from feduplink.workflows.evaluation import compare
 from link.own_measures import AveragePower
 
 

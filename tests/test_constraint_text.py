@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from feduplink import InputError
-from feduplink.constraint_text import ConstraintText
+from feduplink.scenario import ConstraintText
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,28 +15,12 @@ from feduplink.registry import Registry
 
 PACKAGE = Path(feduplink.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 350
 
 NAMES = {
     found.kind: set(found.names())
     for found in vars(registry).values()
     if isinstance(found, Registry)
 }
-
-
-def test_no_module_is_long():
-    long = [
-        f"{module.relative_to(PACKAGE)}: {length} lines"
-        for module in MODULES
-        if (length := len(module.read_text(encoding="utf-8").splitlines())) > LONGEST
-    ]
-    assert not long, "\n".join(long)
-
-
-def test_a_file_name_occurs_once():
-    names = Counter(module.name for module in MODULES if module.name != "__init__.py")
-    twice = sorted(name for name, count in names.items() if count > 1)
-    assert not twice, ", ".join(twice)
 
 
 @pytest.mark.parametrize("kind", NAMES)

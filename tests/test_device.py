@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import InputError
-from feduplink.device import usable_device
+from feduplink.validation import usable_device
 
 
 def test_a_cpu_is_always_there():

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feduplink import Constraint, Problem
-from feduplink.feasibility import Shortfalls, mean_interval
+from feduplink.judgement import Shortfalls, mean_interval
 from feduplink.link import Rate
-from feduplink.utility import WeightedSum
+from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, Sinr
 
 THRESHOLD = torch.ones(1, 1, dtype=torch.float64)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feduplink.errors import InputError
-from feduplink.files import (
+from feduplink.storage.files import (
     UNFINISHED,
     only_writer,
     read_limited,
@@ -83,7 +83,7 @@ def test_whoever_holds_a_directory_removes_what_is_unfinished(tmp_path):
 
 def test_a_directory_has_one_writer(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from feduplink.files import only_writer\n"
+        "import sys; from pathlib import Path; from feduplink.storage.files import only_writer\n"
         "with only_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from feduplink.errors import InputError
-from feduplink.hdf5_file import dataset_in, reading_hdf5, writing_hdf5
+from feduplink.storage.hdf5 import dataset_in, reading_hdf5, writing_hdf5
 
 NAME = "input/gains"
 
@@ -107,7 +107,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from feduplink.hdf5_file import writing_hdf5
+from feduplink.storage.hdf5 import writing_hdf5
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     with writing_hdf5(Path(sys.argv[1])) as file:

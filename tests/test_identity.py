@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from feduplink import Scenario
-from feduplink.identity import object_identity
 from feduplink.link import EnergyEfficiency, Measure, PacketSuccess
 from feduplink.registry import MEASURES
+from feduplink.storage.tensorfile import object_identity
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Constraint, InputError, Problem, Scenario, judge
-from feduplink.utility import WeightedSum
+from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
 TWO = Scenario(workers=2, weights=(3.0, 1.0), rate_min=(0.5, 0.6), ee_min=30.0)

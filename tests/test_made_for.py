@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from feduplink import FullPower, Scenario
-from feduplink.made_for import made_for, made_for_sentence
-from feduplink.policies import shipped_pdx
+from feduplink.policies import made_for, made_for_sentence, shipped_pdx
 
 HERE = Scenario()
 

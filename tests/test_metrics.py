@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.metrics import Claim, read_metrics, write_metrics
+from feduplink.storage.run_directory import Claim, read_metrics, write_metrics
 
 CLAIM = {"claim": "pdg beats max", "measured": "0.94 against 0.71", "verdict": "holds"}
 

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from feduplink import Constraint, InputError, Problem, Scenario
 from feduplink.link import EnergyEfficiency, PacketSuccess, Rate
-from feduplink.problem import find_measure
-from feduplink.utility import ProportionalFairness, WeightedSum
+from feduplink.problem import ProportionalFairness, WeightedSum, find_measure
 from link.own_measures import AveragePower, Sinr
 
 #: Two rounds; in the second, worker 2 is silent.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from feduplink.cli import main
-from feduplink.provenance import command, part, provenance
+from feduplink.storage.run_directory import command, part, provenance
 from feduplink.version import __version__
 
 

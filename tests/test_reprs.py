@@ -23,8 +23,9 @@ from feduplink import (
     find_optimum,
 )
 from feduplink.channels import ChannelSource, draw_splits
-from feduplink.comparison import compare
-from feduplink.policies import DualPoint, shipped_pdx
+from feduplink.lagrangian import DualPoint
+from feduplink.policies import shipped_pdx
+from feduplink.workflows.evaluation import compare
 
 
 @pytest.fixture(scope="module")

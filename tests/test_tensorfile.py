@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from feduplink import InputError
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
 
 CONTENT = TensorFile(
     {"weights": torch.tensor([[1.5, -2.0]]), "generator": torch.arange(4, dtype=torch.uint8)},

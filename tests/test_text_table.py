@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import html.parser
 
-from feduplink.text_table import TextTable
+from feduplink.tables import TextTable
 
 TABLE = TextTable(
     "Two <things>",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from feduplink.utility import UTILITIES, ProportionalFairness, WeightedSum
+from feduplink.problem import UTILITIES, ProportionalFairness, WeightedSum
 
 WEIGHTS = torch.tensor([3.0, 1.0], dtype=torch.float64)
 

@@ -21,12 +21,14 @@ from feduplink import (
     evaluate,
     find_optimum,
 )
-from feduplink.comparison import compare
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
-from feduplink.learning import CsvLog, NetworkSettings, NetworkTraining, OneScenario
 from feduplink.optimum import Certificate, DualStep
 from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
 from feduplink.progress import Advance, Observer, Work, observed_by
+from feduplink.settings import NetworkSettings
+from feduplink.tracking import CsvLog
+from feduplink.training import NetworkTraining, OneScenario
+from feduplink.workflows.evaluation import compare
 from recorder import Recorder
 
 SCENARIO = Scenario(workers=3)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from feduplink.optimum.envelope import Envelope, WorkerValue
-from feduplink.report.style import figure, save_figure
+from feduplink.optimum import Envelope, WorkerValue
+from feduplink.reporting.style import figure, save_figure
 
 _LOW, _HIGH, _SPLIT = -5.5, 4.0, -3.9
 _PANELS = (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from feduplink.errors import InputError
 from feduplink.experiments import EXPERIMENTS, claims_from_csv
-from feduplink.report.runs import FinishedRun
+from feduplink.storage.run_directory import FinishedRun
 
 HERE = Path(__file__).parent
 HEADER = """# Results at full scale

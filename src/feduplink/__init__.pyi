@@ -3,7 +3,6 @@ from .errors import InputError
 from .evaluation import evaluate
 from .federated import federate, load_task
 from .judgement import Judgement, judge
-from .learning import Training, TrainingData, TrainingSettings
 from .link import Measure
 from .optimum import Optimum, find_optimum
 from .policies import (
@@ -21,6 +20,8 @@ from .policies import (
 from .problem import Constraint, Problem
 from .progress import observed_by, show_progress
 from .scenario import Scenario, shipped_scenarios
+from .settings import TrainingSettings
+from .training import Training, TrainingData
 from .version import __version__
 
 __all__ = [

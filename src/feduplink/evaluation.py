@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.channels.csi import check_csi, noisy_csi
-from feduplink.device import usable_device
 from feduplink.judgement import Judgement, judge
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem
 from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
+from feduplink.validation import usable_device
 
 
 @track("evaluation")

@@ -33,7 +33,7 @@ class Advance:
         done: amount of work done so far, of the work's ``total`` and in its unit.
         figures: quantities to display, by name.
         detail: the full record of this step in its own type: an
-            :class:`~feduplink.learning.Epoch`, a :class:`~feduplink.federated.FinishedRound`, a
+            :class:`~feduplink.training.Epoch`, a :class:`~feduplink.federated.FinishedRound`, a
             :class:`~feduplink.optimum.DualStep`, a :class:`~feduplink.optimum.Certificate`.
     """
 

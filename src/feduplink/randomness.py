@@ -1,4 +1,4 @@
-"""Independent random streams that all derive from one seed.
+"""Independent random streams that derive from one seed.
 
 Channels, data, model weights and arrivals each have a stream of their own, so that changing how
 many numbers one of them draws leaves the others as they were.
@@ -6,6 +6,8 @@ many numbers one of them draws leaves the others as they were.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -66,3 +68,19 @@ def torch_generator(
 def numpy_generator(seed: int, stream: Stream, index: int = 0) -> np.random.Generator:
     """A NumPy generator at the start of the given stream."""
     return np.random.default_rng(stream_seed(seed, stream, index))
+
+
+@contextlib.contextmanager
+def own_arithmetic(device: torch.device) -> Iterator[None]:
+    """Leave torch's global generator and precision as they were.
+
+    On a GPU products round their factors to TF32, which training does not feel.
+    """
+    precision = torch.get_float32_matmul_precision()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)

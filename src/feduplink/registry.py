@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from feduplink.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from feduplink.channels.channel_model import ChannelModel
-    from feduplink.federated.access import AccessScheme
-    from feduplink.federated.server_step import Aggregation
-    from feduplink.federated.task import Task
+    from feduplink.channels.models import ChannelModel
+    from feduplink.federated.server import Aggregation
+    from feduplink.federated.tasks.task import Task
+    from feduplink.federated.uplink.access import AccessScheme
     from feduplink.link.measures import Measure
     from feduplink.policies.base import Policy
     from feduplink.scenario import Scenario
@@ -166,14 +166,14 @@ POLICIES: Registry[type[Policy]] = Registry(
     "policy",
     "feduplink.policies",
     {
-        "rand": "feduplink.policies.rand:RandomPower",
-        "rand:unselected": "feduplink.policies.rand:UnselectedRandomPower",
-        "orth": "feduplink.policies.orth:Orthogonal",
-        "orth:unselected": "feduplink.policies.orth:UnselectedOrthogonal",
-        "max": "feduplink.policies.full_power:FullPower",
-        "openloop": "feduplink.policies.openloop:OpenLoop",
-        "pdm": "feduplink.policies.pdm:PerceptronPolicy",
-        "pdg": "feduplink.policies.pdg:GraphPolicy",
+        "rand": "feduplink.policies.baselines:RandomPower",
+        "rand:unselected": "feduplink.policies.baselines:UnselectedRandomPower",
+        "orth": "feduplink.policies.baselines:Orthogonal",
+        "orth:unselected": "feduplink.policies.baselines:UnselectedOrthogonal",
+        "max": "feduplink.policies.baselines:FullPower",
+        "openloop": "feduplink.policies.open_loop:OpenLoop",
+        "pdm": "feduplink.policies.paper:PerceptronPolicy",
+        "pdg": "feduplink.policies.paper:GraphPolicy",
         "dual": "feduplink.policies.dual:DualPolicy",
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
     },
@@ -189,17 +189,17 @@ CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
     "channel_model",
     "feduplink.channel_models",
     {
-        "wbs": "feduplink.channels.rayleigh_cell:WidebandSpatial",
-        "hata-urban": "feduplink.channels.rayleigh_cell:HataUrban",
-        "hata-suburban": "feduplink.channels.rayleigh_cell:HataSuburban",
-        "hata-urban-shadowed": "feduplink.channels.rayleigh_cell:HataUrbanShadowed",
-        "hata-suburban-shadowed": "feduplink.channels.rayleigh_cell:HataSuburbanShadowed",
-        "sionna-umi": "feduplink.sionna.tr38901:UrbanMicrocell",
-        "sionna-umi-mmse": "feduplink.sionna.tr38901:UrbanMicrocellMmse",
-        "sionna-uma": "feduplink.sionna.tr38901:UrbanMacrocell",
-        "sionna-uma-mmse": "feduplink.sionna.tr38901:UrbanMacrocellMmse",
-        "sionna-inf": "feduplink.sionna.tr38901:IndoorFactory",
-        "sionna-inf-mmse": "feduplink.sionna.tr38901:IndoorFactoryMmse",
+        "wbs": "feduplink.channels.models:WidebandSpatial",
+        "hata-urban": "feduplink.channels.models:HataUrban",
+        "hata-suburban": "feduplink.channels.models:HataSuburban",
+        "hata-urban-shadowed": "feduplink.channels.models:HataUrbanShadowed",
+        "hata-suburban-shadowed": "feduplink.channels.models:HataSuburbanShadowed",
+        "sionna-umi": "feduplink.channels.sionna:UrbanMicrocell",
+        "sionna-umi-mmse": "feduplink.channels.sionna:UrbanMicrocellMmse",
+        "sionna-uma": "feduplink.channels.sionna:UrbanMacrocell",
+        "sionna-uma-mmse": "feduplink.channels.sionna:UrbanMacrocellMmse",
+        "sionna-inf": "feduplink.channels.sionna:IndoorFactory",
+        "sionna-inf-mmse": "feduplink.channels.sionna:IndoorFactoryMmse",
     },
 )
 
@@ -211,7 +211,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "psr": "feduplink.link.measures:PacketSuccess",
         "rate": "feduplink.link.measures:Rate",
         "energy_efficiency": "feduplink.link.measures:EnergyEfficiency",
-        "tb-success": "feduplink.sionna.bler:TransportBlockSuccess",
+        "tb-success": "feduplink.link.bler:TransportBlockSuccess",
     },
 )
 
@@ -220,10 +220,10 @@ TASKS: Registry[Task | Callable[..., Task]] = Registry(
     "task",
     "feduplink.tasks",
     {
-        "digits": "feduplink.federated.tasks.digits_task:digits",
-        "mnist": "feduplink.federated.tasks.mnist_task:mnist",
-        "airquality": "feduplink.federated.tasks.airquality_task:airquality",
-        "imdb": "feduplink.federated.tasks.imdb_task:imdb",
+        "digits": "feduplink.federated.tasks.images:digits",
+        "mnist": "feduplink.federated.tasks.images:mnist",
+        "airquality": "feduplink.federated.tasks.airquality:airquality",
+        "imdb": "feduplink.federated.tasks.reviews:imdb",
     },
 )
 
@@ -232,9 +232,9 @@ AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
     "aggregation",
     "feduplink.aggregations",
     {
-        "exact": "feduplink.federated.averages:ExactAverage",
-        "unbiased": "feduplink.federated.averages:UnbiasedAverage",
-        "published": "feduplink.federated.averages:PublishedAverage",
+        "exact": "feduplink.federated.server:ExactAverage",
+        "unbiased": "feduplink.federated.server:UnbiasedAverage",
+        "published": "feduplink.federated.server:PublishedAverage",
     },
 )
 
@@ -244,11 +244,11 @@ ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
     "access scheme",
     "feduplink.access_schemes",
     {
-        "ideal": "feduplink.federated.access:Ideal",
-        "tdma": "feduplink.federated.access:TDMA",
-        "ofdma": "feduplink.federated.access:OFDMA",
-        "fixed-power": "feduplink.federated.scheduled_access:FixedPowerAccess",
-        "schedule": "feduplink.federated.scheduled_access:ComputedSchedule",
-        "learned-schedule": "feduplink.federated.scheduled_access:LearnedSchedule",
+        "ideal": "feduplink.federated.uplink.access:Ideal",
+        "tdma": "feduplink.federated.uplink.access:TDMA",
+        "ofdma": "feduplink.federated.uplink.access:OFDMA",
+        "fixed-power": "feduplink.federated.uplink.schedules:FixedPowerAccess",
+        "schedule": "feduplink.federated.uplink.schedules:ComputedSchedule",
+        "learned-schedule": "feduplink.federated.uplink.schedules:LearnedSchedule",
     },
 )

@@ -22,15 +22,22 @@ from feduplink import InputError, Scenario, Training, TrainingData, TrainingSett
 from feduplink.channels import Channels, read_channels, write_channels
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.federated.data.reviews import read_reviews
-from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
-from feduplink.metrics import read_metrics, write_metrics
+from feduplink.federated.tasks import (
+    airquality as airquality_task,
+)
+from feduplink.federated.tasks import (
+    images as mnist_task,
+)
+from feduplink.federated.tasks import (
+    reviews as imdb_task,
+)
 from feduplink.policies import GraphPolicy, load_policy, save_policy, shipped_pdx
 from feduplink.proofs import read_proof, write_proof
-from feduplink.report.html_figures import read_figures
-from feduplink.report.html_tables import read_csv_tables, read_markdown
-from feduplink.report.style import figure, save_figure
+from feduplink.reporting.page import read_csv_tables, read_figures, read_markdown
+from feduplink.reporting.style import figure, save_figure
 from feduplink.serving.csi_payload import csi_from_bytes, csi_from_json
 from feduplink.serving.limits import Limits
+from feduplink.storage.run_directory import read_metrics, write_metrics
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ def _flower_result() -> bytes:
 
 
 def _flower(path: Path) -> Any:
-    from feduplink.flower.task_result import TaskResult
+    from feduplink.flower import TaskResult
 
     try:
         return TaskResult.read(path).history

@@ -29,7 +29,7 @@ from unittest import mock
 import torch
 
 from feduplink import cli
-from feduplink.files import UNFINISHED
+from feduplink.storage.files import UNFINISHED
 
 from .killed_commands import CASES, Case
 from .started_command import NEVER, StartedCommand, start

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from feduplink import InputError, Scenario
-from feduplink.federated.data import npz_file, reviews
-from feduplink.federated.tasks import mnist_task
-from feduplink.metrics import read_metrics
+from feduplink.federated.data import datasets as npz_file
+from feduplink.federated.data import reviews
+from feduplink.federated.tasks import images as mnist_task
 from feduplink.policies import DualPolicy, GraphPolicy, load_policy, save_policy, shipped_pdx
-from feduplink.report.page import read_sections, render_page
-from feduplink.report.runs import find_runs
-from feduplink.tensorfile import TensorFile, checksum, read_tensors, write_tensors
-from feduplink.yaml_text import parse_yaml
+from feduplink.reporting.page import read_sections, render_page
+from feduplink.storage.run_directory import find_runs, read_metrics
+from feduplink.storage.tensorfile import TensorFile, checksum, read_tensors, write_tensors
+from feduplink.validation import parse_yaml
 
 from . import damage
 from .forked import forked
@@ -178,7 +178,7 @@ def test_multipliers_that_do_not_fit(tmp_path: Path, change: str):
 
 def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What unpacks to more than files of its kind have is not unpacked."""
-    monkeypatch.setattr(npz_file, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(npz_file, "_MAX_NPZ_BYTES", 1 << 20)
     monkeypatch.setattr(reviews, "_MOST_BYTES", 1 << 20)
     shape = struct.pack(">HBB3I", 0, 8, 3, 60_000, 280, 280)
     (tmp_path / "a.gz").write_bytes(gzip.compress(shape + bytes(1 << 20)))

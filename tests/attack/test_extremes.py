@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feduplink import InputError, Scenario, draw_csi
-from feduplink.feasibility import Shortfalls
-from feduplink.judgement import judge
+from feduplink.judgement import Shortfalls, judge
 from feduplink.link import sinr
 from feduplink.optimum import find_optimum
-from feduplink.policies import Architecture, FullPower, PerceptronPolicy, shipped_pdx
+from feduplink.policies import FullPower, PerceptronPolicy, shipped_pdx
 from feduplink.problem import Problem
+from feduplink.settings import Architecture
 
 
 def test_the_least_pmax_is_heard():

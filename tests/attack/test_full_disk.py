@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.report import schedule_files
+from feduplink.workflows import schedule_files
 
 from .forked import Ended, forked
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.comparison import find_policies
-from feduplink.policies import GraphPolicy, PerceptronPolicy, Policy, base, shipped_pdx
-from feduplink.policies.deployment import Deployment
+from feduplink.policies import Deployment, GraphPolicy, PerceptronPolicy, Policy, base, shipped_pdx
+from feduplink.policies.store import find_policies
 
 MOST_BYTES = 3e9
 #: ``dual`` searches channel by channel, a few hundred a second; its memory is that of a chunk.

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chromium import DESKTOP, opened_page
-from feduplink.metrics import write_metrics
-from feduplink.report.page import read_sections, write_page
-from feduplink.report.runs import find_runs
-from feduplink.report.style import figure, save_figure
+from feduplink.reporting.page import read_sections, write_page
+from feduplink.reporting.style import figure, save_figure
+from feduplink.storage.run_directory import find_runs, write_metrics
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

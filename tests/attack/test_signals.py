@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.files import only_writer
+from feduplink.storage.files import only_writer
 
 from . import kills
 from .forked import forked

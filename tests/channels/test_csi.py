@@ -5,9 +5,14 @@ import pytest
 import torch
 
 from feduplink import InputError
-from feduplink.channels import check_csi, noisy_csi, scale_interference
-from feduplink.channels.csi import denoised_csi, matched_filter_csi
-from feduplink.channels.fading import rayleigh
+from feduplink.channels import (
+    check_csi,
+    denoised_csi,
+    matched_filter_csi,
+    noisy_csi,
+    rayleigh,
+    scale_interference,
+)
 
 
 def naive_csi(channel: np.ndarray, serving: np.ndarray, noise: float) -> np.ndarray:

@@ -3,12 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink.channels.geometry import (
-    base_station_positions,
-    distances,
-    walk,
-    worker_positions,
-)
+from feduplink.channels import base_station_positions, distances, walk, worker_positions
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,7 @@ import warnings
 import pytest
 import torch
 
-from feduplink.channels.pathloss import (
-    hata_cost231_gain,
-    shadowing_gain,
-    wideband_spatial_gain,
-)
+from feduplink.channels import hata_cost231_gain, shadowing_gain, wideband_spatial_gain
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_channels, draw_csi
-from feduplink.channels import RayleighCell, check_csi
-from feduplink.channels.fading import gauss_markov, rayleigh
+from feduplink.channels import RayleighCell, check_csi, gauss_markov, rayleigh
 from feduplink.registry import CHANNEL_MODELS
 
 

@@ -4,9 +4,13 @@ import pytest
 import torch
 
 from feduplink import link
-from feduplink.channels import mmse_csi, mrc_csi
-from feduplink.channels.csi import matched_filter_csi
-from feduplink.channels.receivers import filtered_csi, interference_covariance
+from feduplink.channels import (
+    filtered_csi,
+    interference_covariance,
+    matched_filter_csi,
+    mmse_csi,
+    mrc_csi,
+)
 
 
 def gains(count: int = 50, workers: int = 5, antennas: int = 4, seed: int = 0) -> torch.Tensor:

@@ -23,9 +23,9 @@ from feduplink import (
 )
 from feduplink.channels import Channels, draw_splits, resampled_csi
 from feduplink.federated import FederationSettings, federate, load_task
-from feduplink.learning import training_settings
 from feduplink.policies import pdx
 from feduplink.randomness import torch_generator
+from feduplink.training import training_settings
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 

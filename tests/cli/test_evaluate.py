@@ -20,8 +20,7 @@ from feduplink import (
     save_policy,
     write_channels,
 )
-from feduplink.channels import Channels, draw_splits
-from feduplink.channels.recorded import CSI_DATASET
+from feduplink.channels import CSI_DATASET, Channels, draw_splits
 from feduplink.policies import Deployment
 
 from .conftest import TINY, Run, metrics_of, refused

@@ -18,7 +18,7 @@ import feduplink
 from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, __main__, cli
 from feduplink.cli import channels, parsing, train
 from feduplink.cli.commands import COMMANDS, Command
-from feduplink.comparison import default_policies
+from feduplink.policies.store import default_policies
 from feduplink.registry import COMPARED, TRAINABLE
 from feduplink.scenario import Scenario
 

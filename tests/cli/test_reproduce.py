@@ -11,8 +11,8 @@ from feduplink import experiments
 from feduplink.cli import reproduce
 from feduplink.experiments import EXPERIMENTS, arrivals
 from feduplink.experiments.arrivals import Arrivals
-from feduplink.federated.data.data_sets import data_set
-from feduplink.metrics import RunMetrics, read_metrics
+from feduplink.federated.data import data_set
+from feduplink.storage.run_directory import RunMetrics, read_metrics
 
 from .conftest import Run, metrics_of, refused
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from feduplink.cli.tables import terminal_table
-from feduplink.text_table import TextTable
+from feduplink.tables import TextTable
 
 LONG = "runs/somewhere/a-policy-with-a-long-name"
 REMARK = "constraints: largest shortfall with the error of so many channels, together 95 %"

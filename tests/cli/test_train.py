@@ -8,9 +8,10 @@ import torch
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
 from feduplink.channels import draw_splits
-from feduplink.learning import CsvLog, training_settings
 from feduplink.policies import GraphPolicy
 from feduplink.registry import POLICIES
+from feduplink.tracking import CsvLog
+from feduplink.training import training_settings
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.learning import NetworkTraining
 from feduplink.policies import pdx
+from feduplink.training import NetworkTraining
 
 from .conftest import Run, metrics_of, refused, results_of
 

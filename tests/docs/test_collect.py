@@ -12,7 +12,7 @@ from feduplink import InputError
 from feduplink.experiments import EXPERIMENTS
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.compared_policies import COMPARED
-from feduplink.metrics import write_metrics
+from feduplink.storage.run_directory import write_metrics
 
 RESULT = Arrivals(
     arrivals={name: [[7, 8, 7], [8, 8, 6], [5, 8, 8]] for name in ("ideal", *COMPARED)}

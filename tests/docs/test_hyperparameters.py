@@ -7,10 +7,9 @@ import re
 import pytest
 
 from feduplink import TrainingSettings
-from feduplink.learning import Preset
-from feduplink.policies import GraphArchitecture, GraphPolicy, PerceptronPolicy
-from feduplink.policies.pdg import GRAPH_HIDDEN
-from feduplink.policies.pdm import PERCEPTRON_HIDDEN
+from feduplink.policies import GRAPH_HIDDEN, PERCEPTRON_HIDDEN, GraphPolicy, PerceptronPolicy
+from feduplink.settings import GraphArchitecture
+from feduplink.training import Preset
 
 from .markdown import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.metrics import METRICS_FILE
+from feduplink.storage.run_directory import METRICS_FILE
 
 from .markdown import ROOT, Block, differences, run_all, wrongly_shown
 

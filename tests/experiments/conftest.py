@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.experiments import ExperimentContext
+from feduplink.experiments.experiment_context import ExperimentContext
 
 from .tiny import TINY, limit_settings
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from feduplink.experiments.cell_sweep import Sweep
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.judged_settings import Figures
 from feduplink.federated import FederatedHistory, RunHistory
+from feduplink.storage.run_directory import Claim
 
 HOLDS, IN_PART, FAILS, OPEN = "holds", "holds in part", "does not hold", "undecided"
 

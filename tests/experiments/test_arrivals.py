@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from feduplink.experiments import ExperimentContext, arrivals
+from feduplink.experiments import arrivals
 from feduplink.experiments.arrivals import Arrivals
+from feduplink.experiments.experiment_context import ExperimentContext
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, verdicts
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.experiments import ExperimentContext, compared_policies
+from feduplink.experiments import compared_policies
 from feduplink.experiments.compared_policies import (
     COMPARED,
     LEARNED,
@@ -13,6 +13,7 @@ from feduplink.experiments.compared_policies import (
     policy_for,
     training_history,
 )
+from feduplink.experiments.experiment_context import ExperimentContext
 
 SCENARIO = Scenario()
 CSI = draw_csi(SCENARIO, 6, torch.Generator().manual_seed(3))

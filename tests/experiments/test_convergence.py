@@ -5,7 +5,7 @@ import math
 
 from feduplink.experiments import convergence
 from feduplink.experiments.convergence import Convergence
-from feduplink.learning import Epoch
+from feduplink.training import Epoch
 
 from .made import FAILS, HOLDS, IN_PART, verdicts
 

@@ -4,8 +4,9 @@ import torch
 
 from feduplink import Scenario, draw_csi, evaluate
 from feduplink.channels import draw_splits
-from feduplink.experiments import ExperimentContext, csi_noise
+from feduplink.experiments import csi_noise
 from feduplink.experiments.compared_policies import policy_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import judged_setting
 
 from .made import FAILS, HOLDS, IN_PART, sweep, verdicts

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from feduplink import InputError
-from feduplink.experiments import EXPERIMENTS, ExperimentContext
-from feduplink.report.experiment_files import write_experiment
+from feduplink.experiments import EXPERIMENTS
+from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.experiment_files import write_experiment
 
 ROUNDS = 3
 #: Policies that are compared; the paper's with ideal, in both readings of its baselines; all that

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.experiments import ExperimentContext
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.progress import observed_by
 from recorder import Recorder
 

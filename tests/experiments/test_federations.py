@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError, Scenario
-from feduplink.experiments import ExperimentContext, federations
+from feduplink.experiments import federations
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import (
     ALL,
     ON_REVIEWS,
@@ -19,8 +20,8 @@ from feduplink.experiments.federations import (
     image_set,
     image_task,
 )
-from feduplink.federated.data.data_sets import data_set
-from feduplink.federated.partition import weighed_by_noise
+from feduplink.federated.data import data_set
+from feduplink.federated.data.partition import weighed_by_noise
 from feduplink.progress import observed_by
 from recorder import Recorder, Stop, StopAt
 

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 
 from feduplink import InputError
-from feduplink.experiments import EXPERIMENTS, FULL, ExperimentContext, claims_from_csv
+from feduplink.experiments import EXPERIMENTS, claims_from_csv, experiment_files
 from feduplink.experiments.arrivals import Arrivals
 from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.compared_schedules import SCHEDULES
 from feduplink.experiments.convergence import Convergence
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.judged_settings import Figures
 from feduplink.experiments.noniid_data import NoniidData
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.experiments.power_histogram import PowerHistogram
+from feduplink.experiments.scale import FULL
 from feduplink.federated import FederatedHistory, RunHistory
-from feduplink.learning import Epoch
-from feduplink.report import experiment_files
-from feduplink.report.style import StyledFigure
+from feduplink.reporting.style import StyledFigure
+from feduplink.training import Epoch
 
 RNG = np.random.default_rng(0)
 SEEDS = 3

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from feduplink.experiments import EXPERIMENTS
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.federations import Federations
 from feduplink.experiments.iid import EXACT, pdg_ahead
 from feduplink.federated import FederatedHistory
+from feduplink.storage.run_directory import Claim
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, federations, history, verdicts
 

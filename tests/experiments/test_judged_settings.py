@@ -7,13 +7,12 @@ import torch
 
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
 from feduplink.channels import draw_splits
-from feduplink.comparison_table import OPTIMUM
-from feduplink.experiments import ExperimentContext
 from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, judged_setting, judged_settings
-from feduplink.optimum import DualSolution, solve_dual
-from feduplink.optimum.repair import MET
+from feduplink.optimum import MET, DualSolution, solve_dual
+from feduplink.reporting.style import OPTIMUM
 
 SCENARIO = Scenario()
 ON_CONSTRAINTS = {"feasible", "shortfall", "shortfall_error"}

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink.experiments import ExperimentContext, noniid_data
+from feduplink.experiments import noniid_data
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import image_task
-from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.tasks.mnist_task import grey_levels
+from feduplink.federated.data.partition import weighed_by_noise
+from feduplink.federated.tasks.images import grey_levels
 from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario
 

@@ -4,7 +4,8 @@ import csv
 
 import pytest
 
-from feduplink.experiments import ExperimentContext, optimality_gap
+from feduplink.experiments import optimality_gap
+from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.optimality_gap import OptimalityGap
 
 from .made import FAILS, HOLDS, IN_PART, figures, sweep, verdicts

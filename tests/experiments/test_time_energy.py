@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from feduplink.experiments import time_energy
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.compared_schedules import FIFTH, SCHEDULES
 from feduplink.experiments.federations import ALL, Federations
 from feduplink.experiments.time_energy import ALIKE, NOISY, SHOWN, SKEWED
+from feduplink.storage.run_directory import Claim
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, history, verdicts
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from feduplink.experiments import (
-    Scale,
-    csi_noise,
-    interference,
-    network_size,
-    optimality_gap,
-    pmax,
-)
-from feduplink.federated import LocalWork, scheduled_access
-from feduplink.federated.tasks.imdb_task import Size
+from feduplink.experiments import csi_noise, interference, network_size, optimality_gap, pmax
+from feduplink.experiments.scale import Scale
+from feduplink.federated import LocalWork
+from feduplink.federated.tasks.reviews import Size
+from feduplink.federated.uplink import schedules as scheduled_access
 
 TINY = Scale(
     name="tiny",

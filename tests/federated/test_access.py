@@ -8,8 +8,8 @@ import torch
 
 from feduplink import FullPower, GraphPolicy, InputError, PerceptronPolicy, Scenario, link
 from feduplink.federated import TDMA, AccessScheme, Ideal, find_access_scheme, presence
-from feduplink.federated.access import access_schemes_among, allocate_present, transmit
-from feduplink.federated.uplink import Rounds, UplinkRules, Uploads
+from feduplink.federated.uplink.access import access_schemes_among, allocate_present, transmit
+from feduplink.federated.uplink.rounds import Rounds, UplinkRules, Uploads
 
 SCENARIO = Scenario(workers=2, pmax_dbw=-20, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-9)
 #: α = 200 and 100, β = 50 and 25: at 0.01 W the SINR are 2/1.5 and 1/1.25.

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink.federated import LocalWork
-from feduplink.federated.adam import AdamState, optimiser
+from feduplink.federated import AdamState, LocalWork, optimiser
 
 SIMULATIONS, WORKERS = 2, 3
 SHAPES = {"weight": (4, 2), "bias": (4,)}

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, Scenario
-from feduplink.federated import Arrivals, FederationSettings, Task, federate
-from feduplink.federated.server_step import find_aggregation
+from feduplink.federated import Arrivals, FederationSettings, Task, federate, find_aggregation
 
 SIZES = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
 MODELS = torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]], dtype=torch.float64)

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from feduplink.federated import Examples, FederatedData, LocalWork
-from feduplink.federated import batches as batches_module
-from feduplink.federated.batches import draw_batches
+from feduplink.federated import Examples, FederatedData, LocalWork, draw_batches
+from feduplink.federated import minibatches as batches_module
 
 SIZES = (5, 12, 3)
 

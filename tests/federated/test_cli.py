@@ -9,10 +9,9 @@ import pytest
 
 from feduplink import FullPower, cli, save_policy
 from feduplink.cli import federate
-from feduplink.federated import load_task
-from feduplink.federated.federated_history import FederatedHistory, RunHistory
-from feduplink.report.federated_files import write_federated
+from feduplink.federated import FederatedHistory, RunHistory, load_task
 from feduplink.scenario import Scenario
+from feduplink.workflows.federated_files import write_federated
 
 Run = Callable[..., tuple[int, str, str]]
 

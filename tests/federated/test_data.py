@@ -20,9 +20,18 @@ import pooch
 import pytest
 
 from feduplink import InputError, cli
-from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, fetch
-from feduplink.federated.data.checksums import content_digest, file_state
-from feduplink.federated.data.data_sets import DataFile, DataSet, require
+from feduplink.federated.data import (
+    DATA_SETS,
+    DataFile,
+    DataSet,
+    FileState,
+    data_directory,
+    data_set,
+    fetch,
+    file_state,
+    require,
+)
+from feduplink.federated.data.datasets import content_digest
 from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
 from feduplink.progress import observed_by
 from recorder import Recorder

@@ -26,8 +26,8 @@ from feduplink.federated import (
     federate,
     presence,
 )
-from feduplink.federated.access import transmit
-from feduplink.federated.uplink import Rounds, UplinkRules, everyone
+from feduplink.federated.uplink.access import transmit
+from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 from recorder import Recorder

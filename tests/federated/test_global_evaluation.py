@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from feduplink.federated import Examples
-from feduplink.federated.global_evaluation import evaluate
+from feduplink.federated import Examples, evaluate
 from feduplink.federated.models import ModelStack
 from feduplink.federated.models.stacked import stacked
 

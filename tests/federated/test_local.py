@@ -19,9 +19,9 @@ from feduplink.federated import (
     Ideal,
     LocalWork,
     Task,
+    clip_each_,
     load_task,
 )
-from feduplink.federated.local import clip_each_
 from feduplink.federated.models import ReviewClassifier
 from feduplink.randomness import stream_seed
 from handwritten_federation import HandwrittenFederation

@@ -3,9 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from feduplink.federated import Examples, FederatedData, LocalWork
-from feduplink.federated.batches import draw_batches
-from feduplink.federated.minibatches import Minibatches
+from feduplink.federated import Examples, FederatedData, LocalWork, Minibatches, draw_batches
 
 
 def sequences(lengths: list[int]) -> Examples:

@@ -13,7 +13,9 @@ from feduplink.federated.models import (
     ReviewClassifier,
     Weights,
     nguyen_widrow_,
-    recurrence,
+)
+from feduplink.federated.models import (
+    lstm as recurrence,
 )
 from feduplink.federated.models.stacked import stacked, vectorised
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink.federated.models.packing import Packing
+from feduplink.federated.models.lstm import Packing
 
 CPU = torch.device("cpu")
 

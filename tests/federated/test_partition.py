@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.federated.partition import (
+from feduplink.federated.data.partition import (
     dirichlet_shares,
     fitted_sizes,
     iid_shares,

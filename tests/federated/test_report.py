@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from feduplink.federated import FederatedHistory
-from feduplink.report.federated_files import write_federated
-from feduplink.report.federated_plots import _curves, _plot_curves
+from feduplink.reporting.federated import _curves, _plot_curves
+from feduplink.workflows.federated_files import write_federated
 
 from .test_federated_history import FAST, HISTORY, IDEAL, SLOW, run
 

@@ -15,12 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from feduplink import (
-    FullPower,
-    InputError,
-    RandomPower,
-    Scenario,
-)
+from feduplink import FullPower, InputError, RandomPower, Scenario
 from feduplink.federated import (
     Federation,
     FederationSettings,
@@ -170,7 +165,7 @@ def test_a_checkpoint_of_another_format_is_refused(
 ):
     file = tmp_path / "state.safetensors"
     federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
-    monkeypatch.setattr("feduplink.federated.federation_state._FORMAT", 0)
+    monkeypatch.setattr("feduplink.federated.state._FORMAT", 0)
     with pytest.raises(InputError, match="made with another format"):
         federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
 

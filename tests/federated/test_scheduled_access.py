@@ -19,9 +19,8 @@ from feduplink.federated import (
     find_access_scheme,
     presence,
 )
-from feduplink.federated.access import transmit
-from feduplink.federated.round_costs import compare_rounds, rounds_on
-from feduplink.federated.uplink import everyone
+from feduplink.federated.uplink.access import compare_rounds, transmit
+from feduplink.federated.uplink.rounds import everyone, rounds_on
 from feduplink.link import Schedule
 from feduplink.policies import Deployment
 

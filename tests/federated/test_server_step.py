@@ -17,8 +17,8 @@ from feduplink.federated import (
     Ideal,
     Task,
     federate,
+    find_aggregation,
 )
-from feduplink.federated.server_step import find_aggregation
 
 from .conftest import mean_loss
 

@@ -21,7 +21,15 @@ from feduplink.federated import (
 )
 from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models import ModelStack
-from feduplink.federated.tasks import airquality_task, imdb_task, mnist_task
+from feduplink.federated.tasks import (
+    airquality as airquality_task,
+)
+from feduplink.federated.tasks import (
+    images as mnist_task,
+)
+from feduplink.federated.tasks import (
+    reviews as imdb_task,
+)
 from feduplink.policies import UnselectedRandomPower
 from feduplink.scenario import data_sizes
 

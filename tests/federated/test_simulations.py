@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from feduplink.federated import simulations as simulations_module
-from feduplink.federated.simulations import Capacity, TrialRound, measured_capacity, side_by_side
+from feduplink.federated import Capacity, TrialRound, measured_capacity, side_by_side
+from feduplink.federated import federation as simulations_module
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])

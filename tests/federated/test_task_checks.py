@@ -12,7 +12,7 @@ from torch import nn
 from feduplink import InputError
 from feduplink.federated import LocalWork, Task
 from feduplink.federated.models import ModelStack, ReviewClassifier
-from feduplink.federated.task_checks import check_task
+from feduplink.federated.tasks.task import check_task
 
 from .conftest import blob_task, data_of
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.federated.uplink import Rounds, everyone, presence, recorded_rounds
+from feduplink.federated.uplink.rounds import Rounds, everyone, presence, recorded_rounds
 
 
 def test_presence_from_changes():

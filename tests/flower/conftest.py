@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, save_policy
-from feduplink.policies.pdx import shipped_pdx
+from feduplink.policies import shipped_pdx
 
 #: An app in Flower's layout, for tests in this process and for Flower's own.
 FOUR_STRATEGIES = Path(__file__).parent / "four_strategies"

@@ -11,11 +11,11 @@ from flwr.app import Context, RecordDict
 
 from feduplink import InputError, Scenario
 from feduplink.federated import Federation, FederationSettings, load_task, presence
-from feduplink.files import only_writer
 from feduplink.flower import TaskResult, TaskRun, task_result
 from feduplink.flower.client_app import app as client_app
 from feduplink.flower.server_app import app as server_app
 from feduplink.flower.task_progress import finished_rounds
+from feduplink.storage.files import only_writer
 
 from .in_process_grid import InProcessGrid
 

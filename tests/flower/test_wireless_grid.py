@@ -18,8 +18,8 @@ from quadratic_app.strategies import STRATEGIES
 
 from feduplink import FullPower, InputError, PerceptronPolicy
 from feduplink.federated import Ideal, Rounds, UplinkRules, presence
-from feduplink.federated.access import transmit
-from feduplink.federated.uplink import UplinkRecord, everyone
+from feduplink.federated.uplink.access import transmit
+from feduplink.federated.uplink.rounds import UplinkRecord, everyone
 from feduplink.flower import WirelessGrid, worker_mod
 
 from .in_process_grid import InProcessGrid

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from feduplink.lagrangian import climb, maximise, sweep
-from feduplink.lagrangian.ascent import newton_ascent, newton_step
+from feduplink.lagrangian import climb, maximise, newton_ascent, newton_step, sweep
 from optimum.reference import best_on_grid, random_instance
 
 

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from feduplink import Scenario, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices, gradient_and_hessian
-from feduplink.problem import Constraint, Problem
-from feduplink.utility import WeightedSum
+from feduplink.problem import Constraint, Problem, WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
 _OBJECTIVES = ["psr", "rate", "energy_efficiency"]

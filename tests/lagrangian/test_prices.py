@@ -7,7 +7,7 @@ from torch import Tensor
 from feduplink import Constraint, InputError, Problem, Scenario
 from feduplink.lagrangian import Multipliers, Prices
 from feduplink.link import EnergyEfficiency, PacketSuccess, Rate
-from feduplink.utility import WeightedSum
+from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, NothingToSee
 
 SCENARIO = Scenario(workers=2, rate_min=(0.5, 0.6), ee_min=30.0, weights=(1.0, 2.0))

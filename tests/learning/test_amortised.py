@@ -4,16 +4,9 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.learning import (
-    AnyScenario,
-    Curriculum,
-    NetworkSettings,
-    NetworkTraining,
-    OneScenario,
-    TunedProblems,
-)
-from feduplink.policies import UnrolledNetwork, shipped_network
-from feduplink.policies.unrolled_network import lagrangian_at_gates
+from feduplink.policies import UnrolledNetwork, lagrangian_at_gates, shipped_network
+from feduplink.settings import NetworkSettings
+from feduplink.training import AnyScenario, Curriculum, NetworkTraining, OneScenario, TunedProblems
 from recorder import Recorder, Stop, StopAt
 
 
@@ -84,7 +77,7 @@ def test_a_checkpoint_of_another_training_is_refused(another, named, tmp_path):
 
 def test_a_checkpoint_of_another_format_is_refused(tmp_path, monkeypatch):
     small_training().save(tmp_path / "checkpoint.safetensors")
-    monkeypatch.setattr("feduplink.learning.amortised._FORMAT", 0)
+    monkeypatch.setattr("feduplink.training.unrolled._FORMAT", 0)
     with pytest.raises(InputError, match="made with another format"):
         small_training().resume(tmp_path / "checkpoint.safetensors")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.learning import AnyScenario, OneScenario
+from feduplink.training import AnyScenario, OneScenario
 
 
 def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():

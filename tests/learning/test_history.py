@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, judge
-from feduplink.learning import Epoch, best_epoch
+from feduplink.training import Epoch, best_epoch
 
 
 def epoch(number: int, objective: float, violation: float) -> Epoch:

@@ -5,8 +5,9 @@ import math
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from feduplink.learning import CsvLog, Epoch, TensorBoardLog
 from feduplink.progress import Advance, Observer, Work
+from feduplink.tracking import CsvLog, TensorBoardLog
+from feduplink.training import Epoch
 
 
 def epoch(number: int) -> Epoch:

@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink.learning import AnyScenario
-from feduplink.learning.network_loss import NetworkLoss, RecordedLosses
-from feduplink.policies import UnrolledNetwork
-from feduplink.policies.unrolled_network import lagrangian_at_gates, price_unit
+from feduplink.policies import UnrolledNetwork, lagrangian_at_gates, price_unit
+from feduplink.training import AnyScenario, NetworkLoss, RecordedLosses
 
 
 def test_the_better_start_of_the_later_iterations_counts_most():

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from feduplink.learning.phase_training import PhaseCurriculum, PhaseSettings, train_phase_network
-from feduplink.schedule.phase_network import PhaseNetwork
-from feduplink.schedule.phase_proposal import PhaseProposal, mixing_loss
+from feduplink.scheduling import PhaseNetwork, PhaseProposal, mixing_loss
+from feduplink.training import PhaseCurriculum, PhaseSettings, train_phase_network
 
 
 def test_phases_in_use_have_slopes_and_no_reduced_cost():

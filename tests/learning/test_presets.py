@@ -12,10 +12,9 @@ from feduplink import (
     TrainingData,
     draw_csi,
 )
-from feduplink.learning import Preset, preset_names, primal_dual_step, training_settings
-from feduplink.policies import NeuralPolicy
-from feduplink.policies.pdg import GRAPH_HIDDEN
+from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy
 from feduplink.problem import Problem
+from feduplink.training import Preset, preset_names, primal_dual_step, training_settings
 
 SCENARIO = Scenario(workers=3)
 PAPER = Preset.for_policy(GraphPolicy, "paper")

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from feduplink import GraphPolicy, InputError, Problem, Scenario, Training, TrainingData
-from feduplink.learning import training_settings
 from feduplink.link import Measure, PacketSuccess
-from feduplink.problem import Constraint
-from feduplink.utility import ProportionalFairness, WeightedSum
+from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
+from feduplink.training import training_settings
 from link.own_measures import Sinr
 
 SCENARIO = Scenario(workers=3)

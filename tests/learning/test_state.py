@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from feduplink import Problem, Scenario, link
-from feduplink.learning.state import Expectations, PrimalDualState
-from feduplink.problem import Constraint
-from feduplink.utility import ProportionalFairness, WeightedSum
+from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
+from feduplink.training import Expectations, PrimalDualState
 from link.own_measures import AveragePower
 
 SCENARIO = Scenario(workers=2, weights=(0.75, 0.25), rate_min=(0.5, 0.6), ee_min=(30.0, 40.0))

@@ -16,9 +16,13 @@ from feduplink import (
     draw_csi,
     link,
 )
-from feduplink.learning import primal_dual_step
-from feduplink.learning.state import Expectations, PrimalDualState
-from feduplink.learning.subsets import draw_subset, subset_powers
+from feduplink.training import (
+    Expectations,
+    PrimalDualState,
+    draw_subset,
+    primal_dual_step,
+    subset_powers,
+)
 from recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=5, weights=(1.0, 2.0, 3.0, 4.0, 5.0))

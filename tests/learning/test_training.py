@@ -19,8 +19,7 @@ from feduplink import (
     judge,
     save_policy,
 )
-from feduplink.learning import primal_dual_step
-from feduplink.learning.state import Expectations
+from feduplink.training import Expectations, primal_dual_step
 from recorder import Stop, StopAt
 
 SCENARIO = Scenario(workers=3)
@@ -221,7 +220,7 @@ def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_chan
 
 def test_a_checkpoint_of_another_format_is_refused(data, tmp_path, monkeypatch):
     make_training(data).save(tmp_path / "checkpoint.safetensors")
-    monkeypatch.setattr("feduplink.learning.training._FORMAT", 0)
+    monkeypatch.setattr("feduplink.training.trainer._FORMAT", 0)
     with pytest.raises(InputError, match="made with another format"):
         make_training(data).resume(tmp_path / "checkpoint.safetensors")
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.learning import AnyScenario, TunedProblems
+from feduplink.training import AnyScenario, TunedProblems
 
 
 def drawn(curriculum: TunedProblems) -> tuple[ChannelBatch, Prices]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from feduplink import link
-from feduplink.link.orthogonal import power_alone
+from feduplink.link import power_alone
 
 CSI = torch.tensor([[[200.0, 50.0], [25.0, 100.0]]], dtype=torch.float64)
 BOTH = torch.tensor([[True, True]])

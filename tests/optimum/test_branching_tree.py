@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from feduplink.optimum import certify
-from feduplink.optimum.branching_tree import EMPTY, TANGENT, BranchingTree
+from feduplink.optimum import EMPTY, TANGENT, BranchingTree, certify
 
 from .reference import random_instance
 

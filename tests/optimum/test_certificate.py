@@ -8,7 +8,8 @@ import torch
 from feduplink import Constraint, InputError, Problem, Scenario, find_optimum
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import Measure, Rate
-from feduplink.optimum import Certificate, certify, relaxation_search
+from feduplink.optimum import Certificate, certify
+from feduplink.optimum import log_power_search as relaxation_search
 from link.own_measures import Sinr
 from recorder import Recorder
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feduplink.optimum.draw_envelope import DrawEnvelope
+from feduplink.optimum import DrawEnvelope
 
 _POINTS = 3001
 

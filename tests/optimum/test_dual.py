@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, judge
-from feduplink.optimum import solve_dual
-from feduplink.optimum.dual_solver import SEARCH
-from feduplink.optimum.repair import MET
+from feduplink.optimum import MET, SEARCH, solve_dual
 from recorder import Recorder
 
 

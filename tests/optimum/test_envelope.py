@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feduplink.optimum.envelope import Envelope, WorkerValue
+from feduplink.optimum import Envelope, WorkerValue
 
 _POINTS = 3001
 

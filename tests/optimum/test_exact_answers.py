@@ -10,8 +10,7 @@ import torch
 from scipy.optimize import brentq, minimize_scalar
 
 from feduplink import Scenario, find_optimum
-from feduplink.optimum import solve_dual
-from feduplink.optimum.repair import MET
+from feduplink.optimum import MET, solve_dual
 from feduplink.policies import DualPolicy
 
 _CHANNELS = 60

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Problem, Scenario, draw_csi, judge
-from feduplink.optimum.interference_free import interference_free_bound
+from feduplink.optimum import interference_free_bound
 
 
 def _bound(scenario: Scenario, direct: torch.Tensor) -> float:

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
-from feduplink.optimum.power_boxes import PowerBoxes
+from feduplink.optimum import BoundedBoxes, MonotoneBound, PowerBoxes
 
 from .reference import Instance, wide_instance
 

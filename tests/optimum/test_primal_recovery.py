@@ -5,10 +5,16 @@ from torch import Tensor
 
 from feduplink import Problem, Scenario, draw_csi, judge
 from feduplink.lagrangian import MultiStart
-from feduplink.optimum import repaired, solve_dual
-from feduplink.optimum.dual_function import DualFunction, Vector
-from feduplink.optimum.primal_recovery import LocalAscent, recombined, recovered
-from feduplink.optimum.repair import MET
+from feduplink.optimum import (
+    MET,
+    DualFunction,
+    LocalAscent,
+    Vector,
+    recombined,
+    recovered,
+    repaired,
+    solve_dual,
+)
 
 #: Where workers exclude each other, so that no price makes their maximisers meet the constraints.
 SCENARIO = Scenario(workers=4, interference=8, rate_min=0.5, ee_min=40)

@@ -9,8 +9,8 @@ import torch
 from feduplink import Constraint, InputError, Problem, Scenario, draw_csi, find_optimum
 from feduplink.link import PacketSuccess, Rate
 from feduplink.optimum import Optimum, proof_of
-from feduplink.proofs.proof import Node
-from feduplink.utility import WeightedSum
+from feduplink.problem import WeightedSum
+from feduplink.proofs.format import Node
 
 
 @pytest.fixture(scope="module")

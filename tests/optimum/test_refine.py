@@ -8,9 +8,8 @@ import torch
 from feduplink import Constraint, Problem, Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, MultiStart, Prices
 from feduplink.link import Rate
-from feduplink.optimum import refined, solve_dual, thresholds_with_margin
-from feduplink.optimum.dual_solver import PRIMAL_TOLERANCE
-from feduplink.utility import WeightedSum
+from feduplink.optimum import PRIMAL_TOLERANCE, refined, solve_dual, thresholds_with_margin
+from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower
 
 SCENARIO = Scenario(workers=4, rate_min=0.9, ee_min=70)

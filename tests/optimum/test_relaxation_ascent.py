@@ -5,9 +5,7 @@ import itertools
 import pytest
 import torch
 
-from feduplink.optimum.relaxation import Relaxation
-from feduplink.optimum.relaxation_ascent import ascend
-from feduplink.optimum.relaxed_boxes import RelaxedBoxes
+from feduplink.optimum import Relaxation, RelaxedBoxes, ascend
 
 from .reference import random_instance
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from feduplink.optimum.boxes import Boxes, split
-from feduplink.optimum.relaxation import Relaxation
+from feduplink.optimum import Boxes, Relaxation, split
 
 from .reference import Instance, random_instance
 

@@ -11,10 +11,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from feduplink import Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.link import PacketSuccess
-from feduplink.optimum import repaired
-from feduplink.optimum.repair import MET
-from feduplink.problem import Constraint, Problem
-from feduplink.utility import WeightedSum
+from feduplink.optimum import MET, repaired
+from feduplink.problem import Constraint, Problem, WeightedSum
 from link.own_measures import AveragePower
 
 

@@ -21,11 +21,11 @@ from feduplink import (
     shipped_scenarios,
 )
 from feduplink.channels import draw_splits
-from feduplink.comparison import compare
-from feduplink.optimum import Optimum, find_optimum, solve_dual
-from feduplink.optimum.repair import MET
-from feduplink.policies import Deployment, DualPoint, DualPolicy
+from feduplink.lagrangian import DualPoint
+from feduplink.optimum import MET, Optimum, find_optimum, solve_dual
+from feduplink.policies import Deployment, DualPolicy
 from feduplink.randomness import torch_generator
+from feduplink.workflows.evaluation import compare
 
 #: The reference optima; other channels of the same distribution differ by a standard error or two.
 REFERENCE = {

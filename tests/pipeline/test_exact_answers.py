@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from feduplink import Problem, Scenario, Training, TrainingData, TrainingSettings, link
-from feduplink.learning import primal_dual_step
 from feduplink.policies import NeuralPolicy
+from feduplink.training import primal_dual_step
 
 SCENARIO = Scenario(
     workers=2, weights="ones", pmax_dbw=-15, waterfall=0.5, rate_min=0.5, ee_min=(60, 47)

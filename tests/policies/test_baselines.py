@@ -21,10 +21,13 @@ from feduplink import (
     evaluate,
 )
 from feduplink.channels import draw_splits
-from feduplink.comparison import default_policies
-from feduplink.policies import UnselectedOrthogonal, UnselectedRandomPower
-from feduplink.policies.orth import largest_efficient_power
-from feduplink.policies.selection import select
+from feduplink.policies import (
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+    largest_efficient_power,
+    select,
+)
+from feduplink.policies.store import default_policies
 from feduplink.randomness import torch_generator
 
 

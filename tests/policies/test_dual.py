@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi, evaluate
-from feduplink.lagrangian import ChannelBatch, Multipliers
+from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.policies import Deployment, DualPoint
+from feduplink.policies import Deployment
 from feduplink.policies import dual as dual_module
 
 

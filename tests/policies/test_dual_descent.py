@@ -8,8 +8,7 @@ from torch import Tensor
 
 from feduplink import Problem, Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices, maximise
-from feduplink.optimum import solve_dual
-from feduplink.policies.dual_descent import FAR, NEAR, DualDescent
+from feduplink.optimum import FAR, NEAR, DualDescent, solve_dual
 
 
 def test_with_the_search_as_maximiser_it_comes_near_the_minimum_of_the_dual_function():

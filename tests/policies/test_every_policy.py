@@ -26,9 +26,8 @@ from feduplink import (
     judge,
 )
 from feduplink.evaluation import allocate_seen
-from feduplink.lagrangian import Multipliers
+from feduplink.lagrangian import DualPoint, Multipliers
 from feduplink.policies import (
-    DualPoint,
     UnrolledPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,

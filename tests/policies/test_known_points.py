@@ -8,8 +8,13 @@ import torch
 from feduplink import DualPolicy, Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import draw_training_csi
 from feduplink.lagrangian import DualPoint
-from feduplink.policies import UnrolledPolicy, shipped_network, shipped_pdx
-from feduplink.policies.known_points import kept_point, shipped_point
+from feduplink.policies import (
+    UnrolledPolicy,
+    kept_point,
+    shipped_network,
+    shipped_pdx,
+    shipped_point,
+)
 from feduplink.progress import observed_by
 from recorder import Recorder
 
@@ -105,7 +110,7 @@ def test_other_settings_and_another_format_are_another_point(
 
     keep(1.0)
     keep(2.0)
-    monkeypatch.setattr("feduplink.policies.known_points._FORMAT", 0)
+    monkeypatch.setattr("feduplink.policies.dual._FORMAT", 0)
     keep(1.0)
     assert next(points, None) is None
     assert len(list(cache.rglob("*.safetensors"))) == 3

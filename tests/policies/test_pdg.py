@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from feduplink import GraphPolicy, Scenario
-from feduplink.policies.pdg import DenseGraphConvolution, normalised_adjacency
+from feduplink.policies import DenseGraphConvolution, normalised_adjacency
 
 
 def sparse_twin(dense: DenseGraphConvolution) -> GCNConv:

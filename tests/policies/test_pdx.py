@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from feduplink import InputError, Problem, Scenario, draw_csi
-from feduplink.lagrangian import ChannelBatch, Multipliers, maximise
-from feduplink.policies import DualPoint, UnrolledPolicy, shipped_network, shipped_pdx
+from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers, maximise
+from feduplink.policies import UnrolledPolicy, shipped_network, shipped_pdx
 
 
 def shipped(scenario: Scenario, rate_price: float = 1e-3, ee_price: float = 5e-5) -> UnrolledPolicy:

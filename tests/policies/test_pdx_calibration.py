@@ -7,11 +7,10 @@ import torch
 
 from feduplink import DualPolicy, Problem, Scenario, draw_csi, evaluate, load_policy
 from feduplink.channels import draw_training_csi
-from feduplink.comparison import find_policies
 from feduplink.link import sinr
-from feduplink.optimum import solve_dual
+from feduplink.optimum import calibrated, solve_dual
 from feduplink.policies import Deployment, UnrolledPolicy, pdx, shipped_network, shipped_pdx
-from feduplink.policies.pdx_calibration import calibrated
+from feduplink.policies.store import find_policies
 
 
 def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimum():

@@ -23,10 +23,8 @@ from feduplink import (
     load_policy,
     save_policy,
 )
-from feduplink.lagrangian import Multipliers
+from feduplink.lagrangian import DualPoint, Multipliers
 from feduplink.policies import (
-    DualPoint,
-    GraphArchitecture,
     UnrolledNetwork,
     UnrolledPolicy,
     UnselectedOrthogonal,
@@ -34,7 +32,8 @@ from feduplink.policies import (
 )
 from feduplink.problem import Problem
 from feduplink.registry import POLICIES
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.settings import GraphArchitecture
+from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
 
 SCENARIO = Scenario(workers=3, pmax_dbw=-30, rate_min=(0.1, 0.2, 0.3), weights=(1.0, 2.0, 3.0))
 POINT = DualPoint(

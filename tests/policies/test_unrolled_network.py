@@ -4,8 +4,7 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.policies import UnrolledNetwork
-from feduplink.policies.unrolled_network import better_end, lagrangian_at_gates
+from feduplink.policies import UnrolledNetwork, better_end, lagrangian_at_gates
 
 
 def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():

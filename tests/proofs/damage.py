@@ -24,7 +24,7 @@ import numpy as np
 
 from feduplink.errors import InputError
 from feduplink.proofs import read_proof
-from feduplink.proofs.proof import Node
+from feduplink.proofs.format import Node
 
 from .reference import is_wrong
 

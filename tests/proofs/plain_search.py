@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feduplink.proofs import Proof, ProofTree, ProvedProblem, Statement
-from feduplink.proofs.proof import Floats, Node, ProvedMeasure, ProvedUtility
+from feduplink.proofs.format import Floats, Node, ProvedMeasure, ProvedUtility
 
 from .reference import channel_bounds, lagrangian, measure_means, prices, worth
 

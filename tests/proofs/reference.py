@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from feduplink.proofs import Proof, ProvedProblem
-from feduplink.proofs.proof import Floats, Node, ProvedMeasure, ProvedUtility
+from feduplink.proofs.format import Floats, Node, ProvedMeasure, ProvedUtility
 
 #: Relative to what a proof's numbers are worth.
 MARGIN = 1e-6

@@ -10,9 +10,7 @@ import torch
 
 from feduplink import Optimum, Problem, Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum import certify, proof_of, solve_dual
-from feduplink.optimum.branch_and_bound import Target
-from feduplink.optimum.relaxation_search import RelaxationSearch
+from feduplink.optimum import RelaxationSearch, Target, certify, proof_of, solve_dual
 from feduplink.progress import track
 from feduplink.proofs import Proof
 

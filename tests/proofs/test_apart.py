@@ -19,7 +19,7 @@ sys.modules["feduplink"] = package
 
 class Alone(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        allowed = ("proofs", "errors", "files", "hdf5_file", "progress", "process_pool")
+        allowed = ("proofs", "errors", "storage", "progress", "process_pool")
         if name.startswith("feduplink.") and name.split(".")[1] not in allowed:
             raise ImportError(name)
         if name.split(".")[0] in ("torch", "scipy"):

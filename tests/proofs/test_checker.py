@@ -10,7 +10,7 @@ import pytest
 from feduplink.optimum import proof_of
 from feduplink.proofs import Proof, Statement, read_proof, write_proof
 from feduplink.proofs.checker import check_proof
-from feduplink.proofs.proof import Node
+from feduplink.proofs.format import Node
 
 from .damage import DAMAGES, damage, has, is_refused, matters
 from .plain_search import plain_proof

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feduplink.proofs import Proof, balls
-from feduplink.proofs.leaf_bounds import LeafBounds
-from feduplink.proofs.proof import ProvedMeasure
+from feduplink.proofs import Proof
+from feduplink.proofs import arithmetic as balls
+from feduplink.proofs.format import ProvedMeasure
+from feduplink.proofs.leaf_bounds import LeafBounds, under_the_floor, worker_worths
 from feduplink.proofs.regions import Gains, Regions
-from feduplink.proofs.worker_worth import under_the_floor, worker_worths
 
 from .plain_search import plain_proof
 from .reference import lagrangian

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feduplink.proofs.outward import (
+from feduplink.proofs.arithmetic import (
     down,
     noise_and_interference_down,
     noise_and_interference_up,

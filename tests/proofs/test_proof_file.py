@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from feduplink import InputError
-from feduplink.proofs import read_proof, write_proof
-from feduplink.proofs.proof import Proof
-from feduplink.proofs.recorded_csi import check_recording
+from feduplink.proofs import Proof, read_proof, write_proof
+from feduplink.proofs.format import check_recording
 
 from .searched import searched_proof
 

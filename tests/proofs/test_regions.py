@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from feduplink.proofs.proof import Node, Proof
+from feduplink.proofs import Proof
+from feduplink.proofs.format import Node
 from feduplink.proofs.regions import Gains, Regions
 
 from .plain_search import plain_proof

@@ -7,10 +7,14 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feduplink.proofs import balls
-from feduplink.proofs.peaks import peak_power, peak_sinr
-from feduplink.proofs.value_maxima import highest_draw, highest_over_line
-from feduplink.proofs.worker_worth import WorkerWorth
+from feduplink.proofs import arithmetic as balls
+from feduplink.proofs.leaf_bounds import (
+    WorkerWorth,
+    highest_draw,
+    highest_over_line,
+    peak_power,
+    peak_sinr,
+)
 
 _GRID = np.linspace(0, 1, 4001)
 

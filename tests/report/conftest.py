@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from matplotlib.text import Text
 
-from feduplink.metrics import write_metrics
-from feduplink.report.style import StyledFigure, figure, save_figure
+from feduplink.reporting.style import StyledFigure, figure, save_figure
+from feduplink.storage.run_directory import write_metrics
 
 MakeRun = Callable[..., Path]
 

@@ -13,7 +13,7 @@ import pytest
 from chromium import DESKTOP, PHONE, opened_page
 from experiments.tiny import TINY
 from feduplink.cli import main, reproduce
-from feduplink.metrics import write_metrics
+from feduplink.storage.run_directory import write_metrics
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

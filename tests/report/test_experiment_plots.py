@@ -11,18 +11,16 @@ from PIL import Image
 
 from experiments.made import federations, figures, history, sweep
 from feduplink import Scenario
-from feduplink.experiments import EXPERIMENTS
-from feduplink.experiments.convergence import Convergence
+from feduplink.experiments import EXPERIMENTS, experiment_files
+from feduplink.experiments.gap_plot import plot_gap
 from feduplink.experiments.noniid_data import NoniidData
+from feduplink.experiments.noniid_plot import plot_noniid, plot_noniid_data
 from feduplink.experiments.optimality_gap import OptimalityGap
-from feduplink.learning import Epoch
-from feduplink.report import experiment_files
-from feduplink.report.convergence_plot import plot_convergences
-from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.gap_plot import plot_gap
-from feduplink.report.noniid_plot import plot_noniid, plot_noniid_data
-from feduplink.report.style import StyledFigure, save_figure
-from feduplink.report.sweep_plot import plot_sweep
+from feduplink.experiments.sweep_plot import plot_sweep
+from feduplink.reporting.federated import plot_arrivals, plot_averages, plot_costs
+from feduplink.reporting.style import StyledFigure, save_figure
+from feduplink.reporting.training import plot_convergences
+from feduplink.training import Epoch
 
 CAPTION = "What there is to see"
 
@@ -45,9 +43,7 @@ GAP = OptimalityGap(
 
 REACHED = {"rate": (1.0, math.nan), "energy_efficiency": (60.0, 70.0)}
 EPOCHS = [Epoch(n, 0.5, 0.5, n % 2, n == 0, REACHED, {}) for n in range(3)]
-CONVERGENCE = Convergence(
-    histories={"pdg": [EPOCHS, EPOCHS], "pdm": [EPOCHS]}, others={"optimum": figures(0.7)}
-)
+HISTORIES = {"pdg": [EPOCHS, EPOCHS], "pdm": [EPOCHS]}
 
 DATA = NoniidData(
     noise=[10.0, 60.0],
@@ -68,7 +64,9 @@ COSTS = history({"ideal": 0.1, "max": 0.2, "orth": 0.3}, {"max": (9.0, 1.0), "or
 FIGURES: dict[str, Callable[[], StyledFigure]] = {
     "sweep": lambda: plot_sweep(SWEEP, CAPTION),
     "gap": lambda: plot_gap(GAP, CAPTION),
-    "convergences": lambda: plot_convergences(CONVERGENCE, Scenario(workers=2), CAPTION),
+    "convergences": lambda: plot_convergences(
+        HISTORIES, {"optimum": 0.7}, Scenario(workers=2), CAPTION
+    ),
     "noniid-data": lambda: plot_noniid_data(DATA, CAPTION),
     "noniid": lambda: plot_noniid(RATES, CAPTION),
     "averages": lambda: plot_averages(FEDERATIONS.comparisons, CAPTION),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.report.html_figures import read_figures
+from feduplink.reporting.page import read_figures
 
 from .conftest import MakeRun
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.report.html_tables import read_csv_tables, read_markdown
+from feduplink.reporting.page import read_csv_tables, read_markdown
 
 
 def test_markdown_tables_become_tables(tmp_path: Path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from feduplink.report.line_ends import LineEnd, label_line_ends
+from feduplink.reporting.style import LineEnd, label_line_ends
 
 
 def _heights(*ends: float, distance: float = 0.1) -> dict[str, float]:

@@ -5,9 +5,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from feduplink import Scenario
-from feduplink.provenance import command
-from feduplink.report.page import read_sections, render_page, write_page
-from feduplink.report.runs import find_runs
+from feduplink.reporting.page import read_sections, render_page, write_page
+from feduplink.storage.run_directory import command, find_runs
 
 from .conftest import MakeRun
 

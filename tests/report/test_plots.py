@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 from feduplink import FullPower, Orthogonal, Scenario, Training, TrainingData, TrainingSettings
-from feduplink.comparison import compare
 from feduplink.policies import GraphPolicy
-from feduplink.report.comparison_plot import plot_comparison
-from feduplink.report.convergence_plot import plot_convergence
-from feduplink.report.power_histogram_plot import plot_power_histogram
-from feduplink.report.style import StyledFigure, figure, save_figure
+from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
+from feduplink.reporting.style import StyledFigure, figure, save_figure
+from feduplink.reporting.training import plot_convergence
+from feduplink.workflows.evaluation import compare
 
 
 def _is_a_picture(drawing: StyledFigure) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import InputError
-from feduplink.report.runs import find_runs
+from feduplink.storage.run_directory import find_runs
 
 from .conftest import MakeRun
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from feduplink.report.scales import set_objective_scale
+from feduplink.reporting.style import set_objective_scale
 
 
 def _position(axes, value: float) -> float:

@@ -7,7 +7,7 @@ from feduplink import FullPower
 from feduplink.experiments.federations import ALL
 from feduplink.federated import TDMA
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
-from feduplink.report.style import (
+from feduplink.reporting.style import (
     NEUTRAL,
     Look,
     feasibility_note,

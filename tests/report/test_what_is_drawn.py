@@ -11,16 +11,14 @@ import torch
 
 from experiments.made import federations, figures, history, sweep
 from feduplink import FullPower, Orthogonal, Problem, Scenario, find_optimum
-from feduplink.comparison import compare
-from feduplink.experiments.convergence import Convergence
+from feduplink.experiments.noniid_plot import plot_noniid
+from feduplink.experiments.sweep_plot import plot_sweep
 from feduplink.federated import FederatedHistory
-from feduplink.learning import Epoch
-from feduplink.report.comparison_plot import plot_comparison
-from feduplink.report.convergence_plot import plot_convergence, plot_convergences
-from feduplink.report.federated_plots import plot_arrivals, plot_averages, plot_costs
-from feduplink.report.noniid_plot import plot_noniid
-from feduplink.report.power_histogram_plot import plot_power_histogram
-from feduplink.report.sweep_plot import plot_sweep
+from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
+from feduplink.reporting.federated import plot_arrivals, plot_averages, plot_costs
+from feduplink.reporting.training import plot_convergence, plot_convergences
+from feduplink.training import Epoch
+from feduplink.workflows.evaluation import compare
 
 from .conftest import rendered, written
 
@@ -150,13 +148,7 @@ def test_many_workers_have_looks_but_no_names():
 def test_noise_from_epoch_to_epoch_is_smoothed():
     rates = [0.8 + 0.1 * (n == 50) for n in range(200)]
     history = [_epoch(n, rate=(r,), energy_efficiency=(60.0,)) for n, r in enumerate(rates)]
-    drawing = rendered(
-        plot_convergences(
-            Convergence(histories={"pdg": [history]}, others={}),
-            Scenario(workers=1),
-            "caption",
-        )
-    )
+    drawing = rendered(plot_convergences({"pdg": [history]}, {}, Scenario(workers=1), "caption"))
     rate = drawing.axes[0]
     np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8)
     assert rate.get_xlabel() == "epoch (running median of 5)"

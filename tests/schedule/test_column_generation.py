@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from feduplink import Scenario, link
 from feduplink.channels import draw_splits
-from feduplink.schedule import ScheduleSolution, find_front, find_schedules
+from feduplink.scheduling import ScheduleSolution, find_front, find_schedules
 
 BITS = 1.0e6
 TWO = Scenario(workers=2)

@@ -7,7 +7,7 @@ import torch
 
 from feduplink import Scenario, link
 from feduplink.channels import draw_splits
-from feduplink.schedule import find_fixed_powers, find_schedules
+from feduplink.scheduling import find_fixed_powers, find_schedules
 
 BITS = 1.0e6
 

@@ -5,7 +5,7 @@ import torch
 from feduplink import Scenario, link
 from feduplink.channels import draw_splits
 from feduplink.link import Schedule
-from feduplink.schedule import (
+from feduplink.scheduling import (
     find_schedules,
     learned_schedules,
     learned_senders,

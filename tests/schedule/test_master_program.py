@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from scipy.optimize import linprog
 
-from feduplink.schedule.master_program import MasterProgram
+from feduplink.scheduling import MasterProgram
 
 
 def programs(count: int, columns: int, workers: int) -> MasterProgram:

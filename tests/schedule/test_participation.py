@@ -8,7 +8,7 @@ import torch
 from feduplink import Scenario
 from feduplink.channels import draw_splits
 from feduplink.errors import InputError
-from feduplink.schedule import choose_rounds, expected_arrivals, find_rewards, find_schedules
+from feduplink.scheduling import choose_rounds, expected_arrivals, find_rewards, find_schedules
 
 BITS = 1.0e6
 SMALL = Scenario(workers=4)

@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 from feduplink import Scenario
 from feduplink.channels import draw_splits
 from feduplink.lagrangian import ChannelBatch
-from feduplink.link.orthogonal import power_alone
-from feduplink.schedule.column_generation import phase_prices
-from feduplink.schedule.mixture import phase_cost, phase_rates
-from feduplink.schedule.phase_ascent import AscentSteps, ascend, best_alone
+from feduplink.link import power_alone
+from feduplink.scheduling import (
+    AscentSteps,
+    ascend,
+    best_alone,
+    phase_cost,
+    phase_prices,
+    phase_rates,
+)
 
 
 def batch_of(workers: int, count: int, seed: int) -> ChannelBatch:

@@ -9,15 +9,15 @@ from torch.nn import functional
 from feduplink import Scenario
 from feduplink.channels import draw_splits
 from feduplink.lagrangian import ChannelBatch
-from feduplink.schedule.network_view import NetworkView
-from feduplink.schedule.phase_network import (
+from feduplink.scheduling import (
+    NetworkView,
     NetworkWeights,
     PhaseNetwork,
+    PricedRounds,
     Sight,
     first_look,
     network_step,
 )
-from feduplink.schedule.phase_proposal import PricedRounds
 
 #: In the modules' order of what there is to see: whether a worker is on the air comes before the
 #: logarithms of what its SINR is worth and of harm, and harm after what being on the air is worth.

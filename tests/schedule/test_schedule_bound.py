@@ -5,7 +5,7 @@ import torch
 
 from feduplink import Scenario
 from feduplink.channels import draw_splits
-from feduplink.schedule import bound_front
+from feduplink.scheduling import bound_front
 
 from .test_column_generation import BITS, brute_force
 

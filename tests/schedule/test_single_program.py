@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import linprog
 
-from feduplink.schedule.single_program import SingleProgram
+from feduplink.scheduling import SingleProgram
 
 
 @dataclass

@@ -12,8 +12,7 @@ from sionna.phy.ofdm import LMMSEPostEqualizationSINR, ResourceGrid
 from sionna.sys import open_loop_uplink_power_control
 
 from feduplink import OpenLoop, Scenario, draw_channels, draw_csi, link
-from feduplink.channels import mmse_csi
-from feduplink.channels.receivers import interference_covariance
+from feduplink.channels import interference_covariance, mmse_csi
 
 WORKERS = 8
 

@@ -12,12 +12,11 @@ from feduplink import InputError, Scenario, evaluate
 from feduplink.channels import draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess
-from feduplink.optimum import find_optimum, solve_dual
-from feduplink.optimum.dual_solver import PRIMAL_GAP
+from feduplink.link.bler import SuccessCurve, TransportBlockSuccess, tabulated
+from feduplink.optimum import PRIMAL_GAP, find_optimum, solve_dual
 from feduplink.policies import DualPolicy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
-from feduplink.sionna.bler import SuccessCurve, TransportBlockSuccess, tabulated
 
 sionna_sys = pytest.importorskip("sionna.sys")
 

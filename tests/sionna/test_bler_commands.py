@@ -11,10 +11,10 @@ import torch
 
 from feduplink import FullPower, Scenario
 from feduplink.cli import main
-from feduplink.federated.access import transmit
-from feduplink.federated.uplink import Rounds, UplinkRules, everyone
+from feduplink.federated.uplink.access import transmit
+from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
 from feduplink.link import PacketSuccess
-from feduplink.sionna.bler import TransportBlockSuccess
+from feduplink.link.bler import TransportBlockSuccess
 
 
 class Mcs3(TransportBlockSuccess):

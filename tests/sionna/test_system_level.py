@@ -13,12 +13,9 @@ from sionna.phy.channel import cir_to_ofdm_channel
 from sionna.phy.channel.tr38901 import UMi
 
 from feduplink import InputError, Scenario, draw_channels, draw_csi
-from feduplink.channels import check_csi
-from feduplink.channels.receivers import mrc_csi
+from feduplink.channels import check_csi, mrc_csi
+from feduplink.channels.sionna import Layout, UrbanMicrocell, drawing_from
 from feduplink.registry import CHANNEL_MODELS
-from feduplink.sionna.random_numbers import drawing_from
-from feduplink.sionna.system_level import Layout
-from feduplink.sionna.tr38901 import UrbanMicrocell
 
 #: Cells of the standard: sites 200 m and 500 m apart, a hall of 120 m.
 SIDES_M = {"umi": 200.0, "uma": 500.0, "inf": 120.0}

@@ -1,6 +1,69 @@
 """Where H comes from: channel models, drawn and recorded channels, CSI."""
 
-import lazy_loader
+from feduplink.channels.channel_set import (
+    ChannelSource,
+    ChannelSplits,
+    draw_channels,
+    draw_csi,
+    draw_splits,
+    draw_training_csi,
+    resampled_csi,
+    split_recording,
+)
+from feduplink.channels.csi import (
+    check_csi,
+    denoised_csi,
+    matched_filter_csi,
+    noisy_csi,
+    scale_interference,
+)
+from feduplink.channels.models import AntennaChannelModel, ChannelModel, Channels, RayleighCell
+from feduplink.channels.propagation import (
+    base_station_positions,
+    distances,
+    gauss_markov,
+    hata_cost231_gain,
+    rayleigh,
+    shadowing_gain,
+    walk,
+    wideband_spatial_gain,
+    worker_positions,
+)
+from feduplink.channels.receivers import filtered_csi, interference_covariance, mmse_csi, mrc_csi
+from feduplink.channels.recorded import CSI_DATASET, read_channels, write_channels
 
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "CSI_DATASET",
+    "AntennaChannelModel",
+    "ChannelModel",
+    "ChannelSource",
+    "ChannelSplits",
+    "Channels",
+    "RayleighCell",
+    "base_station_positions",
+    "check_csi",
+    "denoised_csi",
+    "distances",
+    "draw_channels",
+    "draw_csi",
+    "draw_splits",
+    "draw_training_csi",
+    "filtered_csi",
+    "gauss_markov",
+    "hata_cost231_gain",
+    "interference_covariance",
+    "matched_filter_csi",
+    "mmse_csi",
+    "mrc_csi",
+    "noisy_csi",
+    "rayleigh",
+    "read_channels",
+    "resampled_csi",
+    "scale_interference",
+    "shadowing_gain",
+    "split_recording",
+    "walk",
+    "wideband_spatial_gain",
+    "worker_positions",
+    "write_channels",
+]

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink.channels.channel_model import Channels
 from feduplink.channels.csi import check_antenna, check_csi, looks_like_decibels
+from feduplink.channels.models import Channels
 from feduplink.errors import InputError
-from feduplink.hdf5_file import dataset_in, reading_hdf5, writing_hdf5
-from feduplink.tensorfile import checksum
+from feduplink.storage.hdf5 import dataset_in, reading_hdf5, writing_hdf5
+from feduplink.storage.tensorfile import checksum
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"

@@ -21,7 +21,7 @@ from feduplink.cli.parsing import parse
 from feduplink.cli.slow_imports import loading
 from feduplink.cli.terminating import Terminated, terminated_in_order
 from feduplink.errors import InputError, ProofError
-from feduplink.files import only_writer
+from feduplink.storage.files import only_writer
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     with loading("PyTorch", "torch"):
         import torch
 
-        from feduplink import provenance
+        from feduplink.storage import run_directory as provenance
 
     # The matrices are small: a second thread gains nothing on an idle machine, and on a busy
     # one its waiting makes everything ten times slower.

@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from feduplink.channels import ChannelSource, resampled_csi
-from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
-from feduplink.federated.uplink import recorded_rounds
+from feduplink.federated.uplink.rounds import recorded_rounds
 from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
 
 
 def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:

@@ -9,9 +9,8 @@ import numpy as np
 from feduplink.channels import draw_channels, write_channels
 from feduplink.cli.console import console
 from feduplink.cli.options import scenario_from
-from feduplink.cli.output_directory import output_directory
-from feduplink.metrics import write_metrics
 from feduplink.randomness import torch_generator
+from feduplink.storage.run_directory import output_directory, write_metrics
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

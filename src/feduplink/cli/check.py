@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from feduplink.cli.console import console
 from feduplink.errors import InputError, ProofError
 from feduplink.proofs import Proof, read_proof
-from feduplink.proofs.recorded_csi import check_recording
-from feduplink.text_table import TextTable
+from feduplink.proofs.format import check_recording
+from feduplink.tables import TextTable
 
 
 def run(args: argparse.Namespace) -> None:

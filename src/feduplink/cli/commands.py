@@ -9,7 +9,7 @@ A command ``NAME`` is an entry of :data:`COMMANDS` and two modules:
 - ``cli/NAME.py`` with ``run(args)``, which does the work. ``options.scenario_from(args)`` and
   ``output_directory.output_directory(args)`` give the scenario and the directory,
   ``console.console()`` where to print. What came out goes to ``metrics.json`` by
-  :func:`feduplink.metrics.write_metrics`.
+  :func:`feduplink.storage.run_directory.write_metrics`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from rich import box
 from rich.table import Table
 
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
 from feduplink.errors import InputError
 from feduplink.federated.data import (
     DATA_SETS,
@@ -20,7 +19,7 @@ from feduplink.federated.data import (
     fetch,
     file_state,
 )
-from feduplink.metrics import write_metrics
+from feduplink.storage.run_directory import output_directory, write_metrics
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,30 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feduplink import provenance
 from feduplink.channels import ChannelSource
 from feduplink.cli.console import console, wrapped
 from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.options import scenario_from
-from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import Outcome, compare, default_policies, find_policies
-from feduplink.federated import (
-    OFDMA,
-    TDMA,
-    FederationSettings,
-    Ideal,
-    Task,
-    federate,
-    load_task,
-)
-from feduplink.learning import (
-    CsvLog,
-    Training,
-    TrainingData,
-    training_settings,
-)
+from feduplink.federated import OFDMA, TDMA, FederationSettings, Ideal, Task, federate, load_task
 from feduplink.optimum import Optimum
 from feduplink.policies import (
     Deployment,
@@ -45,12 +28,17 @@ from feduplink.policies import (
     UnrolledPolicy,
     shipped_pdx,
 )
-from feduplink.report.comparison_files import write_comparison
-from feduplink.report.federated_files import write_federated
-from feduplink.report.page import read_sections, write_page
-from feduplink.report.runs import FinishedRun
-from feduplink.report.training_files import write_training
+from feduplink.policies.store import default_policies, find_policies
+from feduplink.reporting.page import read_sections, write_page
 from feduplink.scenario import Scenario
+from feduplink.storage import run_directory as provenance
+from feduplink.storage.run_directory import FinishedRun, output_directory
+from feduplink.tracking import CsvLog
+from feduplink.training import Training, TrainingData, training_settings
+from feduplink.workflows.comparison_files import write_comparison
+from feduplink.workflows.evaluation import Outcome, compare
+from feduplink.workflows.federated_files import write_federated
+from feduplink.workflows.training_files import write_training
 
 _LEARNED: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 

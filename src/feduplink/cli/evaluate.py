@@ -7,12 +7,13 @@ import argparse
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import search_optimum
-from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import compare, default_policies, find_policies
-from feduplink.device import usable_device
 from feduplink.policies import Deployment
-from feduplink.report.comparison_files import write_comparison
+from feduplink.policies.store import default_policies, find_policies
+from feduplink.storage.run_directory import output_directory
+from feduplink.validation import usable_device
+from feduplink.workflows.comparison_files import write_comparison
+from feduplink.workflows.evaluation import compare
 
 
 def run(args: argparse.Namespace) -> None:

@@ -6,11 +6,10 @@ import argparse
 
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
-from feduplink.comparison import find_policies
 from feduplink.export import export_onnx
-from feduplink.metrics import write_metrics
 from feduplink.policies import Deployment
+from feduplink.policies.store import find_policies
+from feduplink.storage.run_directory import output_directory, write_metrics
 
 _FILE = "policy.onnx"
 

@@ -14,12 +14,8 @@ from feduplink.cli.channel_source import RecordedRounds, recorded_channels
 from feduplink.cli.console import console
 from feduplink.cli.flower_engine import check_flower_options, federate_with_flower
 from feduplink.cli.options import explicit_fields, scenario_from
-from feduplink.cli.output_directory import output_directory
-from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import default_policies
-from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import (
     FederatedHistory,
@@ -32,13 +28,15 @@ from feduplink.federated import (
     presence,
     task_options,
 )
-from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.senders import any_cell
-from feduplink.made_for import made_for, made_for_sentence
+from feduplink.federated.data.partition import weighed_by_noise
+from feduplink.federated.uplink.access import any_cell
 from feduplink.policies import Policy
+from feduplink.policies.store import default_policies, made_for, made_for_sentence
 from feduplink.registry import ACCESS_SCHEMES
-from feduplink.report.federated_files import write_federated
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import check_beginning, output_directory, resume_hint
+from feduplink.validation import usable_device
+from feduplink.workflows.federated_files import write_federated
 
 CHECKPOINT_FILE = "federated.safetensors"
 

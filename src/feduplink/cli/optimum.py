@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from feduplink.channels import ChannelSource
-from feduplink.channels.splits import split_recording
+from feduplink.channels.channel_set import split_recording
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import compare
-from feduplink.device import usable_device
 from feduplink.errors import InputError
+from feduplink.lagrangian import DualPoint
 from feduplink.optimum import (
     DistributionBound,
     Optimum,
@@ -26,12 +24,15 @@ from feduplink.optimum import (
     find_optimum,
     solve_dual,
 )
-from feduplink.optimum.proof_of_optimum import check_stateable, proof_of
-from feduplink.policies import DualPoint, DualPolicy
+from feduplink.optimum.proof_export import check_stateable, proof_of
+from feduplink.policies import DualPolicy
 from feduplink.problem import Problem
 from feduplink.proofs import write_proof
-from feduplink.report.optimum_files import write_optimum
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import output_directory
+from feduplink.validation import usable_device
+from feduplink.workflows.evaluation import compare
+from feduplink.workflows.optimum_files import write_optimum
 
 #: That a statement for the distribution is made from: their spread has to be known.
 _FEWEST_CHANNELS = 2

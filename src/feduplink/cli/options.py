@@ -11,12 +11,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.argument_types import positive_numbers, whole_number
 from feduplink.errors import InputError
 from feduplink.registry import Registry
-from feduplink.scenario import Scenario, shipped_scenarios
-from feduplink.scenario.part import float64
+from feduplink.scenario import Scenario, float64, shipped_scenarios
+from feduplink.settings import CHANNELS_PER_SPLIT
 
 #: Weights of the paper's network for digits: the model of limits on time and energy, where no
 #: other one is named.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
-from feduplink.metrics import write_metrics
-from feduplink.report.page import PAGE_FILE, read_sections, write_page
-from feduplink.report.runs import find_runs
+from feduplink.reporting.page import PAGE_FILE, read_sections, write_page
+from feduplink.storage.run_directory import find_runs, output_directory, write_metrics
 
 
 def run(args: argparse.Namespace) -> None:

@@ -13,22 +13,29 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from feduplink import provenance
 from feduplink.cli.arguments.reproduce_arguments import ALL
 from feduplink.cli.console import console, wrapped
-from feduplink.cli.output_directory import output_directory
-from feduplink.device import usable_device
 from feduplink.errors import InputError, unknown_name
-from feduplink.experiments import EXPERIMENTS, FULL, QUICK, Claim, ExperimentContext
+from feduplink.experiments import EXPERIMENTS
 from feduplink.experiments.compared_policies import POLICIES_VERSION
+from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.experiment_files import write_experiment
 from feduplink.experiments.federations import FEDERATIONS_VERSION, image_set, substitution
 from feduplink.experiments.judged_settings import SETTINGS_VERSION
-from feduplink.files import write_text
-from feduplink.metrics import METRICS_FILE, read_metrics, write_metrics
+from feduplink.experiments.scale import FULL, QUICK
 from feduplink.progress import track
-from feduplink.report.experiment_files import write_experiment
-from feduplink.report.page import read_sections, write_page
-from feduplink.report.runs import FinishedRun
+from feduplink.reporting.page import read_sections, write_page
+from feduplink.storage import run_directory as provenance
+from feduplink.storage.files import write_text
+from feduplink.storage.run_directory import (
+    METRICS_FILE,
+    Claim,
+    FinishedRun,
+    output_directory,
+    read_metrics,
+    write_metrics,
+)
+from feduplink.validation import usable_device
 
 #: What is kept between runs lies here, beside the figures' directories.
 _KEPT = "kept"

@@ -9,18 +9,20 @@ from feduplink.channels import ChannelSource
 from feduplink.cli.arguments.schedule_arguments import GAP
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
 from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison import default_policies, find_policies
 from feduplink.errors import InputError
 from feduplink.federated import ComputedSchedule, Rounds, UplinkRules, find_access_scheme
-from feduplink.federated.round_costs import RoundCosts, compare_rounds, rounds_on
-from feduplink.federated.scheduled_access import uploads_of
+from feduplink.federated.uplink.access import compare_rounds
+from feduplink.federated.uplink.rounds import RoundCosts, rounds_on
+from feduplink.federated.uplink.schedules import uploads_of
+from feduplink.link import Schedule
 from feduplink.policies import Deployment
+from feduplink.policies.store import default_policies, find_policies
 from feduplink.registry import ACCESS_SCHEMES
-from feduplink.report.schedule_files import SCHEDULES_FILE, cost_table, write_schedules
-from feduplink.schedule import Schedule, bound_front, find_front
+from feduplink.scheduling import bound_front, find_front
+from feduplink.storage.run_directory import output_directory
+from feduplink.workflows.schedule_files import SCHEDULES_FILE, cost_table, write_schedules
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,15 +8,15 @@ import tempfile
 from pathlib import Path
 
 from feduplink.channels import ChannelSource
-from feduplink.channels.split_sizes import CHANNELS_PER_SPLIT
 from feduplink.cli.console import console
 from feduplink.cli.options import explicit_fields, scenario_from
-from feduplink.comparison import find_policies
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy, export_onnx
 from feduplink.policies import Deployment, NeuralPolicy, Policy
+from feduplink.policies.store import find_policies
 from feduplink.scenario import Scenario
 from feduplink.serving.limits import Limits
+from feduplink.settings import CHANNELS_PER_SPLIT
 
 _ONNX = ".onnx"
 

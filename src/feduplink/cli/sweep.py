@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 
 from feduplink.cli.console import console
-from feduplink.cli.output_directory import output_directory
 from feduplink.cli.swept_runs import run_all, swept_runs
 from feduplink.cli.tables import terminal_table
-from feduplink.files import write_text
-from feduplink.metrics import write_metrics
-from feduplink.report.style import save_figure
-from feduplink.report.swept_figures import SweptFigures
-from feduplink.report.swept_plot import plot_swept
+from feduplink.reporting.style import save_figure
+from feduplink.reporting.sweep import SweptFigures, plot_swept
+from feduplink.storage.files import write_text
+from feduplink.storage.run_directory import output_directory, write_metrics
 
 
 def run(args: argparse.Namespace) -> None:

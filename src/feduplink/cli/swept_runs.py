@@ -15,9 +15,9 @@ import torch
 from feduplink.cli.options import scenario_from
 from feduplink.cli.parsing import parse
 from feduplink.errors import InputError
-from feduplink.metrics import METRICS_FILE, read_metrics
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
+from feduplink.storage.run_directory import METRICS_FILE, read_metrics
 
 
 @dataclass(frozen=True)

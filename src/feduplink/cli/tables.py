@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feduplink.cli.console import wrapped
-from feduplink.feasibility import VERDICTS
-from feduplink.text_table import TextTable
+from feduplink.judgement import VERDICTS
+from feduplink.tables import TextTable
 
 _COLOURS = {VERDICTS[True]: "green", VERDICTS[False]: "red", VERDICTS[None]: "yellow"}
 

@@ -10,36 +10,20 @@ from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields
-from feduplink.cli.output_directory import output_directory
-from feduplink.cli.resuming import check_beginning, resume_hint
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison_table import comparison_table
-from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.federated import LearnedSchedule
-from feduplink.learning import (
-    CsvLog,
-    Preset,
-    PresetName,
-    TensorBoardLog,
-    Training,
-    TrainingData,
-    TrainingSettings,
-    best_epoch,
-    training_settings,
-)
 from feduplink.optimum import check_reachable
-from feduplink.policies import (
-    Architecture,
-    GraphArchitecture,
-    NeuralPolicy,
-    Policy,
-    UnrolledPolicy,
-    policy_class,
-)
+from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy, policy_class
 from feduplink.progress import Observer
 from feduplink.registry import POLICIES
-from feduplink.report.training_files import write_training
+from feduplink.reporting.comparison import comparison_table
+from feduplink.settings import Architecture, GraphArchitecture, PresetName, TrainingSettings
+from feduplink.storage.run_directory import check_beginning, output_directory, resume_hint
+from feduplink.tracking import CsvLog, TensorBoardLog
+from feduplink.training import Preset, Training, TrainingData, best_epoch, training_settings
+from feduplink.validation import usable_device
+from feduplink.workflows.training_files import write_training
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 

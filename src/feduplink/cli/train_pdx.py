@@ -9,23 +9,17 @@ from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import warn_of
 from feduplink.cli.options import explicit_fields
-from feduplink.cli.resuming import resume_hint
 from feduplink.cli.tables import terminal_table
-from feduplink.comparison_table import comparison_table
-from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.learning import (
-    Curriculum,
-    NetworkSettings,
-    NetworkTraining,
-    OneScenario,
-    TrainingSettings,
-    TunedProblems,
-)
 from feduplink.optimum import check_reachable
-from feduplink.policies import GraphArchitecture, UnrolledNetwork, UnrolledPolicy
+from feduplink.policies import UnrolledNetwork, UnrolledPolicy
 from feduplink.problem import Problem
-from feduplink.report.training_files import write_network_training
+from feduplink.reporting.comparison import comparison_table
+from feduplink.settings import GraphArchitecture, NetworkSettings, TrainingSettings
+from feduplink.storage.run_directory import resume_hint
+from feduplink.training import Curriculum, NetworkTraining, OneScenario, TunedProblems
+from feduplink.validation import usable_device
+from feduplink.workflows.training_files import write_network_training
 
 #: Options of primal-dual training that mean the same here.
 _SHARED = ("batch_size", "learning_rate")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from feduplink.cli.console import console
 from feduplink.cli.options import explicit_fields
-from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.learning import TrainingSettings
-from feduplink.learning.phase_training import PhaseSettings, train_phase_network
-from feduplink.metrics import write_metrics
-from feduplink.schedule import save_phase_network
+from feduplink.scheduling import save_phase_network
+from feduplink.settings import TrainingSettings
+from feduplink.storage.run_directory import write_metrics
+from feduplink.training.phase_network import PhaseSettings, train_phase_network
+from feduplink.validation import usable_device
 
 WEIGHTS_FILE = "phase_network.safetensors"
 

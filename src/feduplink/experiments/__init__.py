@@ -5,10 +5,13 @@ A module has ``TITLE`` and ``CAPTION``; ``DATA``, the data set of the paper that
 ``RESULT``, the class of its result, which knows JSON (it is a pydantic model) and CSV
 (``to_csv()``, and ``from_csv(text)`` for as much as claims rest on); ``run(context)``, which makes
 the result; and ``claims(result)``, which judges what the paper says by it. How results are drawn is
-said in :mod:`feduplink.report`.
+said in :mod:`feduplink.reporting`.
 """
 
-import lazy_loader
+from feduplink.experiments.figures import EXPERIMENTS, Experiment, claims_from_csv
 
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "claims_from_csv",
+]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
 from feduplink.experiments.iid import EXACT, PUBLISHED
+from feduplink.storage.run_directory import Claim
 
 TITLE = "The server's average"
 DATA = "mnist"

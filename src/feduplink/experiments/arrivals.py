@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
+from feduplink.experiments.claims import judged, lower, mean_and_error
 from feduplink.experiments.compared_policies import READINGS, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.federated import Ideal, Sender
-from feduplink.federated.access import transmit
-from feduplink.federated.uplink import Rounds, UplinkRules, everyone
+from feduplink.federated.uplink.access import transmit
+from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Arrivals"
 DATA = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import stats
 
-from feduplink.metrics import Claim, Verdict
+from feduplink.storage.run_directory import Claim, Verdict
 
 __all__ = [
     "Claim",

@@ -9,8 +9,6 @@ from pydantic import ConfigDict, RootModel
 
 from feduplink.channels import draw_splits, draw_training_csi
 from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.files import write_text
-from feduplink.learning import Epoch, Training, TrainingData, training_settings
 from feduplink.policies import (
     Deployment,
     DualPolicy,
@@ -31,6 +29,8 @@ from feduplink.policies import (
 )
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
+from feduplink.storage.files import write_text
+from feduplink.training import Epoch, Training, TrainingData, training_settings
 
 #: Of kept policies; increasing it computes everything that is made of them anew, too.
 POLICIES_VERSION = 1

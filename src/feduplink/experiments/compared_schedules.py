@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from feduplink.federated import (
-    AccessScheme,
-    ComputedSchedule,
-    FixedPowerAccess,
-    LearnedSchedule,
-)
+from feduplink.federated import AccessScheme, ComputedSchedule, FixedPowerAccess, LearnedSchedule
 
 #: What a joule is worth, s: a round then takes about as long as with pdx, for 40 % less energy.
 _KAPPA = 10.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, training_history
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, judged_setting
 from feduplink.experiments.table import csv_rows, csv_text
-from feduplink.learning import Epoch, best_epoch
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
+from feduplink.training import Epoch, best_epoch
 
 TITLE = "Convergence"
 DATA = None
@@ -22,7 +23,7 @@ CAPTION = (
     "channels."
 )
 
-#: Columns of the CSV file, fields of :class:`~feduplink.learning.Epoch`.
+#: Columns of the CSV file, fields of :class:`~feduplink.training.Epoch`.
 _FIGURES = ("objective", "participation", "violation")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from feduplink.channels import draw_splits
 from feduplink.evaluation import evaluate
 from feduplink.experiments.cell_sweep import Sweep
-from feduplink.experiments.claims import Claim, judged, lower
+from feduplink.experiments.claims import judged, lower
 from feduplink.experiments.compared_policies import LEARNED, READINGS, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import Figures, Setting, judged_setting
 from feduplink.policies import Policy, UnrolledPolicy
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Noisy channel estimates"
 DATA = None

@@ -13,9 +13,9 @@ import torch
 from pydantic import BaseModel
 
 from feduplink.experiments.scale import Scale
-from feduplink.files import write_text
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
+from feduplink.storage.files import write_text
 
 _T = TypeVar("_T")
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -27,7 +27,6 @@ from feduplink.federated import (
     FederatedHistory,
     FederationSettings,
     Ideal,
-    Partition,
     RunHistory,
     Sender,
     Task,
@@ -36,13 +35,14 @@ from feduplink.federated import (
     load_task,
     task_options,
 )
-from feduplink.federated.data.data_sets import require
-from feduplink.federated.partition import weighed_by_noise
-from feduplink.federated.tasks.imdb_task import imdb
-from feduplink.files import write_text
+from feduplink.federated.data.datasets import require
+from feduplink.federated.data.partition import weighed_by_noise
+from feduplink.federated.tasks.reviews import imdb
 from feduplink.policies import FullPower, Orthogonal, RandomPower, UnrolledPolicy
 from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scenario import Scenario
+from feduplink.settings import Partition
+from feduplink.storage.files import write_text
 
 Kind = Literal["images", "airquality", "reviews"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 if TYPE_CHECKING:
-    from feduplink.experiments.claims import Claim
     from feduplink.experiments.experiment_context import ExperimentContext
+    from feduplink.storage.run_directory import Claim
 
 
 class Result(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feduplink.experiments.claims import Claim, difference, judged, lower, mean_in_words
+from feduplink.experiments.claims import difference, judged, lower, mean_in_words
 from feduplink.experiments.compared_policies import COMPARED, READINGS
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import (
@@ -21,6 +21,7 @@ from feduplink.experiments.federations import (
 )
 from feduplink.federated import AccessScheme, RunHistory
 from feduplink.policies import Policy
+from feduplink.storage.run_directory import Claim
 
 EXACT, PUBLISHED = "exact average", "published average"
 CAPTION = (

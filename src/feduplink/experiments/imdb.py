@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import ON_REVIEWS, REVIEWS_PUBLISHED, Federations
-from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 from feduplink.federated import Ideal
 from feduplink.policies import (
@@ -14,6 +12,7 @@ from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
 )
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Movie reviews"
 DATA = "imdb"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from feduplink.experiments.cell_sweep import Loss, Sweep
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import LEARNED, READINGS
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import judged_settings
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Interference"
 DATA = None

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import draw_splits
-from feduplink.comparison_table import OPTIMUM
 from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments.compared_policies import POLICIES_VERSION, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -16,6 +15,7 @@ from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired, solve_dual
 from feduplink.policies import Policy
 from feduplink.problem import Problem
+from feduplink.reporting.style import OPTIMUM
 from feduplink.scenario import Scenario
 
 #: Of kept settings.

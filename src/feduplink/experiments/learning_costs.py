@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from feduplink.experiments.claims import Claim, judged, lower, mean_and_error
+from feduplink.experiments.claims import judged, lower, mean_and_error
 from feduplink.experiments.compared_policies import UNSELECTED, names
 from feduplink.experiments.compared_schedules import CHEAPER, FIFTH, HALF
 from feduplink.experiments.federations import LEARNED_AT, Federations
 from feduplink.federated import FederatedHistory
-from feduplink.federated.federated_history import Cost
+from feduplink.federated.history import Cost
 from feduplink.policies import Orthogonal, RandomPower
+from feduplink.storage.run_directory import Claim
 
 #: What a figure of costs shows, as its caption says it.
 AXES = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments.cell_sweep import Sweep
-from feduplink.experiments.claims import Claim, judged, lower
+from feduplink.experiments.claims import judged, lower
 from feduplink.experiments.compared_policies import COMPARED, LEARNED, POLICIES_VERSION, policy_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import (
@@ -15,7 +14,9 @@ from feduplink.experiments.judged_settings import (
     in_rows,
     judged_policies,
 )
+from feduplink.reporting.style import OPTIMUM
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Network size"
 DATA = None

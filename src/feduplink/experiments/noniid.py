@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.compared_policies import COMPARED
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
 from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper, pdg_ahead
-from feduplink.federated import Ideal, Partition
+from feduplink.federated import Ideal
 from feduplink.policies import (
     GraphPolicy,
     PerceptronPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,
 )
+from feduplink.settings import Partition
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Digits that differ between workers"
 DATA = "mnist"

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import image_task
 from feduplink.experiments.table import csv_rows, csv_text
-from feduplink.federated.partition import importance_of_noise, noise_levels, with_pixel_noise
-from feduplink.federated.tasks.mnist_task import grey_levels
+from feduplink.federated.data.partition import importance_of_noise, noise_levels, with_pixel_noise
+from feduplink.federated.tasks.images import grey_levels
 from feduplink.randomness import numpy_generator
 from feduplink.scenario import Scenario, data_sizes
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Data that differ between workers"
 DATA = "mnist"

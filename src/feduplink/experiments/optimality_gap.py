@@ -7,15 +7,16 @@ from statistics import fmean
 from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
-from feduplink.comparison_table import OPTIMUM
 from feduplink.experiments.cell_sweep import Sweep, figures_by_policy
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import POLICIES_VERSION
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.judged_settings import SETTINGS_VERSION, Figures, judged_settings
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.optimum import find_optimum
+from feduplink.reporting.style import OPTIMUM
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Distance to the optimum"
 DATA = None

@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from feduplink.channels import draw_splits
 from feduplink.evaluation import allocate_seen
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.table import csv_rows, csv_text
 from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Allocated powers"
 DATA = None

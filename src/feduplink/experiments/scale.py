@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from feduplink.federated import LocalWork
-from feduplink.federated.tasks.imdb_task import PAPER_SIZE, WORK, Size
+from feduplink.federated.tasks.reviews import PAPER_SIZE, WORK, Size
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from feduplink.experiments.claims import Claim, judged
+from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import LEARNED, SELECTED, names
 from feduplink.experiments.compared_schedules import CHEAPER, FIFTH, HALF, SCHEDULES
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -13,6 +13,7 @@ from feduplink.experiments.federations import Comparison, Federations, federatio
 from feduplink.experiments.learning_costs import AXES, learning_claims
 from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
 from feduplink.policies import DualPolicy, FullPower, GraphPolicy, OpenLoop, UnrolledPolicy
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Time and energy"
 DATA = "mnist"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from feduplink.experiments.claims import Claim
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import ON_OTHER_DATA, Comparison, Federations, federation
 from feduplink.experiments.learning_costs import AXES, learning_claims
+from feduplink.storage.run_directory import Claim
 
 TITLE = "Time and energy on reviews"
 DATA = "imdb"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.files import read_limited
 from feduplink.scenario import Scenario
+from feduplink.storage.files import read_limited
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.policies import UnrolledPolicy
-from feduplink.policies.unrolled_network import (
+from feduplink.policies.pdx_network import (
     ALONE,
     AS_GOOD,
     LEAST_GAIN,

@@ -1,48 +1,201 @@
-"""The federated loop: broadcast, train, upload, average, measure; with checkpoints."""
+"""The federated loop: broadcast, train, upload, average, measure; with checkpoints.
+
+A *simulation* is one federation: one policy in one run. Simulation p · runs + r is policy p in
+run r.
+"""
 
 from __future__ import annotations
 
 import functools
+import gc
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
-from feduplink.device import usable_device
 from feduplink.errors import InputError
-from feduplink.federated.access import AccessScheme, Sender, access_scheme, transmit
-from feduplink.federated.adam import AdamState
-from feduplink.federated.arithmetic import own_arithmetic
-from feduplink.federated.batches import RoundBatches, draw_round, round_index
-from feduplink.federated.federated_history import FederatedHistory, FinishedRound, RunHistory
-from feduplink.federated.federation_data import data_checksum, draw_runs
-from feduplink.federated.federation_settings import FederationSettings
-from feduplink.federated.federation_state import FederationState
-from feduplink.federated.first_models import first_models
-from feduplink.federated.global_evaluation import evaluate
-from feduplink.federated.local import train_locally
-from feduplink.federated.minibatches import Minibatches
+from feduplink.federated.evaluation import evaluate
+from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
+from feduplink.federated.local_training import AdamState, train_locally
+from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
 from feduplink.federated.models.stacked import Weights
-from feduplink.federated.server_step import (
+from feduplink.federated.server import (
+    Aggregation,
     Arrivals,
     aggregation_identity,
     find_aggregation,
     server_step_,
 )
-from feduplink.federated.simulations import Capacity, TrialRound, measured_capacity, side_by_side
-from feduplink.federated.task import Task
-from feduplink.federated.task_checks import check_task
-from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, recorded_rounds
-from feduplink.identity import object_identity
+from feduplink.federated.state import FederationState, data_checksum, draw_runs, first_models
+from feduplink.federated.tasks.task import Task, check_task
+from feduplink.federated.uplink.access import AccessScheme, Sender, access_scheme, transmit
+from feduplink.federated.uplink.rounds import (
+    Rounds,
+    UplinkRecord,
+    UplinkRules,
+    everyone,
+    recorded_rounds,
+)
 from feduplink.progress import Advance, Observer, track
-from feduplink.randomness import stream_seed
+from feduplink.randomness import own_arithmetic, stream_seed
 from feduplink.registry import object_path
 from feduplink.scenario import Scenario
+from feduplink.settings import PacketSuccess
+from feduplink.storage.tensorfile import object_identity
+from feduplink.validation import usable_device
+
+
+@dataclass(frozen=True)
+class FederationSettings:
+    """How a comparison goes.
+
+    Attributes:
+        runs: independent repetitions, each with its own data, weights, channels and arrivals.
+        rounds: of every run; None takes the task's.
+        aggregation: how the server makes the next model: a registered name, as ``exact``,
+            ``package.module:Class``, or an object.
+        deadline_s: longest round, s; what is not sent by then is lost.
+        packet_success: which SINR decides whether an upload arrives.
+        present: workers in the federation round by round, (N, L) bool; None is everyone, always.
+        checkpoint_every: rounds between checkpoints.
+
+    """
+
+    runs: int = 1
+    rounds: int | None = None
+    aggregation: str | Aggregation = "exact"
+    deadline_s: float | None = None
+    packet_success: PacketSuccess = "worst-phase"
+    present: Tensor | None = None
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        for name, value in (("runs", self.runs), ("checkpoint_every", self.checkpoint_every)):
+            if value < 1:
+                raise InputError(f"{name}: {value} is not accepted; accepted: 1 or more.")
+        if self.rounds is not None and self.rounds < 1:
+            raise InputError(f"rounds: {self.rounds} is not accepted; accepted: 1 or more.")
+        if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:
+            raise InputError(
+                f"deadline: {self.deadline_s} s is not accepted; accepted: above 0, finite."
+            )
+        find_aggregation(self.aggregation)
+        if self.packet_success not in get_args(PacketSuccess):
+            raise InputError(
+                f"packet_success: {self.packet_success!r} is unknown; accepted: "
+                f"{', '.join(get_args(PacketSuccess))}."
+            )
+
+    def presence(self, rounds: int, workers: int) -> Tensor:
+        """``present`` of a run with so many rounds and workers, (N, L) bool."""
+        if self.present is None:
+            return everyone(rounds, workers)
+        if self.present.dtype != torch.bool or self.present.shape != (rounds, workers):
+            raise InputError(
+                f"present: {self.present.dtype} of shape {tuple(self.present.shape)}; accepted: "
+                f"bool of shape {(rounds, workers)}, one row per round."
+            )
+        return self.present
+
+
+#: Weights that train side by side on a CPU, five simulations of MNIST. Fewer cost more calls, more
+#: push each other out of the cache: a step reads or writes four numbers per weight, 26 MB in all.
+_CPU_WEIGHTS_AT_ONCE = 1_600_000
+#: Share of a GPU's free memory that one batch of simulations may take.
+_GPU_MEMORY_SHARE = 0.6
+#: Of sequences, the share that weights may take in addition; and the copies of a simulation's
+#: weights that there are at once: models, gradients, and what a part of a step takes of both.
+_GPU_WEIGHTS_SHARE, _COPIES_OF_WEIGHTS = 0.2, 8
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How much trains side by side.
+
+    Attributes:
+        simulations: at most so many.
+        room: of sequences, steps in time of all of them together; a training step that takes more
+            is done in parts.
+
+    """
+
+    simulations: int
+    room: float = math.inf
+
+
+@dataclass(frozen=True)
+class TrialRound:
+    """One simulation, to see how much memory of a GPU it takes.
+
+    Attributes:
+        train: does a round of local training.
+        measure: evaluates the global model.
+        load: of sequences, the steps in time of the largest training step; else None.
+
+    """
+
+    train: Callable[[], object]
+    measure: Callable[[], object]
+    load: int | None
+
+
+def measured_capacity(
+    device: torch.device, weights_per_simulation: int, trial: TrialRound
+) -> Capacity:
+    """What fits the cache, or the GPU's memory; ``weights_per_simulation`` is of all its workers.
+
+    Sequences are drawn, so the simulations of another step or round may take several times the
+    memory of the one tried. What does not depend on the draw is the memory per step in time: the
+    trial's peak over its load, with everything that is there anyhow counted in. It says how many
+    steps in time there is room for, and each training step is cut into parts to keep to it.
+    """
+    if device.type != "cuda":
+        return Capacity(max(1, _CPU_WEIGHTS_AT_ONCE // weights_per_simulation))
+    # What an earlier federation of this process has left behind is free as well.
+    gc.collect()
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
+    memory = _GPU_MEMORY_SHARE * free
+    training = _peak_memory(device, trial.train)
+    measuring = _peak_memory(device, trial.measure)
+    if trial.load is None:
+        return Capacity(max(1, int(memory / max(training, measuring))))
+    weights = 4 * _COPIES_OF_WEIGHTS * weights_per_simulation
+    simulations = min(memory / measuring, _GPU_WEIGHTS_SHARE * free / weights)
+    return Capacity(max(1, int(simulations)), memory * trial.load / training)
+
+
+def _peak_memory(device: torch.device, work: Callable[[], object]) -> int:
+    """Bytes of GPU memory that ``work`` takes on top of what is taken, at least 1."""
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    work()
+    peak = torch.cuda.max_memory_allocated(device) - before
+    torch.cuda.empty_cache()
+    return max(1, peak)
+
+
+def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range, list[slice]]]:
+    """Group the simulations: runs whose examples are gathered together, and who trains together.
+
+    A group of simulations is contiguous: some runs of one policy, or all runs of some policies.
+    """
+    if at_once >= runs:
+        some = at_once // runs
+        groups = [slice(p * runs, min(p + some, policies) * runs) for p in range(0, policies, some)]
+        yield range(runs), groups
+        return
+    for start in range(0, runs, at_once):
+        chosen = range(start, min(start + at_once, runs))
+        yield (
+            chosen,
+            [slice(p * runs + chosen.start, p * runs + chosen.stop) for p in range(policies)],
+        )
 
 
 def federate(

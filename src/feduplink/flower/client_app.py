@@ -16,18 +16,14 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from feduplink.errors import InputError
-from feduplink.federated.adam import AdamState
-from feduplink.federated.arithmetic import own_arithmetic
-from feduplink.federated.batches import RoundBatches, draw_round, round_index
-from feduplink.federated.federation_data import draw_runs
-from feduplink.federated.first_models import first_models
-from feduplink.federated.local import train_locally
-from feduplink.federated.minibatches import Minibatches
+from feduplink.federated.local_training import AdamState, train_locally
+from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
 from feduplink.federated.models.stacked import ModelStack, Weights
-from feduplink.federated.task import FederatedData, Task
+from feduplink.federated.state import draw_runs, first_models
+from feduplink.federated.tasks.task import FederatedData, Task
 from feduplink.flower.task_run import TaskRun
 from feduplink.flower.worker_mod import worker_index, worker_mod
-from feduplink.randomness import stream_seed
+from feduplink.randomness import own_arithmetic, stream_seed
 
 _CPU = torch.device("cpu")
 

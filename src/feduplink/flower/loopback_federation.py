@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feduplink.federated import FederatedHistory
-from feduplink.federated.federated_history import FinishedRound
+from feduplink.federated.history import FinishedRound
 from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.superlink_client import App
 from feduplink.flower.task_progress import finished_rounds
@@ -39,7 +39,7 @@ def federate_on_loopback(
     ``runs`` are by the name that the policy is to have, of one task with as many workers each;
     their ``out`` is not used: results are in the deployment's directory, which goes with it,
     whatever ends it. The ``observers`` are told of every
-    :class:`~feduplink.federated.federated_history.FinishedRound`.
+    :class:`~feduplink.federated.history.FinishedRound`.
     """
     results = deployment.directory / "results"
     found = {

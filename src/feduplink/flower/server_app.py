@@ -6,16 +6,15 @@ import torch
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
-from feduplink.federated.federation_data import draw_runs
-from feduplink.federated.first_models import first_models
-from feduplink.federated.global_evaluation import evaluate
-from feduplink.files import only_writer
+from feduplink.federated.evaluation import evaluate
+from feduplink.federated.state import draw_runs, first_models
 from feduplink.flower.connected_nodes import connected_nodes
 from feduplink.flower.task_average import TaskAverage
 from feduplink.flower.task_progress import append_round, begin_rounds
 from feduplink.flower.task_result import TaskResult
 from feduplink.flower.task_run import TaskRun
 from feduplink.flower.wireless_grid import WirelessGrid
+from feduplink.storage.files import only_writer
 
 _CPU = torch.device("cpu")
 

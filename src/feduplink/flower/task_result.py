@@ -12,9 +12,9 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, RunHistory, Task
-from feduplink.files import read_limited, write_json
 from feduplink.flower.uplink_round import UplinkRound
-from feduplink.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.storage.files import read_limited, write_json
+from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
 
 HISTORY_FILE = "flower.json"
 MODEL_FILE = "model.safetensors"

@@ -11,9 +11,9 @@ from flwr.app import UserConfig
 from pydantic import Field, field_validator
 
 from feduplink.federated import Sender, Task, find_senders, load_task
-from feduplink.federated.choices import PacketSuccess
 from feduplink.scenario import Scenario
-from feduplink.validated_model import ValidatedModel
+from feduplink.settings import PacketSuccess
+from feduplink.validation import ValidatedModel
 
 
 class TaskRun(ValidatedModel):

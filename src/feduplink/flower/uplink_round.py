@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import MetricRecord
 from torch import Tensor
 
-from feduplink.federated.uplink import UplinkRecord
+from feduplink.federated.uplink.rounds import UplinkRecord
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from flwr.serverapp.strategy import Result
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.access import Sender, access_scheme, transmit
-from feduplink.federated.choices import PacketSuccess
-from feduplink.federated.uplink import Rounds, UplinkRecord, UplinkRules, everyone
+from feduplink.federated.uplink.access import Sender, access_scheme, transmit
+from feduplink.federated.uplink.rounds import Rounds, UplinkRecord, UplinkRules, everyone
 from feduplink.flower.exchange import Exchange, Exchanges, round_number
 from feduplink.flower.uplink_round import UplinkRound
 from feduplink.flower.upload_arrays import fault_of_arrays
 from feduplink.flower.worker_mod import is_training, take_worker
 from feduplink.scenario import Scenario
+from feduplink.settings import PacketSuccess
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo

@@ -5,18 +5,19 @@ from feduplink.lagrangian.channel_batch import (
     gradient_and_hessian,
     log_power_derivatives,
 )
-from feduplink.lagrangian.dual_point import DualPoint
-from feduplink.lagrangian.maximise import (
+from feduplink.lagrangian.maximiser import (
     Maximiser,
     MultiStart,
     climb,
     improve,
     maximise,
+    newton_ascent,
+    newton_step,
     starting_points,
     sweep,
     switched_from_each,
 )
-from feduplink.lagrangian.prices import Multipliers, Prices
+from feduplink.lagrangian.prices import DualPoint, Multipliers, Prices
 
 __all__ = [
     "ChannelBatch",
@@ -30,6 +31,8 @@ __all__ = [
     "improve",
     "log_power_derivatives",
     "maximise",
+    "newton_ascent",
+    "newton_step",
     "starting_points",
     "sweep",
     "switched_from_each",

@@ -11,7 +11,76 @@ radio's constants are scalars, or tensors (L,) where they differ from worker to 
 tensor([0.8333, 0.9524])
 """
 
-import lazy_loader
+from feduplink.link.measures import (
+    EnergyEfficiency,
+    Measure,
+    PacketSuccess,
+    Rate,
+    Slopes,
+    SuccessRate,
+)
+from feduplink.link.quality import (
+    energy_efficiency,
+    inverse_draw,
+    most_efficient_power,
+    packet_error_rate,
+    packet_success_rate,
+    packet_success_with_slope,
+    rate,
+    rate_at,
+    rate_from_log,
+    rate_slopes,
+    rate_with_slope,
+    sinr,
+    success_at,
+    success_slopes,
+)
+from feduplink.link.uploads import (
+    Schedule,
+    Upload,
+    airtime,
+    bits_per_hz,
+    efficiency_for_energy,
+    energy,
+    ofdma,
+    power_alone,
+    rate_for_time,
+    scheduled_upload,
+    simultaneous_upload,
+    tdma,
+)
 
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "EnergyEfficiency",
+    "Measure",
+    "PacketSuccess",
+    "Rate",
+    "Schedule",
+    "Slopes",
+    "SuccessRate",
+    "Upload",
+    "airtime",
+    "bits_per_hz",
+    "efficiency_for_energy",
+    "energy",
+    "energy_efficiency",
+    "inverse_draw",
+    "most_efficient_power",
+    "ofdma",
+    "packet_error_rate",
+    "packet_success_rate",
+    "packet_success_with_slope",
+    "power_alone",
+    "rate",
+    "rate_at",
+    "rate_for_time",
+    "rate_from_log",
+    "rate_slopes",
+    "rate_with_slope",
+    "scheduled_upload",
+    "simultaneous_upload",
+    "sinr",
+    "success_at",
+    "success_slopes",
+    "tdma",
+]

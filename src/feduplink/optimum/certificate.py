@@ -15,10 +15,10 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.branch_and_bound import BranchAndBound, Certificate, Target
+from feduplink.optimum.concave_relaxation import has_relaxation
+from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import check_monotone
 from feduplink.optimum.power_search import PowerSearch
-from feduplink.optimum.relaxation import has_relaxation
-from feduplink.optimum.relaxation_search import RelaxationSearch
 from feduplink.progress import Observer, track
 
 

@@ -1,7 +1,7 @@
 """The dual function over scaled multipliers, and a quasi-Newton method that minimises it.
 
 D(λ) = E_H max_p Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki) (``lagrangian.prices``) is convex in the
-multipliers, and its gradient is what the maximisers leave over of each constraint. For a utility g
+multipliers; its gradient is the mean slack of each constraint at the maximisers. For a utility g
 other than the weighted sum, the weights ω become variables too and max_y g(y) − ω·y is added.
 """
 

@@ -17,7 +17,7 @@ from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import Measure
-from feduplink.optimum.power_boxes import CrossGains, PowerBoxes
+from feduplink.optimum.boxes import CrossGains, PowerBoxes
 
 #: What rounding may take from a bound, relative to the sizes that are summed.
 _ROUNDING = 1e-13

@@ -1,4 +1,4 @@
-"""Branch and bound over boxes of powers, with bounds that are cheap: millions of boxes.
+"""Branch and bound over boxes of powers, with bounds cheap enough for millions of boxes.
 
 All channels are searched together. A box is bounded by monotony, loses what lies under the best
 known value, and, where that is known, what a better power excludes; what is left is bounded by
@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum.boxes import POWER
-from feduplink.optimum.branch_and_bound import BranchAndBound, Target
-from feduplink.optimum.branching_tree import MONOTONE
+from feduplink.optimum.boxes import POWER, PowerBoxes
+from feduplink.optimum.branch_and_bound import MONOTONE, BranchAndBound, Target
+from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
-from feduplink.optimum.power_boxes import PowerBoxes
-from feduplink.optimum.relaxation import Relaxation
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
 _CHUNK = {"cpu": 2**16, "cuda": 2**22}

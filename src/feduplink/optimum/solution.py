@@ -10,21 +10,20 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_csi
-from feduplink.device import usable_device
 from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
-from feduplink.metrics import finite_or_none
+from feduplink.optimum.bounds import Unreachable, check_reachable, interference_free_bound
 from feduplink.optimum.branch_and_bound import Certificate
 from feduplink.optimum.certificate import certify, check_provable
-from feduplink.optimum.dual_solver import SEARCH, DualSolution, solve_dual
-from feduplink.optimum.interference_free import interference_free_bound
-from feduplink.optimum.reachability import Unreachable, check_reachable
-from feduplink.optimum.repair import MET, repaired
+from feduplink.optimum.dual import SEARCH, DualSolution, solve_dual
+from feduplink.optimum.primal_recovery import MET, repaired
 from feduplink.problem import Problem
 from feduplink.progress import Observer
 from feduplink.scenario import Scenario
-from feduplink.text_table import TextTable
+from feduplink.storage.run_directory import finite_or_none
+from feduplink.tables import TextTable
+from feduplink.validation import usable_device
 
 #: An optimum counts as certified if the bound is above it by at most this share of it.
 CERTIFIED_GAP = 0.02
@@ -82,7 +81,7 @@ class Optimum:
         """By which share of the optimum the bound is above it; infinite if that is nothing.
 
         What is compared are weighted means over the workers, for the weighted sum the arithmetic
-        and for proportional fairness the geometric one, see :mod:`feduplink.utility`.
+        and for proportional fairness the geometric one, see :mod:`feduplink.problem`.
         """
         return self.problem.utility.relative_gap(self.objective, self.upper_bound)
 

@@ -1,6 +1,75 @@
 """Power policies: one per file, all with ``allocate(H)``."""
 
-import lazy_loader
+from feduplink.policies.base import Deployment, NeuralPolicy, Policy
+from feduplink.policies.baselines import (
+    FullPower,
+    Orthogonal,
+    RandomPower,
+    UnselectedOrthogonal,
+    UnselectedRandomPower,
+    largest_efficient_power,
+    select,
+)
+from feduplink.policies.dual import DualPolicy, LagrangianPolicy, kept_point, shipped_point
+from feduplink.policies.open_loop import OpenLoop
+from feduplink.policies.paper import (
+    GRAPH_HIDDEN,
+    PERCEPTRON_HIDDEN,
+    DenseGraphConvolution,
+    GraphPolicy,
+    PerceptronPolicy,
+    normalised_adjacency,
+)
+from feduplink.policies.pdx import CHANNELS, UnrolledPolicy, shipped_network, shipped_pdx
+from feduplink.policies.pdx_network import (
+    UnrolledNetwork,
+    better_end,
+    lagrangian_at_gates,
+    price_unit,
+)
+from feduplink.policies.store import (
+    POLICY_FILE,
+    load_policy,
+    made_for,
+    made_for_sentence,
+    policy_class,
+    save_policy,
+)
 
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "CHANNELS",
+    "GRAPH_HIDDEN",
+    "PERCEPTRON_HIDDEN",
+    "POLICY_FILE",
+    "DenseGraphConvolution",
+    "Deployment",
+    "DualPolicy",
+    "FullPower",
+    "GraphPolicy",
+    "LagrangianPolicy",
+    "NeuralPolicy",
+    "OpenLoop",
+    "Orthogonal",
+    "PerceptronPolicy",
+    "Policy",
+    "RandomPower",
+    "UnrolledNetwork",
+    "UnrolledPolicy",
+    "UnselectedOrthogonal",
+    "UnselectedRandomPower",
+    "better_end",
+    "kept_point",
+    "lagrangian_at_gates",
+    "largest_efficient_power",
+    "load_policy",
+    "made_for",
+    "made_for_sentence",
+    "normalised_adjacency",
+    "policy_class",
+    "price_unit",
+    "save_policy",
+    "select",
+    "shipped_network",
+    "shipped_pdx",
+    "shipped_point",
+]

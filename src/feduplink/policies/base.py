@@ -1,19 +1,49 @@
-"""What every policy is: CSI in, transmit powers out."""
+"""Power policies: CSI in, transmit powers out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from feduplink.channels import ChannelSource
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.policies.architecture import SILENCE_W, Architecture
-from feduplink.policies.deployment import Deployment
+from feduplink.problem import Problem
 from feduplink.randomness import stream_seed
 from feduplink.scenario import Scenario
+from feduplink.settings import SILENCE_W, Architecture
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A cell with its problem, and what is known of its channels beforehand.
+
+    Attributes:
+        scenario: the cell and its radio.
+        training: channels to tune it on, (N, L, L).
+        problem: what the policy has to solve there; None is what the scenario describes.
+        recorded: they are all that is known; more cannot be drawn from the scenario.
+        seed: of random numbers.
+
+    """
+
+    scenario: Scenario
+    training: Tensor
+    problem: Problem | None = None
+    recorded: bool = False
+    seed: int = 0
+
+    @classmethod
+    def from_channels(
+        cls, scenario: Scenario, channels: ChannelSource, *, seed: int = 0
+    ) -> Deployment:
+        """The problem of the scenario, with the training part of its channels to tune on."""
+        return cls(scenario, channels.training, recorded=channels.recorded, seed=seed)
+
 
 #: That powers are computed from: 32,768 channels of 8 workers. More would only need more memory.
 _GAINS_AT_ONCE = 1 << 21

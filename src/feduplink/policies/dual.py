@@ -1,19 +1,162 @@
-"""``dual``: maximise the Lagrangian channel by channel, at learned multipliers."""
+"""Policies that maximise a Lagrangian at learned multipliers, and ``dual``, which searches channel
+by channel.
+
+What was found is kept in the user's cache directory (``FEDUPLINK_CACHE``, if set; empty keeps
+nothing), under a checksum of everything it depends on: the problem, the channels, the network's
+weights, and the number of the format.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import platformdirs
 import torch
 from torch import Tensor
 
 from feduplink.channels import draw_training_csi
-from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, maximise
+from feduplink.errors import InputError
+from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
-from feduplink.policies.deployment import Deployment
-from feduplink.policies.known_points import kept_point
-from feduplink.policies.lagrangian_policy import LagrangianPolicy
-from feduplink.problem import Problem
+from feduplink.policies.base import Deployment, Policy
+from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
-from feduplink.scenario import Scenario
+from feduplink.registry import MEASURES
+from feduplink.scenario import Scenario, shipped_scenarios
+from feduplink.storage.tensorfile import TensorFile, checksum, read_tensors, write_tensors
+
+
+class LagrangianPolicy(Policy):
+    """A policy that maximises the Lagrangian of its problem, channel by channel.
+
+    The problem is that of the scenario unless another one is given; a policy for such a problem
+    cannot be saved.
+    """
+
+    def __init__(
+        self, scenario: Scenario, point: DualPoint, problem: Problem | None = None
+    ) -> None:
+        super().__init__(scenario)
+        self.point = point
+        self._given = problem
+        self.problem = problem or Problem.from_scenario(scenario)
+        point.check(len(self.problem.constraints), scenario.workers)
+
+    def prices(self, csi: Tensor) -> Prices:
+        """On the device of the channels (N, L, L), for as many workers as they have."""
+        workers = csi.shape[-1]
+        problem, point = self.problem, self.point
+        if workers != self.scenario.workers:
+            problem, point = _for_workers(problem, workers), point.for_workers(workers)
+        multipliers = point.multipliers.to(csi.device)
+        return replace(point, multipliers=multipliers).prices(problem, self.scenario)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The multipliers and the thresholds."""
+        if self._given is not None:
+            raise InputError(
+                f"policy: this {self.name} is for a problem that its scenario does not describe, "
+                "and cannot be saved; accepted: a scenario that names its measures."
+            )
+        return self.point.tensors()
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy with these multipliers and thresholds."""
+        return cls(scenario, DualPoint.from_tensors(tensors))
+
+
+def _for_workers(problem: Problem, workers: int) -> Problem:
+    """The problem for so many workers, each with the mean limit."""
+    return Problem(
+        problem.objective,
+        WeightedSum(torch.ones(workers, dtype=torch.float64)),
+        tuple(
+            replace(
+                constraint,
+                limit=constraint.limit.mean(-1, keepdim=True).expand(workers),
+                active=constraint.active.any(-1, keepdim=True).expand(workers),
+            )
+            for constraint in problem.constraints
+        ),
+    )
+
+
+_KIND = "multipliers"
+#: To be increased when code changes which multipliers are found, so that kept ones are not used.
+_FORMAT = 1
+_SHIPPED = "multipliers.safetensors"
+
+
+def shipped_point(policy: str, scenario: Scenario) -> DualPoint | None:
+    """The multipliers of ``policy`` for a shipped scenario; None if it is another one.
+
+    Those of the default scenario are in the policy's own file.
+    """
+    name = next((name for name in shipped_scenarios() if _shipped_scenario(name) == scenario), None)
+    tensors = _shipped().under(f"{policy}.{name}.")
+    return DualPoint.from_tensors(tensors) if tensors else None
+
+
+def kept_point(
+    policy: str,
+    scenario: Scenario,
+    inputs: dict[str, Tensor],
+    settings: dict[str, Any],
+    find: Callable[[], DualPoint],
+) -> DualPoint:
+    """What ``find`` finds, or found in an earlier run of the same ``inputs`` and ``settings``.
+
+    Nothing is kept for a scenario with measures of the user's own: a change of their code would go
+    unnoticed.
+    """
+    directory = _cache_directory()
+    if directory is None or not all(_ships(measure) for measure in scenario.measures):
+        return find()
+    identity = {
+        "policy": policy,
+        "scenario": scenario.model_dump(mode="json"),
+        "format": _FORMAT,
+        **settings,
+    }
+    file = directory / _KIND / f"{policy}-{checksum(inputs, identity)[:32]}.safetensors"
+    with contextlib.suppress(InputError, KeyError):  # absent or damaged: found anew
+        return DualPoint.from_tensors(read_tensors(file, _KIND).tensors)
+    point = find()
+    with contextlib.suppress(OSError):  # a cache that cannot be written to is none
+        write_tensors(file, _KIND, TensorFile(point.tensors(), identity))
+    return point
+
+
+def _cache_directory() -> Path | None:
+    given = os.environ.get("FEDUPLINK_CACHE")
+    if given is None:
+        return Path(platformdirs.user_cache_dir("feduplink"))
+    return Path(given) if given else None
+
+
+def _ships(measure: str) -> bool:
+    found = MEASURES.find(measure)
+    return getattr(found, "__module__", "").startswith("feduplink.")
+
+
+@cache
+def _shipped_scenario(name: str) -> Scenario:
+    return Scenario.from_yaml(name)
+
+
+@cache
+def _shipped() -> TensorFile:
+    file = Path(str(resources.files("feduplink.policies") / _SHIPPED))
+    return read_tensors(file, _KIND)
+
 
 #: Channels maximised at once; more would only need more memory.
 _CHUNK = 4096

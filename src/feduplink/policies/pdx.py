@@ -11,15 +11,13 @@ from torch import Tensor, nn
 
 from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
-from feduplink.policies.base import silence
-from feduplink.policies.deployment import Deployment
-from feduplink.policies.known_points import kept_point, shipped_point
-from feduplink.policies.lagrangian_policy import LagrangianPolicy
-from feduplink.policies.pdx_calibration import LOOK_CHANNELS, MARGIN, calibrated
-from feduplink.policies.unrolled_network import UnrolledNetwork
+from feduplink.optimum.calibration import LOOK_CHANNELS, MARGIN, calibrated
+from feduplink.policies.base import Deployment, silence
+from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
+from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.tensorfile import TensorFile, read_tensors
+from feduplink.storage.tensorfile import TensorFile, read_tensors
 
 #: Channels that the multipliers are found on, and the seed of these and of the noise on them.
 CHANNELS = 40_000

@@ -6,7 +6,13 @@ imports nothing of it, nor the formulas it uses, and needs NumPy, h5py and, to c
 (``pip install 'feduplink[check]'``). docs/proofs.md has the format and the argument.
 """
 
-from feduplink.proofs.proof import Proof, ProofTree, ProvedProblem, Statement
-from feduplink.proofs.proof_file import read_proof, write_proof
+from feduplink.proofs.format import (
+    Proof,
+    ProofTree,
+    ProvedProblem,
+    Statement,
+    read_proof,
+    write_proof,
+)
 
 __all__ = ["Proof", "ProofTree", "ProvedProblem", "Statement", "read_proof", "write_proof"]

@@ -1,5 +1,20 @@
 """Upper bounds on the Lagrangian of a channel over a region, in ball arithmetic.
 
+Nothing is concluded from these numbers. A bad one makes a bound loose, never wrong.
+
+With multipliers λ_ki ≥ 0 on E[1(p_i > 0) (c_ki − limit_ki)] ≥ 0 and weights w of the objective's
+measure f, the Lagrangian is Σ_i 1(p_i > 0) (a_i PSR_i + b_i R_i + c_i EE_i − d_i) with a, b and c
+the sums of w and λ over the measures and d_i = Σ_k λ_ki limit_ki.
+
+Both are convex, then concave, then convex, with parts that may be empty. For such a function φ on
+[lo, hi] and the tangent T at a point of the concave part,
+
+    φ ≤ max(φ(lo), φ(hi), T(lo), T(hi)):
+
+in the concave part φ is under T; in a convex part it is under the larger of its ends, one of which
+is an end of the interval and the other one in the concave part. Without a concave part φ is under
+the larger of φ(lo) and φ(hi).
+
 Two bounds, proved in docs/proofs.md. Each worker at its best ends: the largest SINR the region
 leaves it. And by a tangent: each worker's value lies under a line in ln SINR, ln SINR is concave
 in the log-powers t = ln p, so the sum of the lines lies under its tangent at any point, which is
@@ -8,25 +23,268 @@ largest at a corner of the region.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from flint import arb
 
-from feduplink.proofs import balls
-from feduplink.proofs.balls import ZERO
-from feduplink.proofs.outward import (
+from feduplink.proofs import arithmetic as balls
+from feduplink.proofs.arithmetic import (
+    ZERO,
     down,
     noise_and_interference_down,
     noise_and_interference_up,
     up,
 )
-from feduplink.proofs.peaks import most_efficient_power, peak_power, peak_sinr
-from feduplink.proofs.proof import Booleans, Floats
+from feduplink.proofs.format import Booleans, Floats, Proof, ProvedMeasure
 from feduplink.proofs.regions import Gains, Regions
-from feduplink.proofs.value_maxima import highest_draw, highest_over_line
-from feduplink.proofs.worker_worth import WorkerWorth
+
+_BISECTIONS = 26
+_NEWTON_STEPS = 2
+#: Steps to the most efficient power; from where they start they are enough.
+_PEAK_STEPS = 9
+
+
+def most_concave_sinr(waterfall: float) -> float:
+    """Where a PSR + b R is concave in ln SINR, whatever a and b, if it is anywhere."""
+    m = waterfall
+    if m >= 1:
+        return np.inf
+    return float(m * (4 - m + np.sqrt(8 + m * m)) / (4 * (1 - m)))
+
+
+def peak_sinr(
+    success: Floats, per_rate: Floats, slope: Floats, waterfall: float, low: Floats, high: Floats
+) -> Floats:
+    """The largest a PSR + b R − slope ln SINR where it is concave in ln SINR within [low, high].
+
+    NaN where it is concave nowhere. From the point where it is most concave, halves of the
+    interval lead towards where the derivative is 0 or the concave part ends; Newton's method
+    ends the search.
+    """
+
+    def derivatives(sinr: Floats) -> tuple[Floats, Floats]:
+        loss = waterfall / sinr
+        steep = success * np.exp(-loss) * loss
+        share = sinr / (1 + sinr)
+        return steep + per_rate * share - slope, steep * (loss - 1) + per_rate * share / (1 + sinr)
+
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        inner = np.clip(np.full_like(low, most_concave_sinr(waterfall)), low, high)
+        tilt, bend = derivatives(inner)
+        concave = bend < 0
+        rising = tilt > 0
+        outer = np.where(rising, high, low)
+        for _ in range(_BISECTIONS):
+            middle = np.sqrt(inner * outer)
+            tilt, bend = derivatives(middle)
+            onward = ((tilt > 0) == rising) & (bend < 0)
+            inner, outer = np.where(onward, middle, inner), np.where(onward, outer, middle)
+        for _ in range(_NEWTON_STEPS):
+            tilt, bend = derivatives(inner)
+            proposed = np.clip(inner * np.exp(-tilt / bend), low, high)
+            near = np.abs(tilt / bend) < 1e-3
+            inner = np.where(near & (derivatives(proposed)[1] < 0), proposed, inner)
+        return np.where(concave, inner, np.nan)
+
+
+def most_efficient_power(
+    gain: Floats, static_power_w: Floats, inefficiency: float, low: Floats, high: Floats
+) -> Floats:
+    """The power in [low, high] with the largest ln(1 + gain p) / (μ p + P_c).
+
+    v = ln(1 + gain p) solves e^v (v − 1) = gain P_c / μ − 1; Newton's method from above.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        ratio = gain * static_power_w / inefficiency
+        v = np.minimum(np.sqrt(2 * ratio), 1 + np.log1p(ratio))
+        for _ in range(_PEAK_STEPS):
+            v = v - (v - 1 + (1 - ratio) * np.exp(-v)) / v
+        found: Floats = np.clip(np.nan_to_num(np.expm1(v) / gain, nan=np.inf), low, high)
+    return found
+
+
+def peak_power(
+    slope: Floats, factor: Floats, static_power_w: Floats, inefficiency: float, low: Floats
+) -> Floats:
+    """The first power from ``low`` on with a largest slope ln p + factor / (μ p + P_c).
+
+    u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c. Without a
+    root the sum rises all the way and P_c is taken, without a slope it falls and ``low`` is.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        half = factor - 2 * slope * static_power_w
+        root = np.sqrt(half**2 - (2 * slope * static_power_w) ** 2)
+        drawn = 2 * slope * static_power_w**2 / (half + root)
+        falls = (half > 0) & (root >= 0)
+        drawn = np.where(slope > 0, np.where(falls, drawn, static_power_w), 0.0)
+        # A little less than P_c is certainly where the sum is concave.
+        drawn = np.minimum(drawn, static_power_w * (1 - 1e-12))
+    return np.maximum(drawn / inefficiency, low)
+
+
+@dataclass(frozen=True)
+class WorkerWorth:
+    """a PSR + b R + c EE − d of one worker on the air.
+
+    Attributes:
+        success, rate, efficiency, cost: a, b, c and d.
+        waterfall: m.
+        static_power_w, inefficiency: P_c and μ.
+    """
+
+    success: arb
+    rate: arb
+    efficiency: arb
+    cost: arb
+    waterfall: arb
+    static_power_w: arb
+    inefficiency: arb
+
+    def at_most(self, sinr: arb) -> arb:
+        """a PSR + (b + c / P_c) R − d: with all powers that lead to ``sinr``, no less."""
+        per_rate = self.rate + self.efficiency / self.static_power_w
+        return self.of_sinr(sinr, per_rate) - self.cost
+
+    def of_sinr(self, sinr: arb, per_rate: arb) -> arb:
+        """a PSR + ``per_rate`` R, which does not fall with the SINR."""
+        value = ZERO
+        if not self.success.is_zero():
+            value += self.success * balls.success(sinr, self.waterfall)
+        if not per_rate.is_zero():
+            value += per_rate * balls.rate(sinr)
+        return value
+
+    def per_watt(self, power: arb) -> arb:
+        """q = 1 / (μ p + P_c), so that EE = R q."""
+        return 1 / (self.inefficiency * power + self.static_power_w)
+
+
+def worker_worths(proof: Proof) -> list[WorkerWorth]:
+    """What every worker is worth, L of them."""
+    problem = proof.problem
+    worths = []
+    for worker, weight in enumerate(proof.objective_weight):
+        price = dict.fromkeys(ProvedMeasure, ZERO)
+        price[problem.objective] += arb(float(weight))
+        cost = ZERO
+        for measure, multipliers, limits in zip(
+            problem.constraints, proof.multipliers, problem.limits, strict=True
+        ):
+            multiplier = arb(float(multipliers[worker]))
+            price[measure] += multiplier
+            cost += multiplier * arb(float(limits[worker]))
+        worths.append(
+            WorkerWorth(
+                price[ProvedMeasure.SUCCESS],
+                price[ProvedMeasure.RATE],
+                price[ProvedMeasure.EFFICIENCY],
+                cost,
+                arb(problem.waterfall),
+                arb(float(problem.static_power_w[worker])),
+                arb(problem.amplifier_inefficiency),
+            )
+        )
+    return worths
+
+
+def under_the_floor(worths: list[WorkerWorth], floor: Floats) -> arb:
+    """What all workers on the air at SINRs of no more than their ``floor`` (L,) add, at most.
+
+    To silence them costs no more than this, and harms nobody: the others' SINRs rise. So the
+    largest Lagrangian is at most this much above that of powers whose senders are all above.
+    """
+    total = ZERO
+    for worth, sinr in zip(worths, floor, strict=True):
+        total += balls.larger(worth.at_most(arb(float(sinr))), ZERO)
+    return total
+
+
+def highest_over_line(
+    worth: WorkerWorth, per_rate: arb, slope: arb, low: arb, high: arb, peak: float
+) -> arb:
+    """No less than a PSR + b R − slope ln SINR for SINRs in [low, high], b = ``per_rate``.
+
+    As a function of ln SINR its curvature is a e^(−ℓ) ℓ (ℓ − 1) + b x / (1 + x)² with x the SINR
+    and ℓ = m / x, and negative on an interval if anywhere (docs/theory.md, section 4). ``peak``
+    is a guess of the largest value in it.
+    """
+    log_low, log_high = low.log(), high.log()
+
+    def ends(per_rate: arb) -> arb:
+        return balls.larger(
+            worth.of_sinr(low, per_rate) - slope * log_low,
+            worth.of_sinr(high, per_rate) - slope * log_high,
+        )
+
+    if worth.success.is_zero():
+        return ends(per_rate)
+    if not math.isnan(peak):
+        x = arb(peak)
+        loss = worth.waterfall / x
+        success = worth.success * (-loss).exp()
+        share = x / (1 + x)
+        if success * loss * (loss - 1) + per_rate * share / (1 + x) < 0:
+            log_x = x.log()
+            value = success + per_rate * balls.rate(x) - slope * log_x
+            tilt = success * loss + per_rate * share - slope
+            steps = balls.larger(tilt * (log_low - log_x), tilt * (log_high - log_x))
+            return balls.larger(ends(per_rate), value + steps)
+    return ends(per_rate + _more_to_be_convex(worth, per_rate, low, high))
+
+
+def _more_to_be_convex(worth: WorkerWorth, per_rate: arb, low: arb, high: arb) -> arb:
+    """By how much b has to grow so that the value is convex in ln SINR on [low, high].
+
+    R is at least 0, so a larger b bounds the value from above. Convex it is if the curvature is
+    not negative where it is most concave, the point of [low, high] next to
+    m (4 − m + √(8 + m²)) / (4 (1 − m)), which is at infinity for m ≥ 1.
+    """
+    m = worth.waterfall
+    x = high
+    if m < 1:
+        x = (m * (4 - m + (8 + m * m).sqrt()) / (4 * (1 - m))).max(low).min(high)
+    loss = m / x
+    bend = worth.success * (-loss).exp() * loss * (loss - 1)
+    missing = -bend * (1 + x) ** 2 / x - per_rate
+    return balls.larger(missing, ZERO).upper()
+
+
+def highest_draw(
+    worth: WorkerWorth, gradient: arb, factor: arb, at: arb, low: arb, high: arb, turn: arb
+) -> arb:
+    """No less than gradient ln(p / at) + factor q(p) for p in [low, high], q = 1 / (μ p + P_c).
+
+    As a function of ln p, q is concave up to μ p = P_c and convex beyond; ``turn`` is a guess of
+    the largest value where the sum is concave.
+    """
+    if factor.is_zero():
+        if gradient > 0:
+            return gradient * (high / at).log()
+        if gradient < 0:
+            return gradient * (low / at).log()
+    if gradient < 0:
+        return gradient * (low / at).log() + factor * worth.per_watt(low)
+    to_low, to_high = (low / at).log(), (high / at).log()
+    most = balls.larger(
+        gradient * to_low + factor * worth.per_watt(low),
+        gradient * to_high + factor * worth.per_watt(high),
+    )
+    drawn = worth.inefficiency * turn
+    if drawn <= worth.static_power_w:
+        per_watt = worth.per_watt(turn)
+        to_turn = (turn / at).log()
+        tilt = -factor * drawn * per_watt * per_watt
+        value = factor * per_watt
+        return most.max(gradient * to_low + value + tilt * (to_low - to_turn)).max(
+            gradient * to_high + value + tilt * (to_high - to_turn)
+        )
+    if worth.inefficiency * low >= worth.static_power_w:
+        return most
+    return gradient * to_low.union(to_high) + factor * worth.per_watt(low)
 
 
 class _Prices(NamedTuple):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feduplink.proofs.outward import (
+from feduplink.proofs.arithmetic import (
     down,
     noise_and_interference_down,
     noise_and_interference_up,
     up,
 )
-from feduplink.proofs.proof import Booleans, Floats, Integers, Node
+from feduplink.proofs.format import Booleans, Floats, Integers, Node
 
 #: How often limits are propagated into each other at every box.
 _ROUNDS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from feduplink.validated_model import ValidatedModel
+from feduplink.validation import ValidatedModel
 
 
 class Limits(ValidatedModel):

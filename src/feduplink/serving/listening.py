@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from feduplink.errors import InputError
-from feduplink.files import read_limited
 from feduplink.serving.limits import Limits
 from feduplink.serving.request_log import log, log_to_stderr
+from feduplink.storage.files import read_limited
 
 #: Holds the token where no file does.
 TOKEN_VARIABLE = "FEDUPLINK_TOKEN"

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from feduplink.errors import InputError
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
-from feduplink.schedule import learned_schedules, shipped_phase_network
+from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.csi_payload import Array, checked_csi, json_object
 from feduplink.serving.limits import Limits
 

@@ -10,8 +10,7 @@ import torch
 
 from feduplink import Scenario
 from feduplink.lagrangian import ChannelBatch, maximise
-from feduplink.policies import GraphPolicy, PerceptronPolicy, shipped_network, shipped_pdx
-from feduplink.policies.pdx import CHANNELS
+from feduplink.policies import CHANNELS, GraphPolicy, PerceptronPolicy, shipped_network, shipped_pdx
 from feduplink.scenario import data_sizes
 from feduplink.serving.playground.scene import FirstScene, Scene, SceneWorker, Setting
 from feduplink.serving.playground.scene_answer import SceneAnswer, SceneEvaluation

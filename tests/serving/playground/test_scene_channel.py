@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.channels.geometry import worker_positions
+from feduplink.channels import worker_positions
 from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.serving.playground.scene import Scene, SceneWorker

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.lagrangian import Multipliers
-from feduplink.policies import DualPoint, shipped_network, shipped_pdx
+from feduplink.lagrangian import DualPoint, Multipliers
+from feduplink.policies import shipped_network, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.progress import track_each
 from feduplink.serving.playground import tuned_settings

@@ -20,8 +20,8 @@ from feduplink.cli.options import (
     add_scenario_options,
 )
 from feduplink.cli.schedule_options import add_delivery_option
-from feduplink.federated.choices import PacketSuccess, Partition
 from feduplink.registry import ACCESS_SCHEMES, AGGREGATIONS, COMPARED, POLICIES, TASKS
+from feduplink.settings import PacketSuccess, Partition
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,10 +14,8 @@ from feduplink.cli.options import (
     add_scenario_options,
     add_split_option,
 )
-from feduplink.learning.network_settings import NetworkSettings
-from feduplink.learning.settings import PresetName, TrainingSettings
-from feduplink.policies.architecture import GraphArchitecture
 from feduplink.registry import TRAINABLE
+from feduplink.settings import GraphArchitecture, NetworkSettings, PresetName, TrainingSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,25 @@
 """Real data sets: what they are, where they come from, and whether they are here."""
 
-import lazy_loader
+from feduplink.federated.data.datasets import (
+    DATA_SETS,
+    DataFile,
+    DataSet,
+    FileState,
+    data_directory,
+    data_set,
+    fetch,
+    file_state,
+    require,
+)
 
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "DATA_SETS",
+    "DataFile",
+    "DataSet",
+    "FileState",
+    "data_directory",
+    "data_set",
+    "fetch",
+    "file_state",
+    "require",
+]

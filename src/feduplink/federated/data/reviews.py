@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.files import check_regular
+from feduplink.storage.files import check_regular
 
 #: Rows of the embedding before the words: unknown words, and the filling after a review.
 UNKNOWN, PADDING = 0, 1

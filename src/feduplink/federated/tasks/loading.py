@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feduplink.errors import InputError
-from feduplink.federated.task import Task
+from feduplink.federated.tasks.task import Task
 from feduplink.registry import TASKS
 
 #: What a task may be asked for beside the number of workers.

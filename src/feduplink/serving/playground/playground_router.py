@@ -15,12 +15,7 @@ from pydantic import BaseModel
 
 from feduplink.policies import Policy, shipped_network
 from feduplink.scenario import Scenario
-from feduplink.serving.playground.scene import (
-    FirstScene,
-    Scene,
-    Setting,
-    check_playable,
-)
+from feduplink.serving.playground.scene import FirstScene, Scene, Setting, check_playable
 from feduplink.serving.playground.scene_answer import SceneAnswer, SceneEvaluation
 from feduplink.serving.playground.scene_channel import SceneChannel
 from feduplink.serving.playground.tuned_settings import TunedSettings

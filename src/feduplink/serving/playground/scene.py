@@ -10,7 +10,7 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from torch import Tensor
 
-from feduplink.channels.geometry import base_station_positions, worker_positions
+from feduplink.channels.propagation import base_station_positions, worker_positions
 from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario, data_sizes

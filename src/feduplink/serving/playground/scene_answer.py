@@ -12,10 +12,9 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.federated.access import OFDMA, TDMA, OrthogonalAccess
-from feduplink.lagrangian import ChannelBatch, Prices, improve, starting_points
+from feduplink.federated.uplink.access import OFDMA, TDMA, OrthogonalAccess
+from feduplink.lagrangian import ChannelBatch, DualPoint, Prices, improve, starting_points
 from feduplink.policies import (
-    DualPoint,
     DualPolicy,
     FullPower,
     OpenLoop,

@@ -7,9 +7,12 @@ from torch import Tensor
 
 from feduplink.channels import RayleighCell, scale_interference
 from feduplink.channels.csi import matched_filter_csi
-from feduplink.channels.fading import rayleigh
-from feduplink.channels.geometry import base_station_positions, distances
-from feduplink.channels.pathloss import shadowing_gain
+from feduplink.channels.propagation import (
+    base_station_positions,
+    distances,
+    rayleigh,
+    shadowing_gain,
+)
 from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.registry import CHANNEL_MODELS

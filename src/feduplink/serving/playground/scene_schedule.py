@@ -9,7 +9,7 @@ from torch import Tensor
 
 from feduplink.federated import LearnedSchedule
 from feduplink.scenario import Scenario
-from feduplink.schedule import learned_schedules, shipped_phase_network
+from feduplink.scheduling import learned_schedules, shipped_phase_network
 
 #: Seconds that a joule is worth in the playground.
 _KAPPA = 10.0

@@ -22,11 +22,11 @@ from torch import Tensor
 from feduplink.channels import draw_csi, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.judgement import judge
-from feduplink.lagrangian import Multipliers
-from feduplink.policies import DualPoint, OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
+from feduplink.lagrangian import DualPoint, Multipliers
+from feduplink.policies import OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
-from feduplink.progress import Advance, Work, observed_by
+from feduplink.progress import Advance, Observer, Work, observed_by
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import FirstScene, Setting
@@ -125,7 +125,7 @@ class _Ended(Exception):
     """The search ends without a result."""
 
 
-class _Step:
+class _Step(Observer):
     """Calls a function after every step of work."""
 
     def __init__(self, stepped: Callable[[], None]) -> None:

@@ -1,0 +1,209 @@
+"""What a federation went through, and what it took to reach an error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from torch import Tensor
+
+from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.storage.run_directory import finite_or_none
+from feduplink.tables import TextTable, three_digits
+
+Cost = Literal["rounds", "airtime_s", "energy_j"]
+
+#: A final error is the mean of so many rounds, which differ from one to the next.
+FINAL_ROUNDS = 10
+
+_COLUMNS = (
+    "policy",
+    "final\nerror",
+    "arrivals\nper round",
+    "median\nround, s",
+    "median\nround, J",
+)
+_TARGET_COLUMNS = ("rounds\nto target", "seconds\nto target", "joules\nto target")
+
+
+@dataclass(frozen=True)
+class FinishedRound:
+    """What observers are told of a round.
+
+    Attributes:
+        number: how many are done.
+        errors: of the global models by policy, one value per run.
+    """
+
+    number: int
+    errors: dict[str, tuple[float, ...]]
+
+    @property
+    def mean_errors(self) -> dict[str, float]:
+        """Over the runs, by policy."""
+        return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """One policy in one run, one value per round.
+
+    Attributes:
+        error: of the global model on held-out data.
+        arrivals: uploads that arrived.
+        transmitting: workers that sent.
+        airtime_s: length of the upload, s; None where it is not defined (``ideal``).
+        energy_j: spent by all workers, J; likewise.
+        sent_bytes: put on the air.
+
+    """
+
+    error: tuple[float, ...]
+    arrivals: tuple[int, ...]
+    transmitting: tuple[int, ...]
+    airtime_s: tuple[float | None, ...]
+    energy_j: tuple[float | None, ...]
+    sent_bytes: tuple[int, ...]
+
+    @classmethod
+    def from_uplink(cls, errors: list[float], record: UplinkRecord) -> RunHistory:
+        """From the errors of the rounds so far and what happened on the air."""
+        done = len(errors)
+
+        def or_none(values: Tensor) -> tuple[float | None, ...]:
+            return tuple(None if value != value else value for value in values[:done].tolist())
+
+        return cls(
+            error=tuple(errors),
+            arrivals=tuple(record.arrived[:done].sum(-1).tolist()),
+            transmitting=tuple(record.transmitting[:done].sum(-1).tolist()),
+            airtime_s=or_none(record.airtime_s),
+            energy_j=or_none(record.energy_j),
+            sent_bytes=tuple(round(value) for value in record.sent_bytes[:done].tolist()),
+        )
+
+    def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+        """Rounds, seconds or joules spent by the end of every round; None if not defined."""
+        if cost == "rounds":
+            return np.arange(1.0, len(self.error) + 1)
+        values = getattr(self, cost)
+        if any(value is None for value in values):
+            return None
+        return np.cumsum(np.array(values, np.float64))
+
+    def cost_to(self, error: float, cost: Cost) -> float | None:
+        """What was spent when the error first was at or under ``error``; None if it never was.
+
+        >>> run = RunHistory((0.5, 0.2), (1, 1), (1, 1), (3.0, 4.0), (None, None), (1, 1))
+        >>> run.cost_to(0.3, "airtime_s")
+        7.0
+        """
+        reached = next((n for n, value in enumerate(self.error) if value <= error), None)
+        spent = self.cumulative(cost)
+        return None if reached is None or spent is None else float(spent[reached])
+
+    def to_json(self) -> dict[str, list[float | int | None]]:
+        """As lists; numbers that JSON does not know are None."""
+        return {
+            name: [finite_or_none(value) for value in values]
+            for name, values in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class FederatedHistory:
+    """All runs of every policy in a comparison."""
+
+    task: str
+    metric_name: str
+    policies: dict[str, tuple[RunHistory, ...]]
+
+    @property
+    def rounds(self) -> int:
+        """Of every run, so far."""
+        return max(len(run.error) for runs in self.policies.values() for run in runs)
+
+    def final_errors(self, policy: str) -> list[float]:
+        """Mean error over the last ten rounds, one value per run."""
+        return [float(np.mean(run.error[-FINAL_ROUNDS:])) for run in self.policies[policy]]
+
+    def final_error(self, policy: str) -> float:
+        """Mean error over the last ten rounds of all runs."""
+        return float(np.mean(self.final_errors(policy)))
+
+    def median_cost(self, policy: str, cost: Literal["airtime_s", "energy_j"]) -> float | None:
+        """Median over all rounds of all runs; None if not defined."""
+        values = [value for run in self.policies[policy] for value in getattr(run, cost)]
+        return None if None in values else float(np.median(values))
+
+    def costs_to(self, policy: str, error: float, cost: Cost) -> list[float]:
+        """:meth:`RunHistory.cost_to` of every run, infinite where the error is not reached."""
+        costs = (run.cost_to(error, cost) for run in self.policies[policy])
+        return [math.inf if value is None else value for value in costs]
+
+    def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
+        """Median over the runs of :meth:`costs_to`; None if half or more miss the error."""
+        return finite_or_none(float(np.median(self.costs_to(policy, error, cost))))
+
+    def only(self, policies: Iterable[str]) -> FederatedHistory:
+        """The same comparison with some of its policies."""
+        return replace(self, policies={name: self.policies[name] for name in policies})
+
+    def table(self, target: float | None = None) -> TextTable:
+        """A row per policy: how well the model gets, and what that costs.
+
+        With a ``target``, also what it costs to reach that error.
+        """
+        runs = next(iter(self.policies.values()))
+        rounds = len(runs[0].error)
+        title = (
+            f"{self.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {rounds} "
+            f"rounds; final error: mean of the last {min(FINAL_ROUNDS, rounds)}"
+        )
+        costs = () if target is None else get_args(Cost)
+        return TextTable(
+            title if target is None else f"{title}; target: {self.metric_name} {target:.4g}",
+            _COLUMNS if target is None else (*_COLUMNS, *_TARGET_COLUMNS),
+            [
+                [
+                    name,
+                    f"{self.final_error(name):.4f}",
+                    f"{np.mean([count for run in runs for count in run.arrivals]):.2f}",
+                    _written(self.median_cost(name, "airtime_s"), "airtime_s"),
+                    _written(self.median_cost(name, "energy_j"), "energy_j"),
+                    *(
+                        _written(self.median_cost_to(name, target or 0, cost), cost)
+                        for cost in costs
+                    ),
+                ]
+                for name, runs in self.policies.items()
+            ],
+        )
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table().plain()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``metrics.json``: per policy and run, a list with one value per round."""
+        return {
+            name: {
+                "final_error": finite_or_none(self.final_error(name)),
+                "median_airtime_s": self.median_cost(name, "airtime_s"),
+                "median_energy_j": self.median_cost(name, "energy_j"),
+                "runs": [run.to_json() for run in runs],
+            }
+            for name, runs in self.policies.items()
+        }
+
+
+def _written(value: float | None, cost: Cost) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if cost == "rounds" else three_digits(value)

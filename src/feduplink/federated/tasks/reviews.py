@@ -1,0 +1,121 @@
+"""``imdb``: is a movie review kind? A recurrent network that wants a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from feduplink.errors import InputError
+from feduplink.federated.data.datasets import read_npz, require
+from feduplink.federated.data.partition import held_out_and_shares
+from feduplink.federated.data.reviews import SPECIAL_TOKENS, encode, read_reviews
+from feduplink.federated.models.lstm import ReviewClassifier
+from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task
+from feduplink.scenario import data_sizes
+
+WORK = LocalWork(
+    batch_size=100,
+    batches=10,
+    learning_rate=2e-3,
+    clip_norm=5.0,
+    epsilon=1e-5,
+    weight_decay=1e-4,
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the task is; the defaults are the paper's.
+
+    Attributes:
+        train: reviews that the workers share.
+        test: reviews held out.
+        words: of the vocabulary, the most frequent ones.
+        length: tokens that reviews are cut at; None takes them whole.
+        hidden: units per direction of an LSTM layer.
+
+    """
+
+    train: int = 17_500
+    test: int = 7_500
+    words: int = 5_000
+    length: int | None = None
+    hidden: int = 128
+
+
+PAPER_SIZE = Size()
+
+
+def imdb(
+    *,
+    workers: int,
+    directory: Path | None = None,
+    size: Size = PAPER_SIZE,
+    work: LocalWork = WORK,
+) -> Task:
+    """The paper's movie reviews: 17,500 shared like the other tasks' data, 7,500 held out."""
+    reviews_file = require("imdb", directory) / "imdb" / "imdb_50k.csv.xz"
+    glove_file = require("glove", directory) / "glove" / "glove_6b_50d_imdb25k_f16.npz"
+    words, vectors, known = read_word_vectors(glove_file, size.words)
+    vocabulary = {word: row + SPECIAL_TOKENS for row, word in enumerate(words)}
+    reviews = [review for review in read_reviews(reviews_file) if review.split == "train"]
+    if len(reviews) < size.train + size.test:
+        raise InputError(
+            f"data: {reviews_file} has {len(reviews)} training reviews; accepted: "
+            f"{size.train + size.test} or more."
+        )
+    tokens, lengths = encode((r.text for r in reviews), vocabulary, size.length)
+    labels = torch.tensor([review.positive for review in reviews], dtype=torch.float32)
+    pool = Examples(torch.from_numpy(tokens), labels, torch.from_numpy(lengths))
+    sizes = data_sizes(workers)
+    sizes = np.floor(sizes / sizes.sum() * size.train).astype(np.int64)
+
+    def draw(rng: np.random.Generator) -> FederatedData:
+        test, shares = held_out_and_shares(len(reviews), size.test, sizes, rng)
+        return FederatedData(pool, shares, pool.rows(test))
+
+    return Task(
+        name="imdb",
+        model=lambda: ReviewClassifier(embedding_table(vectors, known), size.hidden),
+        data=draw,
+        loss=partial(functional.binary_cross_entropy_with_logits, reduction="none"),
+        metric=sign_error_rate,
+        work=work,
+        rounds=50,
+        metric_name="error rate",
+    )
+
+
+def sign_error_rate(scores: Tensor, labels: Tensor) -> Tensor:
+    """Share of wrong answers: a positive score says 1."""
+    return ((scores > 0) != (labels > 0.5)).double().mean()
+
+
+def embedding_table(vectors: Tensor, known: Tensor) -> Tensor:
+    """The start of the embedding: unknown and padding zero, words GloVe lacks random."""
+    random = torch.randn_like(vectors)
+    words = torch.where(known[:, None], vectors, random)
+    return torch.cat((torch.zeros(SPECIAL_TOKENS, vectors.shape[1]), words))
+
+
+def read_word_vectors(path: Path, count: int) -> tuple[list[str], Tensor, Tensor]:
+    """The ``count`` most frequent words, their vectors (count, 50), and which GloVe knows."""
+    arrays = read_npz(path)
+    try:
+        words = bytes(arrays["tokens"]).decode("utf-8").split("\n")
+        vectors: np.ndarray[Any, Any] = arrays["vectors"][:count].astype(np.float32)
+        known = arrays["in_glove"][:count].astype(np.bool_)
+        if vectors.ndim != 2 or known.shape != vectors.shape[:1] or not np.isfinite(vectors).all():
+            raise ValueError("vectors that are none")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"data: {path} is damaged: {error}.") from None
+    if min(len(words), len(vectors)) < count:
+        raise InputError(f"data: {path} has {len(words)} words; accepted: {count} or more.")
+    return words[:count], torch.from_numpy(vectors), torch.from_numpy(known)

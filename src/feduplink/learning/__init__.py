@@ -1,6 +1,0 @@
-"""Primal–dual training: variables, step, loop, checkpoints, logs."""
-
-import lazy_loader
-
-# What is listed in __init__.pyi is imported when it is first asked for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

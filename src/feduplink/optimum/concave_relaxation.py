@@ -1,0 +1,503 @@
+"""The concave relaxation of the Lagrangian over boxes of log-powers and log-SINRs.
+
+Every worker's value is under a concave non-decreasing function of s = ln SINR plus a concave one of
+t = ln p; s is concave in t, so their sum is, and it is under its linearisation at any point.
+
+The bound is good if it is linearised near there, and sound wherever it is. Value, slopes
+and curvature come from one evaluation per step: a step that was too long is tried again shorter,
+next time.
+
+With t = ln p, every s_i = ln SINR_i is concave in t. On a box the value of each worker is under a
+concave non-decreasing function of s_i plus one of t_i, so their sum is concave in t; and a concave
+function is under its linearisation, whose maximum over a box is known in closed form. The bound is
+therefore sound whatever point the linearisation is taken at, and tight at the maximum.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from feduplink import link
+from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
+from feduplink.lagrangian.maximiser import LONGEST_STEP, newton_step
+from feduplink.link import Slopes
+from feduplink.optimum.boxes import POWER, REST, SINR, Bounds, Boxes
+from feduplink.optimum.branch_and_bound import EMPTY, MONOTONE, TANGENT, Tangents
+from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+
+#: Intervals of s or t this narrow are not split any further.
+_NARROW = 1e-3
+#: Step of the weights of McCormick's planes, and of the search for limits of s.
+_BALANCING = 0.25
+_CUT_BISECTIONS = 5
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """The linearisation of M relaxations, each at a point of its box.
+
+    Attributes:
+        upper: its largest value over the box, (M,).
+        value: of the relaxation at the point, (M,).
+        log_power: the point; 0 for silent workers, whose log-power is never used.
+        power: the same in W; 0 for silent workers.
+        log_sinr: ln SINR there, with the correction for workers that may rest.
+        line, slope: a worker's line in ln SINR: its value there, and its slope ≥ 0.
+        worker: a worker's part of the sum there.
+        gradient: in ln p.
+    """
+
+    upper: Tensor
+    value: Tensor
+    log_power: Tensor
+    power: Tensor
+    log_sinr: Tensor
+    line: Tensor
+    slope: Tensor
+    worker: Tensor
+    gradient: Tensor
+
+    def take(self, index: Tensor) -> Linearised:
+        """Those of some boxes, by mask or index."""
+        return Linearised(*(tensor[index] for tensor in vars(self).values()))
+
+    def replaced_where(self, chosen: Tensor, other: Linearised) -> Linearised:
+        """With another linearisation in its place where ``chosen``, (M,)."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        rows = chosen[:, None]
+        return Linearised(
+            *(torch.where(chosen if own.dim() == 1 else rows, new, own) for own, new in pairs)
+        )
+
+
+class RelaxedBoxes:
+    """The concave relaxation over a batch of boxes.
+
+    A worker that may rest is represented by a power of at least its lowest one, which it would
+    not send when silent: the others' ln SINR is therefore raised by what that power costs them.
+    """
+
+    def __init__(
+        self,
+        batch: ChannelBatch,
+        prices: Prices,
+        boxes: Boxes,
+        upper_weight: Tensor,
+        negligible: float,
+    ) -> None:
+        self.boxes, self.batch, self.prices = boxes, batch, prices
+        self.slack = negligible * boxes.silent.shape[-1]
+        self.log_direct = batch.direct.log()
+        self.heard = ~boxes.silent
+        self.t_low, self.t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
+        self.lowest, self.highest = self.t_low.exp(), self.t_high.exp()
+        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
+        least = 1 + _weigh(batch.cross, sure_power)
+        resting = torch.where(boxes.may_rest, self.lowest, 0.0)
+        self.raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
+        self.raised = self.raised_by.sum(-1)
+
+        # EE = R q(t) is under both of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and
+        # R⁺ q + q⁻ R − R⁺ q⁻, and so under every mean of the two.
+        self.upper_weight = upper_weight
+        self.rate_low = link.rate_from_log(boxes.s_low)
+        self.rate_high = link.rate_from_log(boxes.s_high)
+        self.q_high, self.q_low = self._q(self.lowest), self._q(self.highest)
+        lower_weight = 1 - upper_weight
+        rate = lower_weight * self.rate_low + upper_weight * self.rate_high
+        constant = lower_weight * self.rate_low * self.q_high
+        constant = constant + upper_weight * self.rate_high * self.q_low
+        self.q_factor = prices.efficiency * rate
+        self.q_base = lower_weight * self.q_high + upper_weight * self.q_low
+        self.shift = prices.efficiency * (rate * self.q_base - constant)
+
+        self.draw = DrawEnvelope.on_interval(
+            batch.static_power_w, batch.amplifier_inefficiency, self.t_low, self.t_high
+        )
+        # What power costs is charged to workers that are sure to send; those that may rest pay
+        # nothing when they do.
+        self.charged = self.heard & ~boxes.may_rest
+        value = WorkerValue(
+            prices.success.expand_as(self.q_base),
+            prices.rate + prices.efficiency * self.q_base,
+            prices.activation_cost - self.shift,
+            batch.waterfall,
+        )
+        most = 1 + _weigh(batch.cross, torch.where(self.heard, self.highest, 0.0))
+        at_rest = self.log_direct + boxes.t_low - most.log()
+        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
+        at_rest = -self.q_factor * (self.q_high - self.q_base)
+        floor = torch.where(boxes.may_rest, at_rest, -math.inf)
+        self.envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
+
+    def take(self, index: Tensor) -> RelaxedBoxes:
+        """Some of the boxes, by mask or index, nothing computed anew."""
+        some = copy.copy(self)
+        for name in ("boxes", "batch", "envelope", "draw"):
+            setattr(some, name, getattr(self, name).take(index))
+        for name, part in vars(self).items():
+            if isinstance(part, Tensor):
+                setattr(some, name, part[index])
+        return some
+
+    def balanced_weight(self, at: Linearised, *, whole: bool) -> Tensor:
+        """Weights of the upper plane, (M, L), nearer to where both lose the same at a point.
+
+        There the bound is least; ``whole``: all on the plane that loses less.
+        """
+        rate = link.rate_from_log(at.log_sinr)
+        rate = torch.minimum(torch.maximum(rate, self.rate_low), self.rate_high)
+        q = self._q(torch.where(self.heard, at.power, self.highest))
+        by_lower = (self.q_high - q) * (rate - self.rate_low)
+        by_upper = (self.rate_high - rate) * (q - self.q_low)
+        if whole:
+            return (by_lower > by_upper).to(rate)
+        total = by_lower + by_upper
+        step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
+        return (self.upper_weight + _BALANCING * step).clamp(0.0, 1.0)
+
+    def _q(self, power: Tensor) -> Tensor:
+        return link.inverse_draw(
+            power, self.batch.static_power_w, self.batch.amplifier_inefficiency
+        )[0]
+
+    def inside(self, power: Tensor) -> Tensor:
+        """The powers moved into the boxes."""
+        moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
+        return torch.where(self.heard, moved, 0.0)
+
+    def powers(self, log_power: Tensor) -> Tensor:
+        """e^t, moved into the boxes."""
+        return self.inside(log_power.exp())
+
+    def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What other measures cost at ``power``, convex in ln p, and its two slopes, (M, L)."""
+        on_air = power > 0
+        sent, sinr = torch.where(on_air, power, 1.0), torch.ones_like(power)
+        cost = slope = bend = torch.zeros_like(power)
+        for measure, price in self.prices.others:
+            slopes = measure.slopes(sinr, sent)
+            cost = cost - torch.where(on_air, price * measure.value(sinr, sent), 0.0)
+            slope = slope - torch.where(on_air, price * slopes.t, 0.0)
+            bend = bend - torch.where(on_air, price * slopes.tt, 0.0)
+        return cost, slope, bend
+
+    def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The cost where it is charged, else 0."""
+        return self._cost(torch.where(self.charged, power, 0.0))
+
+    def expand(self, power: Tensor) -> tuple[Linearised, Tensor]:
+        """The linearisation at ``power``, (M, L) W, a sound bound at any, and the Hessian.
+
+        The latter is that of the relaxation in ln p, (M, L, L).
+        """
+        interference = self.batch.interference(power)
+        t = _log(power)
+        s = self.log_direct + t - interference.log() + self.raised
+        value, slope, bend = self.envelope.at(s)
+        line = self.envelope.affine(s, value)
+        draw, draw_slope, draw_bend = self.draw.at(t)
+        by_draw = self.q_factor * (draw - self.q_base)
+        mask = self.heard.to(power)
+        factor = mask * self.q_factor
+        slopes = Slopes(
+            s=mask * slope,
+            ss=mask * bend,
+            t=factor * draw_slope,
+            st=torch.zeros_like(power),
+            tt=factor * draw_bend,
+        )
+        if self.prices.others:
+            cost, cost_slope, cost_bend = self._charge(power)
+            by_draw = by_draw - cost
+            slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
+        gradient, hessian = log_power_derivatives(self.batch, power, interference, slopes)
+        reach = torch.maximum(gradient * (self.t_high - t), gradient * (self.t_low - t))
+        worker = line + by_draw
+        upper = (mask * (worker + reach)).sum(-1) + self.slack
+        value = (mask * (value + by_draw)).sum(-1)
+        linearised = Linearised(upper, value, t, power, s, line, slopes.s, worker, gradient)
+        return linearised, hessian
+
+    def at_best_ends(self) -> Tensor:
+        """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
+        prices, s = self.prices, self.boxes.s_high
+        success = link.success_at(s, self.batch.waterfall, prices.success)[0]
+        per_rate = prices.rate + prices.efficiency * self._q(self.lowest)
+        ends = success + per_rate * link.rate_from_log(s) - prices.activation_cost
+        if prices.others:
+            ends = ends - self._charge(self.lowest)[0]
+        ends = torch.where(self.boxes.may_rest, ends.clamp_min(0.0), ends)
+        return torch.where(self.heard, ends, 0.0).sum(-1) + self.slack
+
+    def reduced(self, at: Linearised, threshold: Tensor) -> tuple[Boxes, Tensor]:
+        """The boxes without what the bound puts under ``threshold`` (M,); also: which changed.
+
+        A worker's value lies under its line by the more, the further its ln SINR is from where the
+        line touches the envelope; and the linearisation falls along every log-power. Where that is
+        more than the bound is above the threshold, nothing matters.
+        """
+        boxes = self.boxes
+        excess = (at.upper - threshold)[:, None]
+        needed = excess * (1 + 1e-9) + 1e-12
+
+        def under(s: Tensor) -> Tensor:
+            return at.line + at.slope * (s - at.log_sinr) - self.envelope.inside(s)[0] >= needed
+
+        touching = torch.minimum(torch.maximum(at.log_sinr, boxes.s_low), boxes.s_high)
+        limits = []
+        for end in (boxes.s_low, boxes.s_high):
+            outer, inner, cut = end, touching, under(end)
+            for _ in range(_CUT_BISECTIONS):
+                middle = (outer + inner) / 2
+                beyond = under(middle)
+                outer, inner = (
+                    torch.where(beyond, middle, outer),
+                    torch.where(beyond, inner, middle),
+                )
+            limits.append(torch.where(cut, outer, end))
+        reach = needed / at.gradient.abs().clamp_min(1e-30)
+        t_low = torch.where(at.gradient > 0, boxes.t_high - reach, boxes.t_low)
+        t_high = torch.where(at.gradient < 0, boxes.t_low + reach, boxes.t_high)
+        limits += [torch.maximum(t_low, boxes.t_low), torch.minimum(t_high, boxes.t_high)]
+        applies = (excess > 0) & self.heard
+        old = (boxes.s_low, boxes.s_high, boxes.t_low, boxes.t_high)
+        s_low, s_high, t_low, t_high = (
+            torch.where(applies, new, limit) for new, limit in zip(limits, old, strict=True)
+        )
+        narrower = (s_low > boxes.s_low) | (s_high < boxes.s_high)
+        narrower |= (t_low > boxes.t_low) | (t_high < boxes.t_high)
+        reduced = replace(boxes, s_low=s_low, s_high=s_high, t_low=t_low, t_high=t_high)
+        return reduced, narrower.any(-1)
+
+    def split(self, at: Linearised, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the bound loses most: which worker, which of its quantities, and where, (M,) each.
+
+        The point is inside the reduced ``boxes``. Also the powers (M, L) W where the relaxation is
+        largest, 0 for workers better off silent.
+        """
+        s, power, prices = at.log_sinr, at.power, self.prices
+        relaxed_value = self.envelope.value.at(s)[0]
+        rate = link.rate_from_log(s)
+        true = relaxed_value - self.shift
+        true = true + prices.efficiency * rate * (self._q(power) - self.q_base)
+        if prices.others:
+            true = true - self._cost(power)[0]
+        rests = boxes.may_rest & (true <= 0)
+        # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the
+        # others while this worker may rest.
+        by_sinr = at.line - torch.where(rests, 0.0, relaxed_value)
+        by_power = at.worker - torch.where(rests, 0.0, true) - by_sinr
+        by_rest = _weigh(self.raised_by.mT, at.slope)
+        fixed = (boxes.s_high - boxes.s_low < _NARROW) & (boxes.t_high - boxes.t_low < _NARROW)
+        splittable = self.heard & (boxes.may_rest | ~fixed)
+        lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
+        chosen = lost.argmax(-1, keepdim=True)
+
+        def of(values: Tensor) -> Tensor:
+            return values.gather(-1, chosen)[:, 0]
+
+        # Whether it sends at all matters most; then its SINR, unless its power clearly does more.
+        split_rest = of(boxes.may_rest)
+        split_power = (of(by_power) > 2 * of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
+        low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
+        high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
+        margin = 0.3 * (high - low)
+        point = torch.where(split_power, of(_log(power)), of(s))
+        point = torch.minimum(torch.maximum(point, low + margin), high - margin)
+        how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
+        return chosen[:, 0], how, point, torch.where(rests, 0.0, power)
+
+
+def _log(power: Tensor) -> Tensor:
+    """ln p, and 0 for silent workers, whose log-power is never used."""
+    return torch.where(power > 0, power, 1.0).log()
+
+
+def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector[..., None])[..., 0]
+
+
+#: The share of a step that is tried after one too long.
+_SHORTER = 0.25
+#: Log-powers this close to a limit are at it.
+_AT_LIMIT = 1e-12
+
+
+def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
+    """The linearisation at the highest point found in some steps from ``guess``, (M, L) W."""
+    highest, hessian = relaxed.expand(relaxed.inside(guess))
+    direction = _direction(relaxed, highest, hessian)
+    for left in reversed(range(steps)):
+        trial, hessian = relaxed.expand(relaxed.powers(highest.log_power + direction))
+        better = trial.value > highest.value
+        highest = highest.replaced_where(better, trial)
+        if left:
+            onwards = _direction(relaxed, trial, hessian)
+            direction = torch.where(better[:, None], onwards, _SHORTER * direction)
+    return highest
+
+
+def _direction(relaxed: RelaxedBoxes, at: Linearised, hessian: Tensor) -> Tensor:
+    """A step of ln p within the box, (M, L)."""
+    down = (relaxed.t_low - at.log_power).clamp_min(-LONGEST_STEP)
+    up = (relaxed.t_high - at.log_power).clamp_max(LONGEST_STEP)
+    gradient = at.gradient
+    stuck = ((up <= _AT_LIMIT) & (gradient > 0)) | ((down >= -_AT_LIMIT) & (gradient < 0))
+    return newton_step(-hessian, gradient, relaxed.heard & ~stuck, down, up)
+
+
+#: A worker on the air under its floor is worth at most this, relative to all weights.
+_NEGLIGIBLE = 1e-8
+_NEWTON_STEPS = 5
+#: Limits that cross by less are equal.
+_ROUNDING = 1e-9
+
+
+def has_relaxation(prices: Prices) -> bool:
+    """Whether the relaxation is a bound at these prices.
+
+    It is one for lower limits on packet success, rate and energy efficiency, and upper ones on
+    measures that are convex functions of ln p alone; power itself has no price in it.
+    """
+    if prices.power_cost is not None:
+        return False
+    usual = (prices.success, prices.rate, prices.efficiency)
+    return not any(bool((price < 0).any()) for price in usual) and all(
+        measure.convex_in_log_power and not bool((price > 0).any())
+        for measure, price in prices.others
+    )
+
+
+class Relaxation:
+    """Upper bounds for the channels of a batch at given prices.
+
+    To be ``recorded``, a product is bounded by one of McCormick's planes and by no mean of them,
+    and nothing is cut off a box.
+    """
+
+    def __init__(self, batch: ChannelBatch, prices: Prices, *, recorded: bool = False) -> None:
+        self.recorded = recorded
+        self.batch = batch
+        self.prices = prices
+        self.log_direct = batch.direct.log()
+        worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
+        self.negligible = _NEGLIGIBLE * float(worth.sum() + 1)
+        self.floor = self._floor()
+
+    def _floor(self) -> Tensor:
+        """ln SINR under which being on the air is worth less than silence, (L,).
+
+        A worker on the air whose value is negative could be silenced, to its own good and no
+        one's harm; so an optimum has none. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
+        """
+        best = WorkerValue(
+            self.prices.success,
+            self.prices.rate + self.prices.efficiency / self.batch.static_power_w,
+            self.prices.activation_cost,
+            self.batch.waterfall,
+        )
+        low = torch.full_like(self.prices.activation_cost, -60.0)
+        high = torch.full_like(self.prices.activation_cost, 60.0)
+        for _ in range(80):
+            middle = (low + high) / 2
+            worthless = best.at(middle)[0] <= self.negligible
+            low, high = torch.where(worthless, middle, low), torch.where(worthless, high, middle)
+        return low
+
+    def roots(self) -> Boxes:
+        """One box per channel: everyone silent or at any power."""
+        shape = self.batch.direct.shape
+        floor = self.floor.expand(shape)
+        top = self.batch.pmax_w.log().expand(shape)
+        return Boxes(
+            channel=torch.arange(shape[0], device=floor.device),
+            t_low=floor - self.log_direct,
+            t_high=top,
+            s_low=floor,
+            s_high=self.log_direct + top,
+            may_rest=torch.ones(shape, dtype=torch.bool, device=floor.device),
+            silent=torch.zeros(shape, dtype=torch.bool, device=floor.device),
+            node=torch.arange(shape[0], device=floor.device),
+        )
+
+    def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
+        """Propagate the limits of s and t into each other; also says which boxes are empty."""
+        cross = self.batch.cross[boxes.channel]
+        log_direct = self.log_direct[boxes.channel]
+        t_low, t_high = boxes.t_low, boxes.t_high
+        s_low, s_high = boxes.s_low, boxes.s_high
+        may_rest, silent = boxes.may_rest, boxes.silent
+        for _ in range(2):
+            sure = ~may_rest & ~silent
+            least = 1 + _weigh(cross, torch.where(sure, t_low.exp(), 0.0))
+            most = 1 + _weigh(cross, torch.where(silent, 0.0, t_high.exp()))
+            s_high = torch.minimum(s_high, log_direct + t_high - least.log())
+            s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
+            t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
+            t_high = torch.minimum(t_high, s_high + most.log() - log_direct)
+            # Under its floor a worker is worth as good as nothing: it may as well rest.
+            contradiction = (
+                (t_low > t_high + _ROUNDING)
+                | (s_low > s_high + _ROUNDING)
+                | (may_rest & (s_high <= self.floor))
+            )
+            silent = silent | (contradiction & may_rest)
+            may_rest = may_rest & ~contradiction
+        empty = (contradiction & ~may_rest & ~silent).any(-1)
+        tight = Boxes(boxes.channel, t_low, t_high, s_low, s_high, may_rest, silent, boxes.node)
+        return tight, empty
+
+    def bound(
+        self, boxes: Boxes, guess: Tensor, upper_weight: Tensor, threshold: Tensor
+    ) -> tuple[Boxes, Bounds, Tensor]:
+        """Bound the Lagrangian over each box.
+
+        Args:
+            boxes: M of them.
+            guess: where to look for the largest value first, (M, L) W.
+            upper_weight: of the upper one of McCormick's planes, (M, L) in [0, 1].
+            threshold: boxes under it, (M,), need not be split; what is under it of others is cut
+                off them.
+
+        Returns:
+            The boxes with tighter limits, their bounds, and whether something was cut off, (M,).
+
+        """
+        boxes, empty = self.tightened(boxes)
+        relaxed = RelaxedBoxes(
+            self.batch.take(boxes.channel), self.prices, boxes, upper_weight, self.negligible
+        )
+        at = ascend(relaxed, guess, _NEWTON_STEPS)
+        # Each worker at its best ends is a bound as well, and the better one far from the maximum,
+        # where the linearisation overshoots.
+        monotone = relaxed.at_best_ends()
+        proof = torch.where(at.upper < monotone, TANGENT, MONOTONE).to(torch.int8)
+        upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
+        bounds = Bounds(
+            upper=upper,
+            power=at.power.clone(),
+            worker=torch.zeros_like(boxes.channel),
+            how=torch.full_like(boxes.channel, REST),
+            split_at=torch.zeros_like(upper),
+            proof=torch.where(empty, EMPTY, proof),
+            tangents=Tangents(at.log_power, at.slope, upper_weight > 0),
+            upper_weight=upper_weight.clone(),
+        )
+        cut = torch.zeros_like(empty)
+        rows = (upper > threshold).nonzero()[:, 0]
+        if len(rows):
+            relaxed, at = relaxed.take(rows), at.take(rows)
+            reduced = relaxed.boxes
+            if not self.recorded:
+                reduced, cut[rows] = relaxed.reduced(at, threshold[rows])
+                boxes = boxes.with_rows(rows, reduced)
+            split = relaxed.split(at, reduced)
+            bounds.worker[rows], bounds.how[rows], bounds.split_at[rows], bounds.power[rows] = split
+            bounds.upper_weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
+        return boxes, bounds, cut

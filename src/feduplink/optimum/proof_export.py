@@ -1,0 +1,168 @@
+"""The optimum on a set of channels as a proof that others can check (:mod:`feduplink.proofs`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
+from feduplink.optimum.bounds import interference_free_bound
+from feduplink.optimum.boxes import POWER, REST, SINR
+from feduplink.optimum.branch_and_bound import EMPTY, MONOTONE, TANGENT, BranchingTree
+from feduplink.optimum.concave_relaxation import Relaxation
+from feduplink.optimum.solution import Optimum
+from feduplink.problem import Problem, ProportionalFairness
+from feduplink.proofs.format import (
+    Floats,
+    Node,
+    Proof,
+    ProofTree,
+    ProvedMeasure,
+    ProvedProblem,
+    ProvedUtility,
+    Statement,
+)
+from feduplink.scenario import Scenario
+
+#: Bounds and values are stated this much looser, as a share of all weights and prices, so that
+#: rounding in the search cannot make a true proof fail.
+SLACK = 1e-9
+#: By so much, as a share of the limit, constraints are stated to be missed at most.
+_ROUNDING = 1e-12
+
+_SPLITS = {SINR: Node.BY_SINR, POWER: Node.BY_POWER, REST: Node.BY_SILENCE}
+_LEAVES = {MONOTONE: Node.MONOTONE, TANGENT: Node.TANGENT, EMPTY: Node.EMPTY}
+
+
+def check_stateable(problem: Problem, scenario: Scenario) -> None:
+    """Refuse a problem that a proof file cannot state."""
+    _proved_measure(problem.objective, scenario)
+    for constraint in problem.constraints:
+        _proved_measure(constraint.measure, scenario)
+        if constraint.at_most:
+            raise InputError(
+                f"certificate: has no proof for upper limits on {constraint.name}; accepted: lower "
+                "ones."
+            )
+
+
+def proof_of(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
+    """The proof of an optimum whose search was recorded.
+
+    ``rows``, (N,), says where its channels are in the file they come from.
+    """
+    scenario, problem, solution = optimum.scenario, optimum.problem, optimum.solution
+    check_stateable(problem, scenario)
+    tree = optimum.certificate.tree
+    if tree is None:
+        raise InputError("certificate: the search was not recorded; accepted: record=True.")
+    batch = ChannelBatch.from_scenario(scenario, optimum.csi)
+    prices = Prices.from_problem(problem, scenario, solution.multipliers)
+    worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
+    slack = SLACK * float(worth.sum() + 1)
+    count = len(optimum.csi)
+    upper = tree.channel_bounds(count) + slack
+    return Proof(
+        statement=Statement(
+            objective=optimum.objective - slack,
+            violation=_violation(optimum),
+            upper_bound=min(float(upper.mean()) + solution.constant, _interference_free(optimum))
+            + slack,
+        ),
+        problem=ProvedProblem(
+            objective=_proved_measure(problem.objective, scenario),
+            utility=(
+                ProvedUtility.FAIRNESS
+                if isinstance(problem.utility, ProportionalFairness)
+                else ProvedUtility.SUM
+            ),
+            weights=_array(problem.utility.weights),
+            constraints=tuple(_proved_measure(c.measure, scenario) for c in problem.constraints),
+            limits=_array(problem.thresholds),
+            active=problem.active.cpu().numpy(),
+            pmax_w=_array(batch.pmax_w),
+            static_power_w=_array(batch.static_power_w),
+            waterfall=scenario.waterfall,
+            amplifier_inefficiency=scenario.amplifier_inefficiency,
+        ),
+        csi=optimum.csi.cpu().numpy(),
+        rows=None if rows is None else rows.cpu().numpy(),
+        multipliers=_array(solution.multipliers.constraints),
+        objective_weight=_array(solution.multipliers.objective_weight),
+        power=_array(optimum.power),
+        upper=upper.numpy(),
+        floor=_array(Relaxation(batch, prices).floor.exp()),
+        tree=_queue(tree, count),
+        scenario=scenario.to_yaml(),
+    )
+
+
+def _interference_free(optimum: Optimum) -> float:
+    direct = optimum.csi.diagonal(dim1=-2, dim2=-1)
+    return interference_free_bound(optimum.problem, optimum.scenario.pmax_w, direct)
+
+
+def _violation(optimum: Optimum) -> float:
+    """The largest relative shortfall, rounded up; 0 where that of rounding is to spare."""
+    if not optimum.problem.constrained:
+        return 0.0
+    return max(0.0, optimum.solution.judgement.shortfall + _ROUNDING)
+
+
+def _proved_measure(measure: Measure, scenario: Scenario) -> ProvedMeasure:
+    """The name under which a proof knows a measure with the constants of the scenario."""
+    if type(measure) is PacketSuccess and measure.waterfall == scenario.waterfall:
+        return ProvedMeasure.SUCCESS
+    if type(measure) is Rate:
+        return ProvedMeasure.RATE
+    if (
+        type(measure) is EnergyEfficiency
+        and measure.amplifier_inefficiency == scenario.amplifier_inefficiency
+        and torch.equal(measure.static_power_w, scenario.static_power)
+    ):
+        return ProvedMeasure.EFFICIENCY
+    raise InputError(
+        f"certificate: no proof can be written with {measure.name}; accepted: packet success, rate "
+        "and energy efficiency with the constants of the scenario."
+    )
+
+
+def _array(values: Tensor) -> Floats:
+    return values.detach().to("cpu", torch.float64).numpy()
+
+
+def _queue(tree: BranchingTree, channels: int) -> ProofTree:
+    """The recorded nodes in the order of a queue, SINRs and powers instead of their logarithms."""
+    halves = np.full((len(tree.parent), 2), -1)
+    parent, upper_half = tree.parent.numpy(), tree.upper_half.numpy()
+    nodes = np.flatnonzero(parent >= 0)
+    halves[parent[nodes], upper_half[nodes].astype(int)] = nodes
+    leaf = tree.leaf.numpy()
+    level = np.flatnonzero(parent < 0)
+    level = level[np.argsort(tree.channel.numpy()[level])]
+    levels = []
+    while len(level):
+        levels.append(level)
+        level = halves[level[~leaf[level]]].ravel()
+    order = np.concatenate(levels)
+    is_leaf = leaf[order]
+    lower = halves[order, 0]
+    node = np.empty(len(order), np.int8)
+    for proof, kind in _LEAVES.items():
+        node[is_leaf & (tree.bound.numpy()[order] == proof)] = kind
+    for how, kind in _SPLITS.items():
+        node[~is_leaf & (tree.how.numpy()[lower] == how)] = kind
+    by_value = np.isin(node, (Node.BY_SINR, Node.BY_POWER))
+    tangents = tree.tangents.take(tree.tangent_row[torch.from_numpy(order[node == Node.TANGENT])])
+    return ProofTree(
+        roots=channels,
+        node=node,
+        worker=np.where(is_leaf, 0, tree.worker.numpy()[lower]),
+        split_at=np.where(by_value, np.exp(tree.point.numpy()[lower]), 0.0),
+        at_power=tangents.at_log_power.exp().numpy(),
+        sinr_slope=tangents.sinr_slope.numpy(),
+        upper_ends=tangents.rate_end.numpy(),
+    )

@@ -1,0 +1,191 @@
+"""The paper's networks: the perceptron ``pdm`` and the graph convolutional network ``pdg``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from feduplink.policies.base import NeuralPolicy
+from feduplink.scenario import Scenario
+from feduplink.settings import Architecture, GraphArchitecture
+
+PERCEPTRON_HIDDEN = (128, 256, 64, 16, 8)
+
+
+class PerceptronPolicy(NeuralPolicy):
+    """Perceptron on log10 of the flattened H and Pmax (one or one per worker); L is fixed."""
+
+    name = "pdm"
+    summary = "the paper's perceptron, trained by primal-dual learning"
+    colour, marker = "#CC79A7", "P"
+    learning_rate = 1e-4
+
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario, architecture)
+        self._pmax_inputs = scenario.listed_per_worker("pmax_dbw") or 1
+        widths = (scenario.workers**2 + self._pmax_inputs, *PERCEPTRON_HIDDEN)
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(PERCEPTRON_HIDDEN[-1], scenario.workers))
+
+    @property
+    def fixed_workers(self) -> int | None:
+        """The number of workers the first layer was made for."""
+        return self.scenario.workers
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Pmax · sigmoid(MLP([log10 H, log10 Pmax])), (N, L, L) to (N, L), W."""
+        pmax = self.scenario.pmax_w.log10().to(csi).expand(csi.shape[0], self._pmax_inputs)
+        inputs = torch.cat((csi.flatten(1).log10(), pmax), dim=1).to(self.dtype)
+        return self.scenario.pmax_w.to(inputs) * torch.sigmoid(self.layers(inputs))
+
+
+GRAPH_HIDDEN = (16, 32, 64, 16, 2)
+
+
+def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
+    """Ĥ = D^(−1/2) G D^(−1/2) with D = diag(G 1) and G = Hᵀ, or H as the paper writes, (..., L, L).
+
+    On Hᵀ worker i gathers from those it disturbs, H_ji, not from those that disturb it. On H the
+    strongest worker of the cell dominates every row and the policy stays at full power
+    (docs/reproduction.md has the figures). A sparse ``GCNConv`` whose edges i → j carry H_ij, as
+    in the published code, works on Hᵀ.
+
+    Ĥ does not change when H is scaled: whoever sees only Ĥ is blind to the noise level.
+    """
+    graph = csi.mT if transposed else csi
+    scale = graph.sum(-1).rsqrt()
+    return scale[..., :, None] * graph * scale[..., None, :]
+
+
+class _GraphConvolutions(torch.autograd.Function):
+    """Z_k+1 = ELU(Y_k), Y_k = Ĥ Z_k Θ_k + b_k, for a stack of layers; the result is the last Y.
+
+    The gradient by hand: autograd would record five operations per layer and compute each
+    exponential twice. With δ the gradient of Y_k and sums over channels and workers,
+
+        db_k = Σ δ,  dΘ_k = (Ĥ Z_k)ᵀ δ,  dZ_k = Ĥᵀ δ Θ_kᵀ,  dĤ = Σ_k δ (Z_k Θ_k)ᵀ,
+
+    and ELU'(Y) = 1 + min(Z, 0). Every product with Ĥ is done on the narrow side of Θ.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, adjacency: Tensor, features: Tensor, *weights: Tensor) -> Tensor:
+        """(N, L, L), (N, L, F) and Θ_0, b_0, Θ_1, ... to (N, L, G)."""
+        thetas, biases = weights[::2], weights[1::2]
+        inputs: list[Tensor] = []
+        gathered: list[Tensor | None] = []
+        for theta, bias in zip(thetas, biases, strict=True):
+            if inputs:
+                functional.elu_(features)
+            inputs.append(features)
+            if theta.shape[0] < theta.shape[1]:
+                features = adjacency @ features
+                gathered.append(features)
+                features = functional.linear(features, theta.mT, bias)
+            else:
+                gathered.append(None)
+                features = torch.baddbmm(bias, adjacency, features @ theta)
+        ctx.save_for_backward(adjacency, *thetas, *inputs, *gathered)
+        return features
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of Ĥ, Z_0, Θ_0, b_0, Θ_1, ..., those that are needed."""
+        adjacency, *saved = ctx.saved_tensors
+        layers = len(saved) // 3
+        thetas, inputs, gathered = (saved[i * layers : (i + 1) * layers] for i in range(3))
+        needs_adjacency, needs_features = ctx.needs_input_grad[:2]
+        of_adjacency = torch.zeros_like(adjacency) if needs_adjacency else None
+        of_weights: list[Tensor] = []
+        for k in reversed(range(layers)):
+            theta, features = thetas[k], inputs[k]
+            of_bias = delta.sum((0, 1))
+            if gathered[k] is None:
+                if of_adjacency is not None:
+                    of_adjacency += delta @ (features @ theta).mT
+                delta = adjacency.mT @ delta
+                of_theta = features.flatten(0, 1).mT @ delta.flatten(0, 1)
+                delta = delta @ theta.mT
+            else:
+                of_theta = gathered[k].flatten(0, 1).mT @ delta.flatten(0, 1)
+                delta = delta @ theta.mT
+                if of_adjacency is not None:
+                    of_adjacency += delta @ features.mT
+                delta = adjacency.mT @ delta
+            of_weights[:0] = of_theta, of_bias
+            if k:
+                delta.addcmul_(delta, features.clamp_max(0.0))
+        return of_adjacency, delta if needs_features else None, *of_weights
+
+
+def graph_convolutions(adjacency: Tensor, features: Tensor, *weights: Tensor) -> Tensor:
+    """(N, L, L), (N, L, F) and Θ_0, b_0, Θ_1, ... to (N, L, G), ELU between layers."""
+    result: Tensor = _GraphConvolutions.apply(  # type: ignore[no-untyped-call]
+        adjacency, features, *weights
+    )
+    return result
+
+
+class DenseGraphConvolution(nn.Module):
+    """Z ↦ Ĥ Z Θ + b on a complete weighted graph, as a dense product.
+
+    Equal to a sparse ``GCNConv`` on the same graph, and faster: these graphs are small and
+    complete. The bias, absent from the paper's formula and present in ``GCNConv``, lets a
+    network fed with Pmax = 0.01 W leave the linear range of its activations; without it b stays 0.
+    """
+
+    bias: Tensor
+
+    def __init__(self, fan_in: int, fan_out: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.empty(fan_in, fan_out))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(fan_out))
+        else:
+            self.register_buffer("bias", torch.zeros(fan_out), persistent=False)
+        nn.init.xavier_uniform_(self.theta)
+
+    def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
+        """(N, L, fan_in) and (N, L, L) to (N, L, fan_out)."""
+        return graph_convolutions(adjacency, features, self.theta, self.bias)
+
+
+class GraphPolicy(NeuralPolicy):
+    """Six graph convolutions from Z0 = Pmax·1; ELU between, a scaled sigmoid last.
+
+    Permutation equivariant, and for any number of workers.
+    """
+
+    name = "pdg"
+    summary = "the paper's graph network, trained by primal-dual learning"
+    colour, marker = "#0072B2", "o"
+    architecture_type: ClassVar[type[Architecture]] = GraphArchitecture
+    architecture: GraphArchitecture
+
+    def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
+        super().__init__(scenario, architecture)
+        widths = (1, *GRAPH_HIDDEN, 1)
+        self.layers = nn.ModuleList(
+            DenseGraphConvolution(fan_in, fan_out, bias=self.architecture.bias)
+            for fan_in, fan_out in itertools.pairwise(widths)
+        )
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """Pmax · sigmoid(GCN(Ĥ)), (N, L, L) to (N, L), W."""
+        graph = normalised_adjacency(csi, transposed=self.architecture.transposed_graph)
+        adjacency = graph.to(self.dtype)
+        pmax = self.scenario.pmax_w.to(adjacency)
+        features = pmax.expand(csi.shape[:-1])[..., None].contiguous()
+        layers = cast("Iterable[DenseGraphConvolution]", self.layers)
+        weights = [w for layer in layers for w in (layer.theta, layer.bias)]
+        logits = graph_convolutions(adjacency, features, *weights).squeeze(-1)
+        return pmax * torch.sigmoid(logits)

@@ -1,0 +1,81 @@
+"""Rigorous arithmetic: the quantities of a link as balls, and float64 operations rounded outwards.
+
+A ball (``flint.arb``) is a midpoint and a radius; python-flint rounds so that the exact result for
+all numbers in the arguments is inside. A comparison of balls is true only if it is so for all
+numbers in them. Float64 numbers are taken as the exact numbers they are.
+
+IEEE 754 demands of + − × ÷ the float64 that is nearest to the exact result. So the exact result is
+between the two neighbours of the computed one, whatever the numbers: no more is needed for limits
+that are true. Functions such as exp and log come with no such guarantee; where they are needed,
+balls are computed with (:mod:`feduplink.proofs.arithmetic`).
+
+All numbers here are at least 0, and :mod:`feduplink.proofs.format` keeps them far from
+overflow and underflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+from flint import arb, ctx
+
+from feduplink.proofs.format import Floats
+
+#: Bits of midpoints; the radii are then about 1e-19 of the results.
+_PRECISION = 64
+ZERO = arb(0)
+
+
+@contextlib.contextmanager
+def precision() -> Iterator[None]:
+    """All balls in the block have midpoints of 64 bits."""
+    with ctx.workprec(_PRECISION):
+        yield
+
+
+def success(sinr: arb, waterfall: arb) -> arb:
+    """PSR = exp(−m / SINR)."""
+    return (-waterfall / sinr).exp()
+
+
+def rate(sinr: arb) -> arb:
+    """R = ln(1 + SINR), nats/s/Hz."""
+    return sinr.log1p()
+
+
+def between(low: float, high: float) -> arb:
+    """A ball that holds [low, high]."""
+    return arb(low).union(arb(high))
+
+
+def larger(first: arb, second: arb) -> arb:
+    """A ball that holds the larger one of two numbers."""
+    return first.max(second)
+
+
+def up(value: Floats) -> Floats:
+    """No less than the exact result that was rounded to ``value``."""
+    return np.nextafter(value, np.inf)
+
+
+def down(value: Floats) -> Floats:
+    """No more than it."""
+    return np.nextafter(value, -np.inf)
+
+
+def noise_and_interference_up(cross: Floats, power: Floats) -> Floats:
+    """No less than 1 + Σ_j β_ij p_j, (n, L), for gains (n, L, L) and powers (n, L)."""
+    total = np.ones_like(power)
+    for worker in range(power.shape[-1]):
+        total = up(total + up(cross[:, :, worker] * power[:, worker, None]))
+    return total
+
+
+def noise_and_interference_down(cross: Floats, power: Floats) -> Floats:
+    """No more than 1 + Σ_j β_ij p_j, (n, L)."""
+    total = np.ones_like(power)
+    for worker in range(power.shape[-1]):
+        total = down(total + down(cross[:, :, worker] * power[:, worker, None]))
+    return total

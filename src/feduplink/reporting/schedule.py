@@ -1,0 +1,99 @@
+"""Plots of schedules: the front between time and energy, and the timeline of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from feduplink.federated.uplink.rounds import RoundCosts
+from feduplink.link import Schedule
+from feduplink.reporting.style import MUTED, SHADE, StyledFigure, figure, looks_of
+
+#: The name of what the timeline shows, and whose prices stand in the front.
+_SCHEDULE = "schedule"
+_LEGEND_COLUMNS = 6
+
+
+def plot_front(
+    costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float], caption: str = ""
+) -> StyledFigure:
+    """Mean seconds and joules of a round: a point per policy, a line over κ where there is one.
+
+    Args:
+        costs: by name, one for each κ.
+        bounds: what mean time + κ · energy is at least, s, by κ; the shade is what it excludes.
+        caption: what there is to see.
+    """
+    looks = looks_of(costs)
+    with figure(6.4, 4.6, caption) as drawing:
+        axes = drawing.subplots()
+        for name, rows in costs.items():
+            look = looks[name]
+            times = [float(row.time_s.mean()) for row in rows]
+            energies = [float(row.energy_j.mean()) for row in rows]
+            axes.plot(times, energies, look.line, color=look.colour, marker=look.marker, label=name)
+            if look.colour == looks_of([_SCHEDULE])[_SCHEDULE].colour:
+                _name_prices(axes, rows)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        if bounds:
+            _shade_excluded(axes, bounds)
+        axes.set_xlabel("mean time of a round, s")
+        axes.set_ylabel("mean energy of a round, J")
+        drawing.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
+        return drawing
+
+
+def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
+    """κ beside the points of a front."""
+    for row in rows:
+        axes.annotate(
+            f"κ = {row.seconds_per_joule:g}",
+            (float(row.time_s.mean()), float(row.energy_j.mean())),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=7,
+            color=MUTED,
+        )
+
+
+def _shade_excluded(axes: Axes, bounds: Mapping[float, float]) -> None:
+    """What lies under any of the lines time + κ · energy = bound."""
+    times = np.linspace(0, axes.get_xlim()[1], 400)
+    highest = axes.get_ylim()[1]
+    least = np.zeros_like(times)
+    for kappa, bound in bounds.items():
+        line = (bound - times) / kappa if kappa > 0 else np.where(times < bound, highest, 0.0)
+        least = np.maximum(least, np.minimum(line, highest))
+    axes.fill_between(times, least, color=SHADE, linewidth=0, label="nobody, proved", zorder=0)
+
+
+def plot_timeline(schedule: Schedule, pmax_w: float, caption: str = "") -> StyledFigure:
+    """Who sends when, at which power, in one round: phases (K,) and powers (K, L)."""
+    durations, power = schedule.durations_s, schedule.power
+    starts = durations.cumsum(0) - durations
+    workers = power.shape[-1]
+    with figure(6.4, 0.6 + 0.42 * workers, caption) as drawing:
+        axes = drawing.subplots()
+        look = looks_of([_SCHEDULE])[_SCHEDULE]
+        for phase in torch.nonzero(durations > 0)[:, 0].tolist():
+            start, length = float(starts[phase]), float(durations[phase])
+            axes.axvline(start, color=MUTED, linewidth=0.4, zorder=0)
+            for worker in torch.nonzero(power[phase] > 0)[:, 0].tolist():
+                height = -0.85 * _shown(float(power[phase, worker]) / pmax_w)
+                bottom = worker + 0.425
+                axes.bar(start, height, length, bottom, align="edge", color=look.colour)
+        axes.set_yticks(range(workers), [f"worker {worker}" for worker in range(workers)])
+        axes.set_ylim(workers - 0.4, -0.6)
+        axes.grid(visible=False)
+        axes.set_xlim(0, float(durations.sum()))
+        axes.set_xlabel("seconds; height: power, from a thousandth of the largest up, logarithmic")
+        return drawing
+
+
+def _shown(relative: float) -> float:
+    """The height of a bar: 1 at Pmax, a tenth at a thousandth of it and below."""
+    return max(0.1, 1 + 0.3 * float(np.log10(relative)))

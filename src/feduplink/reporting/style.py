@@ -1,0 +1,397 @@
+"""The look of figures: colours and markers of policies, axes, labels at line ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
+
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.storage.files import replaced_atomically
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a policy is drawn in all figures.
+
+    Attributes:
+        colour: of its line, marks and bars.
+        marker: of its marks.
+        line: style of its line.
+        variant: one of several of a kind, ``pdx:unaware``; it has smaller marks and hatched bars.
+
+    """
+
+    colour: str
+    marker: str
+    line: str = "-"
+    variant: bool = False
+
+    @property
+    def hatch(self) -> str:
+        """Of bars and boxes."""
+        return "////" if self.variant else ""
+
+
+#: The row that no policy that meets the constraints can exceed by more than the certificate's gap.
+OPTIMUM = "optimum"
+
+#: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
+#: and some of Tol's, which stay apart with colour-blind eyes.
+_OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
+#: For policies of the user's own: colours far from those above and from each other, for normal,
+#: protanopic and deuteranopic eyes, with marks that no other policy has.
+_FURTHER_LOOKS = (
+    Look("#6060F0", "d"),
+    Look("#784830", "8"),
+    Look("#90C078", "H"),
+    Look("#6000A8", "d"),
+    Look("#609048", "8"),
+    Look("#4890F0", "H"),
+)
+#: Line of the first variant of a policy, of the second, ..., and how far its colour is towards
+#: white: lines that cross cannot be told apart by their dashes alone.
+_VARIANT_LINES = (("--", 0.0), (":", 0.3), ("-.", 0.5))
+#: For more policies of the user's own the colours come again, with other marks and lines.
+_FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
+_ALL_FURTHER_LOOKS = (
+    *_FURTHER_LOOKS,
+    *(Look(look.colour, mark, line) for mark, line in _FURTHER_MARKS for look in _FURTHER_LOOKS),
+)
+
+#: Colours of figures that are no policy's.
+MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
+
+#: The neutral colours: on a dark page they turn, while the policies' colours stay.
+NEUTRAL = {
+    "#000000": "ink",
+    MUTED: "muted",
+    "#ffffff": "paper",
+    GRID: "grid",
+    SHADE: "shade",
+}
+
+#: Most entries in a row of a legend.
+_LEGEND_ENTRIES = 9
+
+#: Of the PNG files.
+DOTS_PER_INCH = 150
+
+_RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "hatch.linewidth": 0.6,
+    "figure.constrained_layout.w_pad": 0.08,
+    "savefig.dpi": DOTS_PER_INCH,
+    # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
+    "svg.fonttype": "path",
+    "svg.hashsalt": "feduplink",
+}
+
+
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    """The looks of the policies of one figure, no two alike as long as there are enough.
+
+    ``pdg:runs/a``, one of several, has the colour of ``pdg``, the next ones lighter tints of it,
+    and a line of its own. An unknown
+    name has the same look in every figure, unless another of the same figure got it first.
+    """
+    names = list(dict.fromkeys(names))
+    families = list(dict.fromkeys(name.partition(":")[0] for name in names))
+    own = {family: _own_look(family) for family in families}
+    further = _further_looks([family for family, look in own.items() if look is None])
+    counts: Counter[str] = Counter()
+    looks = {}
+    for name in names:
+        family, _, variant = name.partition(":")
+        look = own[family] or further[family]
+        if variant:
+            line, tint = _VARIANT_LINES[counts[family] % len(_VARIANT_LINES)]
+            counts[family] += 1
+            look = replace(look, colour=_tinted(look.colour, tint), line=line, variant=True)
+        looks[name] = look
+    return looks
+
+
+def _tinted(colour: str, share: float) -> str:
+    """A colour that is a share of the way towards white."""
+    red, green, blue = (channel + share * (1 - channel) for channel in to_rgb(colour))
+    return to_hex((red, green, blue)).upper()
+
+
+def look_of(name: str) -> Look:
+    """The look of a policy that is alone in its figure."""
+    return looks_of([name])[name]
+
+
+def _own_look(family: str) -> Look | None:
+    """What the class of a policy or access scheme itself says; None if it says nothing."""
+    if family == OPTIMUM:
+        return _OPTIMUM_LOOK
+    for registry in (POLICIES, ACCESS_SCHEMES):
+        if family in registry.names():
+            # Not what it inherits: a policy derived from a shipped one is another one.
+            own = getattr(registry.find(family), "__dict__", {})
+            colour, marker = own.get("colour"), own.get("marker")
+            return Look(colour, marker) if colour and marker else None
+    return None
+
+
+def _further_looks(families: Sequence[str]) -> dict[str, Look]:
+    """A look by checksum of the name; the next free one where that is taken."""
+    free = list(_ALL_FURTHER_LOOKS)
+    found = {}
+    for family in families:
+        free = free or list(_ALL_FURTHER_LOOKS)
+        first = _FURTHER_LOOKS[zlib.crc32(family.encode()) % len(_FURTHER_LOOKS)]
+        look = first if first in free else free[0]
+        free.remove(look)
+        found[family] = look
+    return found
+
+
+def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) -> dict[str, Any]:
+    """How ``axes.plot`` draws a policy's mark.
+
+    Filled: the constraints are met; hollow: one is missed; half-filled: that cannot be told.
+    """
+    return {
+        "marker": look.marker,
+        "color": look.colour,
+        "markersize": 0.7 * size if look.variant else size,
+        "markerfacecolor": "white" if feasible is False else look.colour,
+        "markerfacecoloralt": "white",
+        "fillstyle": "left" if feasible is None else "full",
+        "linestyle": "none",
+    }
+
+
+def feasibility_note(feasible: Iterable[bool | None]) -> str:
+    """What :func:`marker_style` says, in words, of the kinds of marks that occur."""
+    words = {
+        True: "filled marks: every worker meets its constraints",
+        None: "half-filled: the channels are too few to tell",
+        False: "hollow: a constraint is missed",
+    }
+    occurring = set(feasible)
+    return "; ".join(text for kind, text in words.items() if kind in occurring)
+
+
+def legend_columns(entries: int) -> int:
+    """Of a legend below a wide figure, in rows of about the same length."""
+    rows = -(-entries // _LEGEND_ENTRIES)
+    return -(-entries // max(rows, 1))
+
+
+class StyledFigure(Figure):
+    """A figure that is saved and shown with the style it was drawn with, whatever the caller's is.
+
+    Attributes:
+        caption: what there is to see, for whoever shows the figure or reads it out.
+    """
+
+    def __init__(self, width: float, height: float, caption: str = "") -> None:
+        """Of the given size in inches."""
+        super().__init__(figsize=(width, height), layout="constrained")
+        self.caption = caption
+
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """As matplotlib's, in this style."""
+        with matplotlib.rc_context(_RC):
+            super().savefig(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def laid_out(self) -> Iterator[None]:
+        """Compute the layout now; within the block the figure is saved without doing so again."""
+        engine = self.get_layout_engine()
+        if engine is not None:
+            engine.execute(self)
+        self.set_layout_engine(None)
+        yield
+        self.set_layout_engine(engine)
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows."""
+        picture = io.BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()
+
+
+@contextlib.contextmanager
+def figure(width: float, height: float, caption: str = "") -> Iterator[StyledFigure]:
+    """A new figure of the given size in inches; what the block draws has the common style.
+
+    Neither pyplot nor a backend is involved: the caller's matplotlib stays as it is.
+    """
+    with matplotlib.rc_context(_RC):
+        yield StyledFigure(width, height, caption)
+
+
+def save_figure(path: Path, drawing: StyledFigure) -> None:
+    """Write the figure as the PNG file ``path`` and its SVG twin, both with their caption."""
+    title = {"Title": drawing.caption or path.stem.replace("-", " ")}
+    with (
+        replaced_atomically(path) as png,
+        replaced_atomically(path.with_suffix(".svg")) as svg,
+        matplotlib.rc_context(_RC),
+        # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
+        drawing.laid_out(),
+    ):
+        drawing.savefig(png, format="png", metadata=title)
+        drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
+
+
+#: Objectives nearer to 1 than this are drawn there.
+_NEAREST = 1e-7
+#: Candidates for ticks, those first that are wanted most.
+_TICKS = (
+    *(0.0, 0.9, 0.99, 0.999, 0.5, 0.8, 0.95, 0.98, 0.995, 0.998),
+    *(0.2, 0.7, 0.6, 0.4, 0.3, 0.1, 0.85, 0.75, 0.97, 0.96, 0.93, 0.94, 0.92, 0.91),
+)
+#: Least distance of two ticks as a share of the axis.
+_TICK_DISTANCE = 0.11
+
+
+def set_objective_scale(
+    axes: Any, which: Literal["x", "y"], values: Iterable[float], margin: float = 0.06
+) -> bool:
+    """An axis logarithmic in 1 − objective, labelled with the objective.
+
+    It separates 0.9706 from 0.9761 as well as 0.2 from 0.35. For objectives in [0, 1) that differ,
+    with at least one above 1/2; otherwise the axis is left alone. Returns whether it was set.
+    """
+    known = np.array([value for value in values if np.isfinite(value)])
+    if not len(known) or known.min() < 0 or not 0.5 < known.max() < 1:
+        return False
+    low, high = _stretched(known.min()), _stretched(known.max())
+    if not low < high:
+        return False
+    room = margin * (high - low)
+    ends = (low - room, high + room)
+    getattr(axes, f"set_{which}scale")("function", functions=(_stretched, _shrunk))
+    getattr(axes, f"set_{which}lim")(*map(_shrunk, ends))
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(FixedLocator(_ticks(*ends)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(FixedLocator([]))
+    return True
+
+
+def objective_label(stretched: bool) -> str:
+    """The label of an axis that :func:`set_objective_scale` did or did not set."""
+    return "objective (log scale of 1 − objective)" if stretched else "objective (higher is better)"
+
+
+def _stretched(objective: Any) -> Any:
+    return -np.log10(np.maximum(1 - np.asarray(objective, float), _NEAREST))
+
+
+def _shrunk(stretched: Any) -> Any:
+    return 1 - 10 ** -np.asarray(stretched, float)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """The most wanted objectives between two stretched ones that keep their distance."""
+    taken: list[float] = []
+    for tick in _TICKS:
+        at = float(_stretched(tick))
+        apart = all(abs(at - _stretched(t)) >= _TICK_DISTANCE * (high - low) for t in taken)
+        if low <= at <= high and apart:
+            taken.append(tick)
+    return sorted(taken)
+
+
+#: Least distance of two names as a share of the axis' height.
+_DISTANCE = 0.062
+
+
+class LineEnd(NamedTuple):
+    """Where a line ends, and what is written there."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+def label_line_ends(axes: Any, ends: Sequence[LineEnd], distance: float = _DISTANCE) -> None:
+    """Write each text to the right of the axes, joined to the end of its line.
+
+    The axes' limits must be final. Ends that are not finite or off the axis are left out.
+    """
+    placed = []
+    for end in ends:
+        if np.isfinite(end.y):
+            height = _height(axes, end)
+            if -0.01 <= height <= 1.01:
+                placed.append((height, end))
+    placed.sort(key=lambda pair: pair[0])
+    heights = _spread([height for height, _ in placed], distance)
+    for height, (_, end) in zip(heights, placed, strict=True):
+        axes.annotate(
+            end.text,
+            (end.x, end.y),
+            xytext=(1.04, height),
+            textcoords="axes fraction",
+            ha="left",
+            va="center",
+            fontsize=8,
+            color=end.colour,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.colour,
+                "linewidth": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def _height(axes: Any, end: LineEnd) -> float:
+    place = axes.transData.transform((end.x, end.y))
+    return float(axes.transAxes.inverted().transform(place)[1])
+
+
+def _spread(heights: Sequence[float], distance: float) -> list[float]:
+    """Rising heights moved as little as needed to be ``distance`` apart, within [0, 1] if room."""
+    # Neighbours that would overlap form a group, centred where its members want to be.
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _lowest(groups[-1], distance) < (
+            _lowest(groups[-2], distance) + len(groups[-2]) * distance
+        ):
+            last = groups.pop()
+            groups[-1] += last
+    return [_lowest(group, distance) + n * distance for group in groups for n in range(len(group))]
+
+
+def _lowest(group: Sequence[float], distance: float) -> float:
+    """Height of the lowest name of a group."""
+    length = distance * (len(group) - 1)
+    centred = float(np.mean(group)) - length / 2
+    return min(max(centred, 0.0), max(1.0 - length, 0.0))

@@ -1,1 +1,0 @@
-"""Scenarios that ship with the package, as YAML files (see ``Scenario.from_yaml``)."""

@@ -1,0 +1,79 @@
+"""The fastest and the cheapest round: who sends when, at which power (docs/schedule.md)."""
+
+from feduplink.scheduling.column_generation import (
+    BoundedSchedules,
+    ColumnGeneration,
+    ScheduleSolution,
+    bound_front,
+    bound_schedules,
+    find_front,
+    find_schedules,
+    phase_prices,
+)
+from feduplink.scheduling.fixed_power import FixedPowers, find_fixed_powers
+from feduplink.scheduling.learned import (
+    PhaseProposal,
+    PricedRounds,
+    learned_schedules,
+    learned_senders,
+    load_phase_network,
+    mixing_loss,
+    save_phase_network,
+    shipped_phase_network,
+)
+from feduplink.scheduling.linear_program import MasterProgram, SingleProgram
+from feduplink.scheduling.participation import (
+    ChosenRounds,
+    check_delivery,
+    choose_rounds,
+    expected_arrivals,
+    find_rewards,
+)
+from feduplink.scheduling.phase_network import (
+    NetworkView,
+    NetworkWeights,
+    PhaseNetwork,
+    Sight,
+    first_look,
+    network_step,
+)
+from feduplink.scheduling.phases import AscentSteps, ascend, best_alone, phase_cost, phase_rates
+
+__all__ = [
+    "AscentSteps",
+    "BoundedSchedules",
+    "ChosenRounds",
+    "ColumnGeneration",
+    "FixedPowers",
+    "MasterProgram",
+    "NetworkView",
+    "NetworkWeights",
+    "PhaseNetwork",
+    "PhaseProposal",
+    "PricedRounds",
+    "ScheduleSolution",
+    "Sight",
+    "SingleProgram",
+    "ascend",
+    "best_alone",
+    "bound_front",
+    "bound_schedules",
+    "check_delivery",
+    "choose_rounds",
+    "expected_arrivals",
+    "find_fixed_powers",
+    "find_front",
+    "find_rewards",
+    "find_schedules",
+    "first_look",
+    "learned_schedules",
+    "learned_senders",
+    "load_phase_network",
+    "mixing_loss",
+    "network_step",
+    "phase_cost",
+    "phase_prices",
+    "phase_rates",
+    "save_phase_network",
+    "shipped_phase_network",
+]

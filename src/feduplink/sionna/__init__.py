@@ -1,1 +1,0 @@
-"""What comes from the radio simulator Sionna: ``pip install 'feduplink[sionna]'``."""

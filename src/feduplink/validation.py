@@ -1,0 +1,156 @@
+"""Settings checked when they are made, YAML with unique keys, and names of devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from feduplink.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+
+#: Characters of a value that a sentence repeats.
+_LONGEST = 120
+
+
+class ValidatedModel(BaseModel):
+    """Immutable fields of known names and finite numbers; others raise an :class:`InputError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(_first_problem(error, type(self))) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """True is 1 to Python; who writes it where a number belongs means something else."""
+        for name, value in fields.items():
+            field = cls.model_fields.get(name)
+            if field is None or bool in (field.annotation, *get_args(field.annotation)):
+                continue
+            entries = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(entry, bool) for entry in entries):
+                raise ValueError(f"{name}: {_shown(value)} is neither a number nor a text")
+        return fields
+
+
+def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
+    """One sentence for the first problem pydantic found in the fields of ``model``."""
+    problems = error.errors()
+    # A field that may be one value or a list reports once for each; the one that got deepest,
+    # to an entry of the list, is about what was meant.
+    same_field = [p for p in problems if p["loc"][:1] == problems[0]["loc"][:1]]
+    problem = max(same_field, key=lambda p: len(p["loc"]))
+    if isinstance(refusal := problem.get("ctx", {}).get("error"), InputError):
+        return str(refusal)
+    field = next((str(part) for part in problem["loc"]), "")
+    message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    if not field:
+        return f"{message}."
+    if problem["type"] == "extra_forbidden":
+        names = list(model.model_fields)
+        guess = did_you_mean(field, names)
+        return f"{field}: no such field{guess} accepted: {', '.join(names)}."
+    return f"{field}: {message} (got {_shown(problem['input'])})."
+
+
+def _shown(value: object) -> str:
+    """The value as it is written, unless that would fill a page."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+#: Written in C, if PyYAML was built so: ten times as fast.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Levels of lists and mappings within each other.
+_DEEPEST = 8
+
+
+class PlainLoader(_Loader):  # type: ignore[misc]
+    """Reads numbers, texts, true, false and nothing; what looks like a date is a text."""
+
+
+PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def parse_yaml(text: str) -> Any:
+    """What the text says; a ``ValueError`` with the reason if it is not YAML of this kind.
+
+    Refused while the text is scanned, before anything is made of it: anchors and aliases, with
+    which a line can stand for gigabytes, tags, keys that occur twice, and deep nesting.
+    """
+    try:
+        _check(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return yaml.load(text, PlainLoader)
+    except (yaml.YAMLError, ValueError) as error:  # the latter for a number of 5,000 digits
+        raise ValueError(f"has a value that is none: {' '.join(str(error).split())}") from None
+
+
+def _check(text: str) -> None:
+    keys: list[_Keys | None] = []
+    for event in yaml.parse(text, PlainLoader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            keys.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        if event.anchor is not None:  # of an alias, too
+            raise ValueError("has an anchor or alias; accepted: every value written out")
+        if (tag := getattr(event, "tag", None)) not in (None, "!"):
+            raise ValueError(f"has the tag {tag}; accepted: values without tags")
+        if keys and (within := keys[-1]) is not None:
+            within.add(event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            keys.append(_Keys() if isinstance(event, yaml.MappingStartEvent) else None)
+            if len(keys) > _DEEPEST:
+                raise ValueError(f"is nested too deeply; accepted: {_DEEPEST} levels")
+
+
+class _Keys:
+    """The keys of a mapping whose events are told in turn: key, value, key, value."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._next_is_key = True
+
+    def add(self, event: yaml.NodeEvent) -> None:
+        if self._next_is_key:
+            if not isinstance(event, yaml.ScalarEvent):
+                raise ValueError("has a key that is no plain value")
+            if event.value in self._seen:
+                raise ValueError(f"has {event.value} twice; accepted: every field once")
+            self._seen.add(event.value)
+        self._next_is_key = not self._next_is_key
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """The device of this name if it is there."""
+    import torch  # here: options are declared long before anything is computed
+
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device: {device!r} is unknown; accepted: cpu, cuda, cuda:N.") from None
+    if chosen.type not in ("cpu", "cuda"):
+        raise InputError(f"device: {device!r} is not supported; accepted: cpu, cuda, cuda:N.")
+    if chosen.type == "cuda":
+        if (chosen.index or 0) >= torch.cuda.device_count():
+            raise InputError(f"device: {device!r} is not on this machine; accepted here: cpu.")
+        return torch.device("cuda", chosen.index or 0)
+    return chosen

@@ -1,0 +1,1 @@
+"""The jobs: one module per job, whose verb is called by every front end."""
