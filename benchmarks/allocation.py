@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from feduplink import OpenLoop, Scenario, load_policy
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.policies import Policy, UnrolledPolicy, shipped_pdx
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     scenario = Scenario()
-    splits = draw_splits(scenario, seed=0)
+    splits = make_channels(scenario, seed=0)
     policies = [OpenLoop.tuned(scenario, splits.training), shipped_pdx()]
     policies += [load_policy(run) for run in options.runs]
     print("| policy | ms per channel, 1000 at once | ms, one alone | change by renumbering |")

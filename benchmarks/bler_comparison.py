@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, evaluate
-from feduplink.channels import ChannelSplits, draw_splits, draw_training_csi
+from feduplink.channels import Channels, draw_training_csi, make_channels
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
@@ -60,7 +60,7 @@ def main() -> None:
     schemes = parser.parse_args().mcs
     torch.set_num_threads(1)
     waterfall = Scenario()
-    csi = draw_splits(waterfall, CHANNELS, seed=SEED)
+    csi = make_channels(waterfall, CHANNELS, seed=SEED)
     default_db = 10 * math.log10(waterfall.waterfall / -math.log1p(-LOST))
     print(f"\npsr, the waterfall: loses {LOST:.0%} at {default_db:.1f} dB")
     compare(waterfall, csi, {"pdx": shipped_pdx()})
@@ -84,7 +84,7 @@ def meeting(measure: TransportBlockSuccess) -> tuple[float, float]:
     return -math.log1p(-LOST) * float(sinr[place]), float(sinr_db[place])
 
 
-def compare(scenario: Scenario, csi: ChannelSplits, further: dict[str, Policy]) -> None:
+def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> None:
     learning = draw_training_csi(scenario, LEARNING_CHANNELS, seed=SEED)
     policies: dict[str, Policy] = {
         "rand": RandomPower(scenario, seed=SEED),
@@ -130,7 +130,7 @@ def compare(scenario: Scenario, csi: ChannelSplits, further: dict[str, Policy]) 
     best(scenario, test, policies)
 
 
-def trained(scenario: Scenario, csi: ChannelSplits) -> Policy:
+def trained(scenario: Scenario, csi: Channels) -> Policy:
     torch.manual_seed(SEED)
     policy = GraphPolicy(scenario)
     data = TrainingData(csi.training, csi.validation)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, link
-from feduplink.channels import draw_csi, draw_splits
+from feduplink.channels import draw_csi, make_channels
 from feduplink.judgement import Shortfalls
 from feduplink.policies import OpenLoop, Policy, shipped_pdx
 from feduplink.problem import Problem
@@ -58,7 +58,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(2026)
         policies = {
             "pdx": shipped_pdx(scenario),
-            "openloop": OpenLoop.tuned(scenario, draw_splits(scenario, 1000, seed=0).training),
+            "openloop": OpenLoop.tuned(scenario, make_channels(scenario, 1000, seed=0).training),
         }
         for label, policy in policies.items():
             truth = true_means(policy, scenario, problem, args.truth, generator)

@@ -32,7 +32,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from feduplink import Scenario, shipped_scenarios
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import Certificate, certify, find_optimum
 
@@ -268,7 +268,7 @@ def _energy_efficiency(options: argparse.Namespace) -> dict[str, object]:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of workers nearer than Hata's formula knows
-        csi = draw_splits(scenario, 1000, seed=options.seed).test.to(options.device)
+        csi = make_channels(scenario, 1000, seed=options.seed).test.to(options.device)
     batch = ChannelBatch.from_scenario(scenario, csi)
     ones = torch.ones(4, dtype=torch.float64, device=csi.device)
     none = torch.zeros_like(ones)
@@ -298,7 +298,7 @@ def _energy_efficiency(options: argparse.Namespace) -> dict[str, object]:
 def _setting(name: str, options: argparse.Namespace) -> dict[str, object]:
     """The multipliers of a shipped scenario, then a proof of how good its best policy is."""
     scenario = Scenario.from_yaml(name)
-    csi = draw_splits(scenario, 1000, seed=options.seed).test
+    csi = make_channels(scenario, 1000, seed=options.seed).test
     start, processor = time.perf_counter(), time.process_time()
     optimum = find_optimum(
         scenario, csi, budget_s=options.budget, target_gap=_MEAN_GAP, device=options.device

@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.scheduling import find_schedules, learned_schedules, shipped_phase_network
 
 WEIGHTS = 39_760
@@ -48,7 +48,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def print_times(kappa: float) -> None:
     scenario, network = Scenario(), shipped_phase_network()
-    csi, bits = draw_splits(scenario, 1000).test, scenario.model_bits(WEIGHTS)
+    csi, bits = make_channels(scenario, 1000).test, scenario.model_bits(WEIGHTS)
 
     def learned(first: int, count: int) -> object:
         rounds = csi[first : first + count]
@@ -79,7 +79,7 @@ def print_times(kappa: float) -> None:
 def print_costs(name: str, fields: dict[str, object], count: int, seed: int) -> None:
     scenario, network = Scenario(**fields), shipped_phase_network()
     count = max(2, int(count * min(1.0, (8 / scenario.workers) ** 1.5)))
-    csi, bits = draw_splits(scenario, count, seed=seed).test, scenario.model_bits(WEIGHTS)
+    csi, bits = make_channels(scenario, count, seed=seed).test, scenario.model_bits(WEIGHTS)
     ratios = []
     for kappa in KAPPAS:
         found = learned_schedules(network, scenario, csi, bits, seconds_per_joule=kappa)

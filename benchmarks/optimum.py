@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import certify, solve_dual, thresholds_with_margin
 from feduplink.policies import Deployment, DualPolicy, Policy
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
-    csi = draw_splits(scenario, options.channels, seed=options.seed).test.to(options.device)
+    csi = make_channels(scenario, options.channels, seed=options.seed).test.to(options.device)
     start, processor = time.perf_counter(), time.process_time()
     solution = solve_dual(scenario, csi)
     row: dict[str, object] = {
@@ -79,7 +79,7 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
 
 def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
     """The dual policy on channels that nothing was learned on."""
-    tuning = draw_splits(scenario, options.channels, seed=options.seed).training
+    tuning = make_channels(scenario, options.channels, seed=options.seed).training
     start = time.perf_counter()
     policy = DualPolicy.for_deployment(Deployment(scenario, tuning, seed=options.seed))
     learned = time.perf_counter() - start

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from feduplink import Scenario, Training, TrainingData, evaluate
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.experiments.optimality_gap import SCENARIOS
 from feduplink.judgement import Judgement
 from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
@@ -66,7 +66,7 @@ def trained(
     """Judgements on validation and test channels, and the CPU seconds of training."""
     torch.set_num_threads(1)
     policy = kind.initialised(scenario, seed, preset.architecture)
-    splits = draw_splits(scenario, seed=seed)
+    splits = make_channels(scenario, seed=seed)
     data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
     training(policy, data, preset.settings, seed=seed).run()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, load_policy
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch
 from feduplink.policies import Deployment, DualPolicy, Policy, shipped_pdx
 
@@ -82,7 +82,7 @@ def main() -> None:
         constants[name] = float(values.square().mean().sqrt())
         print(f"| {name} | {values.mean():.2g} | {constants[name]:.2g} | {values.max():.2g} |")
 
-    splits = draw_splits(scenario, seed=0)
+    splits = make_channels(scenario, seed=0)
     dual = DualPolicy.for_deployment(Deployment(scenario, splits.training))
     multipliers = dual.point.multipliers
     sums = [float(m.sum()) for m in (multipliers.objective_weight, *multipliers.constraints)]

@@ -30,7 +30,7 @@ from feduplink import (
     TrainingData,
     find_optimum,
 )
-from feduplink.channels import ChannelSplits, draw_splits
+from feduplink.channels import Channels, make_channels
 from feduplink.federated import TDMA
 from feduplink.federated.uplink.access import Sender, access_scheme
 from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
@@ -66,7 +66,7 @@ def full_power(scenario: Scenario, csi: Tensor) -> tuple[float, float]:
     return rate, efficiency
 
 
-def tuned(scenario: Scenario, splits: ChannelSplits, epochs: int) -> dict[str, Policy]:
+def tuned(scenario: Scenario, splits: Channels, epochs: int) -> dict[str, Policy]:
     pdg = GraphPolicy.initialised(scenario, SEED)
     settings = training_settings(GraphPolicy, epochs=epochs)
     Training(pdg, TrainingData(splits.training, splits.validation), settings, seed=SEED).run()
@@ -90,7 +90,7 @@ def round_cost(sender: Sender, scenario: Scenario, csi: Tensor) -> str:
 def table(name: str, channels: int, epochs: int, shares: tuple[float, float]) -> None:
     start = time.process_time()
     scenario = CELLS[name]
-    splits = draw_splits(scenario, channels, seed=SEED)
+    splits = make_channels(scenario, channels, seed=SEED)
     drawn = time.process_time() - start
     rate, efficiency = full_power(scenario, splits.training)
     rate_min, ee_min = round(shares[0] * rate, 2), round(shares[1] * efficiency, 1)
@@ -128,7 +128,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     usual = Scenario()
-    rate, efficiency = full_power(usual, draw_splits(usual, 10_000, seed=SEED).training)
+    rate, efficiency = full_power(usual, make_channels(usual, 10_000, seed=SEED).training)
     shares = (0.7 / rate, 55 / efficiency)
     print(f"thresholds: {shares[0]:.1%} of the mean rate at full power, {shares[1]:.1%} of the EE")
     for name in args.cells:

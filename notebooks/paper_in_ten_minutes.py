@@ -15,7 +15,7 @@ from feduplink import (
     TrainingData,
     find_optimum,
 )
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.policies import shipped_pdx
 from feduplink.reporting.comparison import plot_comparison
 from feduplink.reporting.training import plot_convergence
@@ -28,7 +28,7 @@ from feduplink.workflows.evaluation import compare
 
 # %%
 scenario = Scenario(workers=8, antennas=10, pmax_dbw=-20, rate_min=0.7, ee_min=55)
-channels = ChannelSource.from_scenario(scenario, 300, seed=0)
+channels = Channels.from_scenario(scenario, 300, seed=0)
 (10 * channels.test[0].log10()).round(decimals=1)  # in dB
 
 # %% [markdown]

@@ -5,7 +5,7 @@
 
 # %%
 from feduplink import FullPower, OpenLoop, Scenario, federate, link, load_task
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.federated import OFDMA, TDMA, FederationSettings, Ideal
 from feduplink.reporting.federated import plot_costs
 
@@ -14,7 +14,7 @@ from feduplink.reporting.federated import plot_costs
 
 # %%
 scenario = Scenario()
-csi = draw_splits(scenario, 200, seed=0).test
+csi = make_channels(scenario, 200, seed=0).test
 power = FullPower(scenario).allocate(csi)
 bits = scenario.model_bits(39_760)  # of a model with so many weights
 upload = link.simultaneous_upload(csi, power, bits, scenario.bandwidth_hz)
@@ -30,7 +30,7 @@ senders = {
     "tdma": TDMA(),
     "ofdma": OFDMA(),
     "max": FullPower(scenario),
-    "openloop": OpenLoop.tuned(scenario, draw_splits(scenario, 200, seed=0).training),
+    "openloop": OpenLoop.tuned(scenario, make_channels(scenario, 200, seed=0).training),
 }
 task = load_task("digits", workers=scenario.workers)
 history = federate(task, senders, scenario, FederationSettings(rounds=12), seed=0)

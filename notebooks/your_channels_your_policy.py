@@ -8,7 +8,7 @@ import h5py
 import torch
 
 from feduplink import OpenLoop, Policy, Scenario, find_optimum, link
-from feduplink.channels import ChannelSource, mrc_csi
+from feduplink.channels import Channels, mrc_csi
 from feduplink.reporting.comparison import plot_power_histogram
 from feduplink.workflows.evaluation import compare
 
@@ -27,7 +27,7 @@ with h5py.File("measured.h5", "w") as file:
 # Every third channel is to tune on, every third to report on. The scenario says what is asked for; weights are yours.
 
 # %%
-channels = ChannelSource.from_file("measured.h5")
+channels = Channels.from_file("measured.h5")
 scenario = Scenario(workers=6, weights="uniform", rate_min=0.2, ee_min=20)
 channels
 

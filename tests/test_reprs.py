@@ -22,7 +22,7 @@ from feduplink import (
     evaluate,
     find_optimum,
 )
-from feduplink.channels import ChannelSource, draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import DualPoint
 from feduplink.policies import shipped_pdx
 from feduplink.workflows.evaluation import compare
@@ -30,7 +30,7 @@ from feduplink.workflows.evaluation import compare
 
 @pytest.fixture(scope="module")
 def csi() -> Tensor:
-    return draw_splits(Scenario(workers=3), 30).test
+    return make_channels(Scenario(workers=3), 30).test
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,9 @@ def test_a_comparison_says_who_was_made_for_another_scenario(csi: Tensor):
 
 def test_channels():
     channels = draw_channels(Scenario(workers=3, antennas=4), 5, torch.Generator().manual_seed(0))
-    assert repr(channels) == "Channels(5 of 3 workers, coefficients of 4 antennas)"
-    assert repr(draw_splits(Scenario(workers=3), 4)) == (
-        "ChannelSplits(4 for training, 4 for validation, 4 for test, 3 workers)"
-    )
-    assert repr(ChannelSource.from_scenario(Scenario(workers=3), 4)) == (
-        "ChannelSource(4 for training, 4 for validation, 4 for test, 3 workers, drawn from the "
-        "scenario)"
+    assert repr(channels) == "Realisations(5 of 3 workers, coefficients of 4 antennas)"
+    assert repr(make_channels(Scenario(workers=3), 4)) == (
+        "Channels(4 for training, 4 for validation, 4 for test, 3 workers, drawn from the scenario)"
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from feduplink import InputError, Scenario, Training, TrainingData, TrainingSettings, draw_csi
-from feduplink.channels import Channels, read_channels, write_channels
+from feduplink.channels import Realisations, read_channels, write_channels
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.federated.data.reviews import read_reviews
 from feduplink.federated.tasks import (
@@ -234,7 +234,7 @@ def formats() -> list[Format]:
         ),
         Format(
             "channels", "a.h5",
-            _written(lambda p: write_channels(p / "a.h5", Channels(csi)), "a.h5"),
+            _written(lambda p: write_channels(p / "a.h5", Realisations(csi)), "a.h5"),
             lambda p: read_channels(p / "a.h5").csi.tolist(), _is_csi,
         ),
         Format(

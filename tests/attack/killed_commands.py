@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.channels import Channels, write_channels
+from feduplink.channels import Realisations, write_channels
 from feduplink.cli import reproduce
 
 
@@ -37,7 +37,7 @@ def train_cases(directory: Path) -> list[Case]:
     """``pdg``, ``pdm`` and ``pdx``; the last on recorded channels, which are few."""
     recorded = directory / "recorded.h5"
     csi = draw_csi(Scenario(workers=3), 120, torch.Generator().manual_seed(0))
-    write_channels(recorded, Channels(csi))
+    write_channels(recorded, Realisations(csi))
     small = ("--channels-per-split", "60", "--workers", "3", "--batch-size", "20")
     epochs = ("--epochs", "12", "--checkpoint-every", "1")
     steps = ("--steps", "400", "--batch-size", "8", "--channels", str(recorded))

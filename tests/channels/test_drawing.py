@@ -12,7 +12,7 @@ from feduplink import (
     load_policy,
     save_policy,
 )
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.registry import CHANNEL_MODELS
 
 from .toy_models import Exponential
@@ -29,7 +29,7 @@ def test_a_model_of_ones_own_is_drawn_by_name(name):
     scenario = Scenario(workers=3, channel_model=name)
     drawn = draw_csi(scenario, 5, seeded())
     assert torch.equal(drawn, Exponential(scenario).draw(5, seeded()))
-    splits = draw_splits(scenario, 4, seed=1)
+    splits = make_channels(scenario, 4, seed=1)
     assert splits.training.shape == splits.test.shape == (4, 3, 3)
     assert not torch.equal(splits.training, splits.test)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, draw_channels, read_channels, write_channels
-from feduplink.channels import Channels
+from feduplink.channels import Realisations
 
 CSI = "input/channel_to_noise_matched"
 
@@ -23,7 +23,7 @@ def test_round_trip_with_antenna_channels(tmp_path, generator):
 
 
 def test_layout_is_the_fields_public_one(tmp_path, default_csi):
-    write_channels(tmp_path / "c.h5", Channels(default_csi.double()), scenario="workers: 8")
+    write_channels(tmp_path / "c.h5", Realisations(default_csi.double()), scenario="workers: 8")
     with h5py.File(tmp_path / "c.h5") as file:
         assert file[CSI].shape == (100, 8, 8)
         assert file[CSI].dtype == np.float32
@@ -98,7 +98,7 @@ def test_antenna_coefficients_that_do_not_fit_are_refused(tmp_path, antenna, sen
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_truncated_file_is_refused(tmp_path, default_csi, share):
     path = tmp_path / "c.h5"
-    write_channels(path, Channels(default_csi))
+    write_channels(path, Realisations(default_csi))
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(InputError, match="truncated"):
@@ -107,14 +107,14 @@ def test_truncated_file_is_refused(tmp_path, default_csi, share):
 
 def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
     path = tmp_path / "c.h5"
-    write_channels(path, Channels(default_csi))
+    write_channels(path, Realisations(default_csi))
     before = path.read_bytes()
 
     with pytest.raises(InputError, match="negative or zero"):
-        write_channels(path, Channels(-default_csi))
+        write_channels(path, Realisations(-default_csi))
     unwritable = torch.ones(100, 8, dtype=torch.bfloat16)  # fails after H was written
     with pytest.raises(TypeError):
-        write_channels(path, Channels(default_csi, unwritable))
+        write_channels(path, Realisations(default_csi, unwritable))
 
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -124,8 +124,8 @@ def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
 @pytest.mark.parametrize("workers", [2, 8, 30])
 def test_gains_in_decibels_are_noticed(tmp_path, generator, model, workers):
     csi = draw_channels(Scenario(workers=workers, channel_model=model), 50, generator).csi
-    write_channels(tmp_path / "linear.h5", Channels(csi))
-    write_channels(tmp_path / "db.h5", Channels((10 * csi.log10()).clamp(min=1)))
+    write_channels(tmp_path / "linear.h5", Realisations(csi))
+    write_channels(tmp_path / "db.h5", Realisations((10 * csi.log10()).clamp(min=1)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_channels(tmp_path / "linear.h5")

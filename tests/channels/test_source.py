@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, draw_csi, write_channels
-from feduplink.channels import Channels, ChannelSource, draw_splits
+from feduplink.channels import Channels, Realisations, make_channels
 from feduplink.randomness import torch_generator
 
 
@@ -14,15 +14,15 @@ from feduplink.randomness import torch_generator
 def recording(tmp_path: Path) -> Path:
     """Ten channels of three workers."""
     csi = draw_csi(Scenario(workers=3), 10, torch.Generator().manual_seed(2))
-    write_channels(tmp_path / "measured.h5", Channels(csi))
+    write_channels(tmp_path / "measured.h5", Realisations(csi))
     return tmp_path / "measured.h5"
 
 
 def test_drawn_parts_are_those_of_the_seed():
     scenario = Scenario(workers=3)
     source, splits = (
-        ChannelSource.from_scenario(scenario, 6, seed=4),
-        draw_splits(scenario, 6, seed=4),
+        Channels.from_scenario(scenario, 6, seed=4),
+        make_channels(scenario, 6, seed=4),
     )
     for part in ("training", "validation", "test"):
         assert torch.equal(getattr(source, part), getattr(splits, part))
@@ -34,7 +34,7 @@ def test_drawn_parts_are_those_of_the_seed():
 @pytest.mark.parametrize("geometry", ["redrawn", "kept"])
 def test_fresh_channels_are_of_the_same_cell(geometry):
     scenario = Scenario(workers=3, geometry=geometry)
-    source = ChannelSource.from_scenario(scenario, 6, seed=4)
+    source = Channels.from_scenario(scenario, 6, seed=4)
     fresh = source.fresh(5, torch.Generator().manual_seed(9))
     cell = torch_generator(4, "cell")
     expected = draw_csi(scenario, 5, torch.Generator().manual_seed(9), cell=cell)
@@ -42,10 +42,10 @@ def test_fresh_channels_are_of_the_same_cell(geometry):
 
 
 def test_a_recording_says_how_it_was_split(recording: Path):
-    source = ChannelSource.from_file(recording)
+    source = Channels.from_file(recording)
     assert source.recorded
     assert torch.equal(
-        source.all_parts, draw_csi(Scenario(workers=3), 10, torch.Generator().manual_seed(2))
+        source.csi, draw_csi(Scenario(workers=3), 10, torch.Generator().manual_seed(2))
     )
     assert source.as_metrics() == {
         "source": f"from {recording}",
@@ -60,6 +60,6 @@ def test_a_recording_says_how_it_was_split(recording: Path):
 
 
 def test_there_are_no_others_than_the_recorded_channels(recording: Path):
-    source = ChannelSource.from_file(recording)
+    source = Channels.from_file(recording)
     with pytest.raises(InputError, match=r"^fresh channels: those from .*measured.h5 are recorded"):
         source.fresh(1, torch.Generator())

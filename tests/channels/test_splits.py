@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feduplink import InputError, Scenario, draw_csi
-from feduplink.channels import draw_splits, draw_training_csi, resampled_csi, split_recording
+from feduplink.channels import Channels, draw_training_csi, make_channels, resample_csi
 from feduplink.randomness import torch_generator
 
 
 def test_splits_come_from_streams_of_their_own():
     scenario = Scenario(workers=3)
-    splits = draw_splits(scenario, 20, seed=6)
+    splits = make_channels(scenario, 20, seed=6)
     expected = draw_csi(scenario, 20, torch_generator(6, "validation-channels"))
     torch.testing.assert_close(splits.validation, expected, rtol=0, atol=0)
     assert splits.training.shape == splits.test.shape == (20, 3, 3)
@@ -23,7 +23,7 @@ def test_splits_come_from_streams_of_their_own():
 def test_splits_of_a_kept_geometry_are_of_one_cell():
     """With many antennas the fading of a link averages out, and the path gain is left."""
     scenario = Scenario(workers=3, geometry="kept", antennas=256)
-    splits = draw_splits(scenario, 20, seed=6)
+    splits = make_channels(scenario, 20, seed=6)
 
     def gains(csi: Tensor) -> Tensor:
         return csi.diagonal(dim1=-2, dim2=-1).mean(0)
@@ -33,7 +33,7 @@ def test_splits_of_a_kept_geometry_are_of_one_cell():
     for other in (splits.validation, splits.test, further):
         torch.testing.assert_close(gains(other), gains(splits.training), rtol=0.1, atol=0)
     assert not torch.equal(splits.test, splits.training)
-    elsewhere = draw_splits(scenario, 20, seed=7).training
+    elsewhere = make_channels(scenario, 20, seed=7).training
     assert ((gains(elsewhere) / gains(splits.training)).log().abs() > 0.5).any()
 
 
@@ -45,7 +45,7 @@ def numbered(count: int) -> Tensor:
 @given(st.integers(3, 200))
 def test_parts_of_a_recording_are_disjoint_cover_it_and_are_of_one_size(count: int):
     csi = numbered(count)
-    splits = split_recording(csi)
+    splits = Channels.from_csi(csi)
     parts = (splits.training, splits.validation, splits.test)
     assert sorted(torch.cat(parts).flatten().tolist()) == csi.flatten().tolist()
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -54,7 +54,7 @@ def test_parts_of_a_recording_are_disjoint_cover_it_and_are_of_one_size(count: i
 
 
 def test_the_third_of_every_three_recorded_channels_is_for_the_test():
-    splits = split_recording(numbered(7))
+    splits = Channels.from_csi(numbered(7))
     assert splits.training.flatten().tolist() == [1, 4, 7]
     assert splits.validation.flatten().tolist() == [2, 5]
     assert splits.test.flatten().tolist() == [3, 6]
@@ -63,12 +63,12 @@ def test_the_third_of_every_three_recorded_channels_is_for_the_test():
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_channels_for_three_parts_are_refused(count: int):
     with pytest.raises(InputError, match=rf"^channels: {count} recorded; accepted: 3 or more"):
-        split_recording(numbered(count))
+        Channels.from_csi(numbered(count))
 
 
 def test_resampled_channels_are_drawn_evenly_and_the_seed_decides():
-    drawn = resampled_csi(numbered(4), 4000, seed=1)
-    assert torch.equal(drawn, resampled_csi(numbered(4), 4000, seed=1))
-    assert not torch.equal(drawn, resampled_csi(numbered(4), 4000, seed=2))
+    drawn = resample_csi(numbered(4), 4000, seed=1)
+    assert torch.equal(drawn, resample_csi(numbered(4), 4000, seed=1))
+    assert not torch.equal(drawn, resample_csi(numbered(4), 4000, seed=2))
     shares = drawn.flatten().long().bincount(minlength=5)[1:] / 4000
     torch.testing.assert_close(shares, torch.full((4,), 0.25), rtol=0, atol=0.03)

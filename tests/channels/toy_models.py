@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from feduplink import Scenario
-from feduplink.channels import Channels
+from feduplink.channels import Realisations
 from feduplink.registry import CHANNEL_MODELS
 
 
@@ -73,12 +73,12 @@ class TooLarge(_Ones):
 class FewAntennas(_Ones):
     def draw_with_antennas(self, count, generator, *, cell=None):
         antenna = torch.ones(count, self.workers - 1, 1, 2, dtype=torch.complex64)
-        return Channels(self.draw(count, generator), antenna)
+        return Realisations(self.draw(count, generator), antenna)
 
 
 class RealAntennas(_Ones):
     def draw_with_antennas(self, count, generator, *, cell=None):
-        return Channels(self.draw(count, generator), torch.ones(count, self.workers, 1, 2))
+        return Realisations(self.draw(count, generator), torch.ones(count, self.workers, 1, 2))
 
 
 CHANNEL_MODELS.register("toy", Exponential)

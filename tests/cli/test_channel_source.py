@@ -21,7 +21,7 @@ from feduplink import (
     save_policy,
     write_channels,
 )
-from feduplink.channels import Channels, draw_splits, resampled_csi
+from feduplink.channels import Realisations, make_channels, resample_csi
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.policies import pdx
 from feduplink.randomness import torch_generator
@@ -52,7 +52,7 @@ def _without_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(tmp_path: Path) -> Path:
     """Thirty channels of four workers."""
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
-    write_channels(tmp_path / "recorded.h5", Channels(csi))
+    write_channels(tmp_path / "recorded.h5", Realisations(csi))
     return tmp_path / "recorded.h5"
 
 
@@ -72,7 +72,7 @@ def test_every_command_draws_from_a_model_of_ones_own(
         expected = draw_csi(scenario, 5, torch_generator(0, "test-channels"))
         assert read_channels(tmp_path / "runs/channels/channels.h5").csi.equal(expected)
     elif command == "evaluate":
-        test = draw_splits(scenario, 40).test
+        test = make_channels(scenario, 40).test
         expected = evaluate(FullPower(scenario), test, scenario).as_metrics()
         assert metrics["policies"]["max"] == expected
     elif command == "federate":
@@ -125,7 +125,7 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     for text in (ended.out, table):
         assert "split in turns: 10 to train and tune on, 10 for validation, 10 for" in text
     another = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(3))
-    write_channels(recorded, Channels(another))
+    write_channels(recorded, Realisations(another))
     assert "another channel set" in refused(run(*words, "--resume"))
 
 
@@ -138,11 +138,11 @@ def test_pdx_learns_on_the_training_part(run: Run, tmp_path: Path, recorded: Pat
     # Other channels for validation change nothing; other ones for training are another run.
     csi = read_channels(recorded).csi
     csi[1::3] *= 2
-    write_channels(recorded, Channels(csi))
+    write_channels(recorded, Realisations(csi))
     assert run(*words, "--out", "same").status == 0
     assert results_of(tmp_path / "same")["test"] == before["test"]
     csi[0::3] *= 2
-    write_channels(recorded, Channels(csi))
+    write_channels(recorded, Realisations(csi))
     assert "another curriculum (recorded)" in refused(run(*words, "--resume"))
 
 
@@ -173,7 +173,7 @@ def test_what_a_recording_does_not_have_is_refused(
 @pytest.mark.parametrize("command", ["train", "evaluate", "optimum", "federate"])
 def test_too_few_channels_for_three_parts(run: Run, tmp_path: Path, command: str):
     csi = draw_csi(Scenario(workers=3), 2, torch.Generator().manual_seed(2))
-    write_channels(tmp_path / "two.h5", Channels(csi))
+    write_channels(tmp_path / "two.h5", Realisations(csi))
     sentence = refused(run(*COMMANDS[command], "--channels", "two.h5"))
     assert "channels: 2 recorded; accepted: 3 or more" in sentence
     assert [path.name for path in tmp_path.iterdir()] == ["two.h5"]
@@ -208,13 +208,13 @@ def test_more_rounds_than_channels_are_drawn_with_replacement(
     ended = run(*words, "--policies", "max", "--seed", 3)
     assert ended.status == 0
     assert "drawn with replacement" in ended.out
-    drawn = resampled_csi(read_channels(recorded).csi[2::3], 12, seed=3)
+    drawn = resample_csi(read_channels(recorded).csi[2::3], 12, seed=3)
     times = metrics_of(tmp_path / "runs/federate")["policies"]["max"]["runs"][0]["airtime_s"]
     # Under full power the time of a round tells its channel.
     same = [[torch.equal(a, b) for a in drawn] for b in drawn]
     assert [[a == b for a in times] for b in times] == same
     again = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(3))
-    write_channels(recorded, Channels(again))
+    write_channels(recorded, Realisations(again))
     sentence = refused(run(*words, "--policies", "max", "--seed", 3, "--resume"))
     assert "another channel set" in sentence
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, write_channels
-from feduplink.channels import Channels
+from feduplink.channels import Realisations
 
 from .conftest import TINY, Run, refused
 
@@ -19,7 +19,7 @@ _SHORT = ("--budget", 0.2, "--rate-min", 0.2, "--ee-min", 10, "--interference", 
 def recorded(tmp_path: Path) -> Path:
     csi = draw_csi(Scenario(workers=3), 20, torch.Generator().manual_seed(2))
     path = tmp_path / "recorded.h5"
-    write_channels(path, Channels(csi))
+    write_channels(path, Realisations(csi))
     return path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feduplink import Scenario, evaluate, load_policy
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.cli import demo
 
 from .conftest import Run, metrics_of, refused
@@ -29,7 +29,7 @@ def test_demo_compares_all_policies(run: Run, tmp_path: Path, monkeypatch: pytes
         "pdx",
     }
     scenario = Scenario(workers=3)
-    test = draw_splits(scenario).test
+    test = make_channels(scenario).test
     for name in ("pdm", "pdg"):
         saved = load_policy(tmp_path / "here" / name)
         assert metrics["policies"][name] == evaluate(saved, test, scenario).as_metrics()

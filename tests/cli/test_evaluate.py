@@ -20,7 +20,7 @@ from feduplink import (
     save_policy,
     write_channels,
 )
-from feduplink.channels import CSI_DATASET, Channels, draw_splits
+from feduplink.channels import CSI_DATASET, Realisations, make_channels
 from feduplink.policies import Deployment
 
 from .conftest import TINY, Run, metrics_of, refused
@@ -32,7 +32,7 @@ def recorded(tmp_path: Path) -> Path:
     """Thirty channels of four workers."""
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
     path = tmp_path / "recorded.h5"
-    write_channels(path, Channels(csi))
+    write_channels(path, Realisations(csi))
     return path
 
 
@@ -43,7 +43,7 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
     options = ("--policies", "rand,orth,max,openloop,learned", "--csi-noise", 4, "--seed", 7)
     ended = run("evaluate", *TINY, *options)
     assert ended.status == 0
-    splits = draw_splits(scenario, 40, seed=7)
+    splits = make_channels(scenario, 40, seed=7)
     policies = {
         "rand": RandomPower(scenario, seed=7),
         "orth": Orthogonal(scenario),
@@ -116,7 +116,7 @@ def test_policies_of_ones_own_stand_beside_the_others(run: Run, tmp_path: Path):
     ended = run("evaluate", *TINY, "--policies", f"max,{own}")
     assert ended.status == 0
     scenario = Scenario(workers=3)
-    splits = draw_splits(scenario, 40)
+    splits = make_channels(scenario, 40)
     median = Median.for_deployment(Deployment(scenario, splits.training))
     expected = {"max": FullPower(scenario), "half": Half(scenario), "median": median}
     assert metrics_of(tmp_path / "runs/evaluate")["policies"] == {
@@ -191,7 +191,7 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     assert "0 dBW" in ended.err
     assert "cut at -20 dBW" in ended.err
     here = Scenario(workers=3)
-    expected = evaluate(FullPower(here), draw_splits(here, 40).test, here).as_metrics()
+    expected = evaluate(FullPower(here), make_channels(here, 40).test, here).as_metrics()
     found = metrics_of(tmp_path / "runs/evaluate")["policies"]["max"]
     assert found.pop("made_for") == {"pmax_dbw": [0.0, -20.0]}
     assert found.pop("feasible") is expected.pop("feasible")

@@ -16,7 +16,7 @@ from feduplink import (
     read_channels,
     write_channels,
 )
-from feduplink.channels import Channels, draw_splits
+from feduplink.channels import Realisations, make_channels
 from feduplink.policies import DualPolicy, shipped_pdx
 
 from .conftest import TINY, Run, metrics_of, refused
@@ -30,7 +30,7 @@ def recorded(tmp_path: Path) -> Path:
     scenario = Scenario(workers=5, base_stations=2)
     csi = draw_csi(scenario, 40, torch.Generator().manual_seed(2))
     path = tmp_path / "recorded.h5"
-    write_channels(path, Channels(csi))
+    write_channels(path, Realisations(csi))
     return path
 
 
@@ -51,7 +51,7 @@ def test_what_it_writes(run: Run, tmp_path: Path):
     assert best["objective"] <= best["upper_bound"]
     assert {"gap", "certified", "rate_min", "energy_efficiency_min"} <= set(best)
     scenario = Scenario(workers=3)
-    csi = draw_splits(scenario, 40, seed=3).test
+    csi = make_channels(scenario, 40, seed=3).test
     assert best["shortfall"] <= 1e-9
     with h5py.File(directory / "allocations.h5") as file:
         power = torch.from_numpy(file["power"][()])
@@ -174,7 +174,7 @@ def test_evaluate_shows_the_distance_to_the_optimum(run: Run, tmp_path: Path):
 def test_the_optimum_is_not_under_the_dual_policy(run: Run, tmp_path: Path, seed: int):
     """On channels that both know, without constraints that only one of them might meet."""
     csi = draw_csi(Scenario(workers=5), 20, torch.Generator().manual_seed(seed))
-    write_channels(tmp_path / "few.h5", Channels(csi))
+    write_channels(tmp_path / "few.h5", Realisations(csi))
     options = ("--objective", "rate", "--weights", "ones", "--rate-min", 0, "--ee-min", 0)
     assert run("optimum", "--channels", "few.h5", "--budget", 0, *options).status == 0
     metrics = metrics_of(tmp_path / "runs/optimum")

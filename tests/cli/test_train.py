@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.policies import GraphPolicy
 from feduplink.registry import POLICIES
 from feduplink.tracking import CsvLog
@@ -36,7 +36,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     }
 
     scenario = Scenario(workers=3)
-    splits = draw_splits(scenario, 40, seed=3)
+    splits = make_channels(scenario, 40, seed=3)
     kind = POLICIES.find(policy)
     settings = training_settings(kind, epochs=4, batch_size=20, checkpoint_every=2)
     expected = kind.initialised(scenario, 3)
@@ -67,7 +67,7 @@ def test_a_policy_of_ones_own_is_trained_and_evaluated(run: Run, tmp_path: Path)
     assert trained.logit.item() != 0
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["policy"] == "constant"
-    test = draw_splits(Scenario(workers=3), 40).test
+    test = make_channels(Scenario(workers=3), 40).test
     assert metrics["test"] == evaluate(trained, test, Scenario(workers=3)).as_metrics()
     assert run("evaluate", *TINY, "--policies", "runs/train").status == 0
     assert list(metrics_of(tmp_path / "runs/evaluate")["policies"]) == ["constant"]

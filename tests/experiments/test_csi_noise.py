@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from feduplink import Scenario, draw_csi, evaluate
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.experiments import csi_noise
 from feduplink.experiments.compared_policies import policy_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -43,7 +43,7 @@ def test_all_see_the_noise_and_the_optimum_does_not(context: ExperimentContext, 
     assert abs(faint - clean["pdx"].objective) < 0.02
     assert strong < faint
     told = csi_noise._knowing_noise(policy_for(context, "pdx", Scenario(), 0), 1e4)
-    test = draw_splits(Scenario(), context.scale.channels, seed=0).test
+    test = make_channels(Scenario(), context.scale.channels, seed=0).test
     assert strong == evaluate(told, test, told.scenario).objective
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -22,8 +22,8 @@ ON_TEST_CHANNELS = set(Figures.model_fields) - ON_CONSTRAINTS - {"repaired_objec
 def test_a_setting_is_what_evaluation_says(context: ExperimentContext):
     setting = judged_setting(context, SCENARIO, 0)
     assert tuple(setting.policies) == (*COMPARED, OPTIMUM)
-    csi = draw_splits(SCENARIO, context.scale.channels, seed=0).test
-    many = draw_splits(SCENARIO, context.scale.verdict_channels, seed=0).test
+    csi = make_channels(SCENARIO, context.scale.channels, seed=0).test
+    many = make_channels(SCENARIO, context.scale.verdict_channels, seed=0).test
     assert len(many) > len(csi)
     for name, policy in policies_for(context, SCENARIO, 0).items():
         found = setting.policies[name]
@@ -65,7 +65,7 @@ def test_what_does_not_exist_is_none(generator):
 
 def test_no_policy_that_meets_the_constraints_is_above_the_optimum(context: ExperimentContext):
     found = judged_setting(context, SCENARIO, 0).policies
-    csi = draw_splits(SCENARIO, context.scale.channels, seed=0).test
+    csi = make_channels(SCENARIO, context.scale.channels, seed=0).test
     shortfalls = {
         name: evaluate(policy, csi, SCENARIO).shortfall
         for name, policy in policies_for(context, SCENARIO, 0).items()

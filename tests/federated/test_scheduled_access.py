@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from feduplink import FullPower, Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.errors import InputError
 from feduplink.federated import (
     ComputedSchedule,
@@ -109,7 +109,7 @@ def test_few_deliver_if_few_have_to():
 def test_learned_schedules_deliver_as_often_too():
     """Who is worth it in the eyes of the network is not who is by the search."""
     scenario = Scenario()
-    csi = draw_splits(scenario, 400, seed=77).test
+    csi = make_channels(scenario, 400, seed=77).test
     scheme = LearnedSchedule(10.0, 0.2)
     outcome = transmit(scheme, rounds_on(csi, scenario), UplinkRules(scenario, RULES.bits))
     # 400 rounds of 8 workers tell the rate to 0.006.

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices, gradient_and_hessian, maximise
 from feduplink.optimum import certify
@@ -16,7 +16,7 @@ from feduplink.optimum import certify
 
 def priced(workers: int, channels: int = 5) -> tuple[ChannelBatch, Prices]:
     scenario = Scenario(workers=workers)
-    batch = ChannelBatch.from_scenario(scenario, draw_splits(scenario, channels, seed=3).test)
+    batch = ChannelBatch.from_scenario(scenario, make_channels(scenario, channels, seed=3).test)
     free = torch.zeros(workers, dtype=torch.float64)
     rates = torch.rand(channels, workers, generator=torch.Generator().manual_seed(1)).double()
     return batch, Prices(free, rates, free, free + 0.1, power_cost=free + 20.0)

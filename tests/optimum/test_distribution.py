@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.optimum import distribution_bound, solve_dual
 
 
 def test_no_more_than_every_upload_can_arrive():
     scenario = Scenario(workers=2)
-    csi = draw_splits(scenario, 10).test
+    csi = make_channels(scenario, 10).test
     multipliers = solve_dual(scenario, csi).multipliers
     bound = distribution_bound(scenario, multipliers, csi, confidence=0.95, budget_s=10)
     assert bound.upper_bound == pytest.approx(float(scenario.worker_weights.sum()))
@@ -17,7 +17,7 @@ def test_no_more_than_every_upload_can_arrive():
 
 def test_the_bound_for_the_distribution_covers_a_large_sample():
     scenario = Scenario(workers=2, objective="rate")
-    splits = draw_splits(scenario, 300)
+    splits = make_channels(scenario, 300)
     multipliers = solve_dual(scenario, splits.training).multipliers
     bound = distribution_bound(scenario, multipliers, splits.test, confidence=0.95, budget_s=10)
     many = solve_dual(scenario, splits.validation)

@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import Certificate, certify, find_optimum
 from simulated_gpu import GPU, simulated_gpu
 
 _SCENARIO = Scenario(workers=2)
-_CSI = draw_splits(_SCENARIO, 8, seed=0).test
+_CSI = make_channels(_SCENARIO, 8, seed=0).test
 
 
 def _certificate(csi: Tensor, measure: int, *, record: bool) -> Certificate:

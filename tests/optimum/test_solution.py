@@ -20,7 +20,7 @@ from feduplink import (
     link,
     shipped_scenarios,
 )
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import MET, Optimum, find_optimum, solve_dual
 from feduplink.policies import Deployment, DualPolicy
@@ -53,7 +53,7 @@ def test_every_shipped_scenario_has_a_reference():
 
 def _assert_solved(name: str) -> None:
     scenario = Scenario.from_yaml(name)
-    csi = draw_splits(scenario, 1000).test
+    csi = make_channels(scenario, 1000).test
     solution = solve_dual(scenario, csi)
     primal = solution.judgement.objective
     assert abs(solution.dual_value - primal) <= 0.002
@@ -96,7 +96,7 @@ def test_the_dual_policy_on_unseen_channels(name: str):
 
 def test_a_small_cell_from_end_to_end():
     scenario = Scenario(workers=3)
-    csi = draw_splits(scenario, 100).test
+    csi = make_channels(scenario, 100).test
     optimum = find_optimum(scenario, csi, budget_s=10, target_gap=2e-3)
     metrics = optimum.as_metrics()
     assert metrics["certified"]

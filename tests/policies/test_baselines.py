@@ -20,7 +20,7 @@ from feduplink import (
     draw_csi,
     evaluate,
 )
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
@@ -191,7 +191,7 @@ def test_open_loop_is_tuned_on_valid_channels_only():
 def test_the_open_loop_is_tuned_to_the_noise_it_will_see():
     exact = Scenario(rate_min=0.6, ee_min=45)
     noisy = exact.replace(csi_noise=1e6)
-    training = draw_splits(noisy, 300).training
+    training = make_channels(noisy, 300).training
     unaware, told = (OpenLoop.tuned(scenario, training) for scenario in (exact, noisy))
     verdicts = [evaluate(policy, training, noisy) for policy in (unaware, told)]
     assert verdicts[1].violation == 0

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import linprog
 
 from feduplink import Scenario, link
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.scheduling import ScheduleSolution, find_front, find_schedules
 
 BITS = 1.0e6
@@ -29,7 +29,7 @@ def brute_force(csi: torch.Tensor, scenario: Scenario, kappa: float, levels: int
 
 @pytest.mark.parametrize("kappa", [0.0, 10.0, 200.0])
 def test_two_workers_against_all_mixtures_of_a_grid(kappa: float):
-    csi = draw_splits(TWO, 12, seed=5).test
+    csi = make_channels(TWO, 12, seed=5).test
     found = find_schedules(TWO, csi, BITS, seconds_per_joule=kappa, tolerance=1e-6)
     for channel, cost in zip(csi, found.cost.tolist(), strict=True):
         exact = brute_force(channel, TWO, kappa, levels=80)
@@ -39,7 +39,7 @@ def test_two_workers_against_all_mixtures_of_a_grid(kappa: float):
 
 def test_a_schedule_does_what_it_says():
     scenario = Scenario()
-    csi = draw_splits(scenario, 8, seed=2).test
+    csi = make_channels(scenario, 8, seed=2).test
     bits = torch.linspace(0.5e6, 2e6, 8)
     found = find_schedules(scenario, csi, bits, seconds_per_joule=20.0)
     upload = link.scheduled_upload(csi.double(), found.schedule, bits, scenario.bandwidth_hz)
@@ -54,7 +54,9 @@ def test_a_schedule_does_what_it_says():
 
 def test_without_interference_everyone_at_once_is_fastest():
     scenario = Scenario(workers=4)
-    csi = torch.diag_embed(draw_splits(scenario, 6, seed=1).test.diagonal(dim1=-2, dim2=-1)) + 1e-9
+    csi = (
+        torch.diag_embed(make_channels(scenario, 6, seed=1).test.diagonal(dim1=-2, dim2=-1)) + 1e-9
+    )
     found = find_schedules(scenario, csi, BITS, tolerance=1e-6)
     full = scenario.pmax_w.expand(6, 4)
     slowest = link.simultaneous_upload(csi.double(), full, BITS, scenario.bandwidth_hz).duration_s
@@ -63,7 +65,7 @@ def test_without_interference_everyone_at_once_is_fastest():
 
 def test_under_strong_interference_one_at_a_time_is_fastest():
     scenario = Scenario(workers=3)
-    csi = draw_splits(scenario, 6, seed=1).test.double()
+    csi = make_channels(scenario, 6, seed=1).test.double()
     csi = torch.full_like(csi, 1e12) * (1 - torch.eye(3)) + torch.diag_embed(
         csi.diagonal(dim1=-2, dim2=-1)
     )
@@ -78,7 +80,7 @@ def test_under_strong_interference_one_at_a_time_is_fastest():
 
 def test_the_cheapest_round_takes_turns_at_the_most_efficient_power():
     scenario = Scenario(workers=5)
-    csi = draw_splits(scenario, 30, seed=4).test.double()
+    csi = make_channels(scenario, 30, seed=4).test.double()
     found = find_schedules(scenario, csi, BITS, seconds_per_joule=1e4)
     gain = csi.diagonal(dim1=-2, dim2=-1)
     best = link.EnergyEfficiency.from_scenario(scenario).most_alone(gain, scenario.pmax_w)
@@ -89,7 +91,7 @@ def test_the_cheapest_round_takes_turns_at_the_most_efficient_power():
 
 
 def front(count: int = 4) -> list[ScheduleSolution]:
-    csi = draw_splits(Scenario(), count, seed=0).test
+    csi = make_channels(Scenario(), count, seed=0).test
     return find_front(Scenario(), csi, BITS, [0.0, 5.0, 20.0, 100.0])
 
 
@@ -104,7 +106,7 @@ def test_along_the_front_time_buys_energy():
 
 
 def test_fewer_senders_cost_less_and_only_they_send():
-    csi = draw_splits(Scenario(), 6, seed=0).test
+    csi = make_channels(Scenario(), 6, seed=0).test
     senders = torch.zeros(6, 8, dtype=torch.bool)
     senders[:, [1, 4, 5]] = True
     some = find_schedules(Scenario(), csi, BITS, senders=senders)

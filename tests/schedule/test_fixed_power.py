@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, link
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.scheduling import find_fixed_powers, find_schedules
 
 BITS = 1.0e6
@@ -15,7 +15,7 @@ BITS = 1.0e6
 @pytest.mark.parametrize("kappa", [0.0, 30.0])
 def test_two_workers_against_a_grid_of_powers(kappa: float):
     scenario = Scenario(workers=2)
-    csi = draw_splits(scenario, 6, seed=5).test.double()
+    csi = make_channels(scenario, 6, seed=5).test.double()
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=kappa)
     levels = (scenario.pmax_w * torch.logspace(-4, 0, 120)).tolist()
     grid = torch.tensor(list(itertools.product(levels, repeat=2)), dtype=torch.float64)
@@ -28,7 +28,7 @@ def test_two_workers_against_a_grid_of_powers(kappa: float):
 
 def test_it_is_what_the_round_costs_and_no_better_than_a_schedule():
     scenario = Scenario(workers=4)
-    csi = draw_splits(scenario, 5, seed=1).test
+    csi = make_channels(scenario, 5, seed=1).test
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=10.0)
     upload = link.scheduled_upload(csi.double(), found.schedule, BITS, scenario.bandwidth_hz)
     torch.testing.assert_close(upload.duration_s, found.time_s)
@@ -41,6 +41,6 @@ def test_it_is_what_the_round_costs_and_no_better_than_a_schedule():
 
 def test_only_senders_send():
     senders = torch.tensor([[True, False, True]])
-    csi = draw_splits(Scenario(workers=3), 1, seed=1).test
+    csi = make_channels(Scenario(workers=3), 1, seed=1).test
     found = find_fixed_powers(Scenario(workers=3), csi, BITS, senders=senders)
     assert torch.equal(found.power > 0, senders)

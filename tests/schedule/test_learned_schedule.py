@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from feduplink import Scenario, link
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.link import Schedule
 from feduplink.scheduling import (
     find_schedules,
@@ -17,7 +17,7 @@ BITS = 1.0e6
 
 def test_the_shipped_network_is_near_the_search():
     scenario = Scenario()
-    csi = draw_splits(scenario, 16, seed=9).test
+    csi = make_channels(scenario, 16, seed=9).test
     for kappa, most in ((0.0, 1.03), (10.0, 1.03), (50.0, 1.03)):
         schedule = learned_schedules(
             shipped_phase_network(), scenario, csi, BITS, seconds_per_joule=kappa
@@ -33,7 +33,7 @@ def test_the_shipped_network_is_near_the_search():
 def test_workers_may_come_in_any_order_and_number():
     network = shipped_phase_network()
     scenario = Scenario(workers=5)
-    csi = draw_splits(scenario, 3, seed=2).test
+    csi = make_channels(scenario, 3, seed=2).test
     order = torch.tensor([3, 0, 4, 1, 2])
     one = learned_schedules(network, scenario, csi, BITS, seconds_per_joule=5.0)
     other = learned_schedules(
@@ -44,7 +44,7 @@ def test_workers_may_come_in_any_order_and_number():
 
 def test_one_by_one_and_all_at_once_cost_the_same():
     scenario = Scenario()
-    csi = draw_splits(scenario, 12, seed=4).test
+    csi = make_channels(scenario, 12, seed=4).test
     network, static = shipped_phase_network(), scenario.static_power
     for kappa in (0.0, 10.0):
         many = learned_schedules(network, scenario, csi, BITS, seconds_per_joule=kappa)
@@ -62,7 +62,7 @@ def test_one_by_one_and_all_at_once_cost_the_same():
 
 def test_who_is_worth_little_stays_silent_in_one_round_as_in_many():
     scenario = Scenario(workers=4)
-    csi = draw_splits(scenario, 12, seed=3).test
+    csi = make_channels(scenario, 12, seed=3).test
     network, rewards = shipped_phase_network(), torch.tensor([0.0, 0.5, 1.0, 1e6])
     many = learned_senders(network, scenario, csi, BITS, rewards, seconds_per_joule=5.0)
     single = [
@@ -75,7 +75,7 @@ def test_who_is_worth_little_stays_silent_in_one_round_as_in_many():
 
 
 def test_only_senders_send():
-    csi = draw_splits(Scenario(workers=3), 1, seed=1).test
+    csi = make_channels(Scenario(workers=3), 1, seed=1).test
     senders = torch.tensor([[True, False, True]])
     found = learned_schedules(
         shipped_phase_network(), Scenario(workers=3), csi, BITS, senders=senders
@@ -84,7 +84,7 @@ def test_only_senders_send():
 
 
 def test_the_order_of_channels_in_memory_does_not_matter():
-    csi = draw_splits(Scenario(workers=3), 2, seed=1).test
+    csi = make_channels(Scenario(workers=3), 2, seed=1).test
     turned = csi.mT.contiguous().mT
     one, other = (
         learned_schedules(shipped_phase_network(), Scenario(workers=3), gains, BITS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.errors import InputError
 from feduplink.scheduling import choose_rounds, expected_arrivals, find_rewards, find_schedules
 
@@ -16,7 +16,7 @@ SMALL = Scenario(workers=4)
 
 @pytest.mark.parametrize(("kappa", "reward"), [(0.0, 0.7), (20.0, 1.5)])
 def test_senders_against_all_subsets(kappa: float, reward: float):
-    csi = draw_splits(SMALL, 8, seed=3).test
+    csi = make_channels(SMALL, 8, seed=3).test
     rewards = torch.full((4,), reward, dtype=torch.float64)
     found = choose_rounds(SMALL, csi, BITS, rewards, seconds_per_joule=kappa)
     costs = []
@@ -36,7 +36,7 @@ def test_senders_against_all_subsets(kappa: float, reward: float):
 
 
 def test_if_no_model_is_worth_its_cost_the_cheapest_is_sent():
-    csi = draw_splits(SMALL, 6, seed=2).test
+    csi = make_channels(SMALL, 6, seed=2).test
     found = choose_rounds(SMALL, csi, BITS, torch.zeros(4), seconds_per_joule=5.0)
     each = [
         find_schedules(SMALL, csi, BITS, seconds_per_joule=5.0, senders=only.expand(6, -1)).cost
@@ -51,7 +51,7 @@ def test_if_no_model_is_worth_its_cost_the_cheapest_is_sent():
 
 
 def test_the_absent_are_not_chosen_and_not_missed():
-    csi = draw_splits(SMALL, 3, seed=3).test
+    csi = make_channels(SMALL, 3, seed=3).test
     present = torch.tensor([True, False, True, False]).expand(3, -1)
     rewards = torch.full((4,), 100.0, dtype=torch.float64)
     found = choose_rounds(SMALL, csi, BITS, rewards, present=present)
@@ -62,7 +62,7 @@ def test_the_absent_are_not_chosen_and_not_missed():
 
 @pytest.mark.slow
 def test_every_worker_delivers_as_often_as_it_is_to():
-    splits = draw_splits(SMALL, 600, seed=0)
+    splits = make_channels(SMALL, 600, seed=0)
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
     rewards = find_rewards(
         SMALL, splits.training[:200], BITS, delivery, seconds_per_joule=10.0, alike=True
@@ -78,7 +78,7 @@ def test_every_worker_delivers_as_often_as_it_is_to():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_rewards_of_few_channels_are_numbers(count: int):
-    csi = draw_splits(SMALL, count, seed=0).training
+    csi = make_channels(SMALL, count, seed=0).training
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
     rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0)
     assert rewards.isfinite().all()
@@ -86,7 +86,7 @@ def test_rewards_of_few_channels_are_numbers(count: int):
 
 
 def test_delivery_rates_are_rates():
-    csi = draw_splits(SMALL, 2, seed=0).test
+    csi = make_channels(SMALL, 2, seed=0).test
     for wrong in ([0.0] * 4, [1.1] * 4, [0.5] * 3):
         with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
             find_rewards(SMALL, csi, BITS, torch.tensor(wrong))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch
 from feduplink.link import power_alone
 from feduplink.scheduling import (
@@ -22,7 +22,7 @@ from feduplink.scheduling import (
 
 def batch_of(workers: int, count: int, seed: int) -> ChannelBatch:
     scenario = Scenario(workers=workers)
-    return ChannelBatch.from_scenario(scenario, draw_splits(scenario, count, seed=seed).test)
+    return ChannelBatch.from_scenario(scenario, make_channels(scenario, count, seed=seed).test)
 
 
 def worth(batch: ChannelBatch, power: torch.Tensor, prices: torch.Tensor, kappa: float):

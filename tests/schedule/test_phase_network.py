@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch
 from feduplink.scheduling import (
     NetworkView,
@@ -62,7 +62,7 @@ def random_network() -> PhaseNetwork:
 def rounds_of(count: int, senders: Tensor | None = None) -> tuple[PricedRounds, list[PricedRounds]]:
     """The same rounds all at once and one by one."""
     scenario = Scenario(workers=5)
-    csi = draw_splits(scenario, count, seed=6).test
+    csi = make_channels(scenario, count, seed=6).test
     demand = torch.full((count, 5), 2.0, dtype=torch.float64)
     if senders is not None:
         demand = demand * senders

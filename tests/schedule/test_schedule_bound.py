@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import Scenario
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.scheduling import bound_front
 
 from .test_column_generation import BITS, brute_force
@@ -14,7 +14,7 @@ THREE = Scenario(workers=3)
 
 @pytest.mark.parametrize("kappa", [0.0, 20.0])
 def test_three_workers_are_enclosed_within_one_percent(kappa: float):
-    csi = draw_splits(THREE, 5, seed=7).test
+    csi = make_channels(THREE, 5, seed=7).test
     (found,) = bound_front(THREE, csi, BITS, [kappa], gap=0.01, budget_s=60.0)
     assert (found.gap <= 0.01).all()
     assert (found.gap >= 0).all()
@@ -26,7 +26,7 @@ def test_three_workers_are_enclosed_within_one_percent(kappa: float):
 
 
 def test_a_bound_that_is_cut_short_is_sound():
-    csi = draw_splits(Scenario(), 4, seed=7).test
+    csi = make_channels(Scenario(), 4, seed=7).test
     (hasty,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.001, budget_s=0.0)
     (patient,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.02, budget_s=60.0)
     assert (hasty.lower <= patient.solution.cost).all()

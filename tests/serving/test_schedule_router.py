@@ -8,7 +8,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from feduplink import Scenario, link
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.export import OnnxPolicy
 from feduplink.link import Schedule
 from feduplink.serving.app import create_app
@@ -21,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def csi_of(count: int, workers: int) -> torch.Tensor:
-    return draw_splits(Scenario(workers=workers), count, seed=1).test
+    return make_channels(Scenario(workers=workers), count, seed=1).test
 
 
 def as_schedule(phases: list[dict]) -> Schedule:

@@ -1,14 +1,12 @@
 """Where H comes from: channel models, drawn and recorded channels, CSI."""
 
 from feduplink.channels.channel_set import (
-    ChannelSource,
-    ChannelSplits,
+    Channels,
     draw_channels,
     draw_csi,
-    draw_splits,
     draw_training_csi,
-    resampled_csi,
-    split_recording,
+    make_channels,
+    resample_csi,
 )
 from feduplink.channels.csi import (
     check_csi,
@@ -17,7 +15,7 @@ from feduplink.channels.csi import (
     noisy_csi,
     scale_interference,
 )
-from feduplink.channels.models import AntennaChannelModel, ChannelModel, Channels, RayleighCell
+from feduplink.channels.models import AntennaChannelModel, ChannelModel, RayleighCell, Realisations
 from feduplink.channels.propagation import (
     base_station_positions,
     distances,
@@ -36,32 +34,30 @@ __all__ = [
     "CSI_DATASET",
     "AntennaChannelModel",
     "ChannelModel",
-    "ChannelSource",
-    "ChannelSplits",
     "Channels",
     "RayleighCell",
+    "Realisations",
     "base_station_positions",
     "check_csi",
     "denoised_csi",
     "distances",
     "draw_channels",
     "draw_csi",
-    "draw_splits",
     "draw_training_csi",
     "filtered_csi",
     "gauss_markov",
     "hata_cost231_gain",
     "interference_covariance",
+    "make_channels",
     "matched_filter_csi",
     "mmse_csi",
     "mrc_csi",
     "noisy_csi",
     "rayleigh",
     "read_channels",
-    "resampled_csi",
+    "resample_csi",
     "scale_interference",
     "shadowing_gain",
-    "split_recording",
     "walk",
     "wideband_spatial_gain",
     "worker_positions",

@@ -2,24 +2,27 @@
 test.
 
 >>> from feduplink.scenario import Scenario
->>> source = ChannelSource.from_scenario(Scenario(workers=2), 5)
->>> source.origin, tuple(source.test.shape), source.recorded
+>>> channels = make_channels(Scenario(workers=2), 5)
+>>> channels.origin, tuple(channels.test.shape), channels.recorded
 ('drawn from the scenario', (5, 2, 2), False)
->>> tuple(source.fresh(3, torch.Generator()).shape)
+>>> tuple(channels.fresh(3, torch.Generator()).shape)
 (3, 2, 2)
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from feduplink.channels.csi import check_antenna, check_csi, scale_interference
-from feduplink.channels.models import AntennaChannelModel, ChannelModel, Channels
+from feduplink.channels.models import AntennaChannelModel, ChannelModel, Realisations
 from feduplink.channels.recorded import read_channels
 from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
@@ -52,7 +55,7 @@ def draw_channels(
     *,
     cell: torch.Generator | None = None,
     keep_antenna: bool = True,
-) -> Channels:
+) -> Realisations:
     """As :func:`draw_csi`, with the antenna coefficients unless they are not to be kept."""
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
@@ -60,7 +63,7 @@ def draw_channels(
     # Where nothing is kept there is no cell to share, and a model need not take one.
     shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}
     if not keep_antenna:
-        drawn = Channels(model.draw(count, generator, **shared))
+        drawn = Realisations(model.draw(count, generator, **shared))
     elif isinstance(model, AntennaChannelModel):
         drawn = model.draw_with_antennas(count, generator, **shared)
     else:
@@ -69,7 +72,7 @@ def draw_channels(
             "CSI alone, or a model with draw_with_antennas."
         )
     csi, antenna = _checked(drawn, scenario, count)
-    return Channels(scale_interference(csi, scenario.interference), antenna)
+    return Realisations(scale_interference(csi, scenario.interference), antenna)
 
 
 def _model(scenario: Scenario) -> ChannelModel:
@@ -83,7 +86,7 @@ def _model(scenario: Scenario) -> ChannelModel:
     return found(scenario)
 
 
-def _checked(drawn: Channels, scenario: Scenario, count: int) -> tuple[Tensor, Tensor | None]:
+def _checked(drawn: Realisations, scenario: Scenario, count: int) -> tuple[Tensor, Tensor | None]:
     """H in float32 and the coefficients of a draw, if they are of ``count`` channels."""
     csi, expected = drawn.csi, (count, scenario.workers, scenario.workers)
     shape = tuple(csi.shape) if isinstance(csi, Tensor) else type(csi).__name__
@@ -96,58 +99,15 @@ def _checked(drawn: Channels, scenario: Scenario, count: int) -> tuple[Tensor, T
         raise InputError(f"channel_model: {scenario.channel_model}: {error}") from None
 
 
-@dataclass(frozen=True, repr=False)
-class ChannelSplits:
-    """Channels to learn from, to choose by and to report on, (N, L, L) each."""
-
-    training: Tensor
-    validation: Tensor
-    test: Tensor
-
-    def __repr__(self) -> str:
-        """How many channels each split has."""
-        counts = ", ".join(f"{len(getattr(self, part))} for {part}" for part in PARTS)
-        return f"ChannelSplits({counts}, {self.test.shape[-1]} workers)"
-
-
-def draw_splits(
-    scenario: Scenario, count: int = CHANNELS_PER_SPLIT, *, seed: int = 0
-) -> ChannelSplits:
-    """``count`` channels for each split, each from a stream of its own.
-
-    With ``geometry: kept`` all three are of the same cell.
-    """
-    return ChannelSplits(
-        training=_draw(scenario, count, seed, "train-channels"),
-        validation=_draw(scenario, count, seed, "validation-channels"),
-        test=_draw(scenario, count, seed, "test-channels"),
-    )
-
-
 def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0, block: int = 0) -> Tensor:
-    """The training channels of :func:`draw_splits`, only as many as it takes, (count, L, L).
+    """The training channels of :func:`make_channels`, only as many as it takes, (count, L, L).
 
     Other blocks have other channels of the same cell.
     """
     return _draw(scenario, count, seed, "train-channels", block)
 
 
-def split_recording(csi: Tensor) -> ChannelSplits:
-    """The three parts of recorded channels (N, L, L), in turns.
-
-    Channels 0, 3, 6, … are for training, 1, 4, 7, … for validation and 2, 5, 8, … for the test:
-    every part sees the whole recording, in its order, and no channel is in two of them. Where
-    neighbouring channels of a recording are alike, so are the parts.
-    """
-    if len(csi) < len(PARTS):
-        raise InputError(
-            f"channels: {len(csi)} recorded; accepted: {len(PARTS)} or more, for training, "
-            "validation and test."
-        )
-    return ChannelSplits(*(csi[first :: len(PARTS)] for first in range(len(PARTS))))
-
-
-def resampled_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
+def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
     """``count`` of the channels (N, L, L) drawn with replacement, (count, L, L)."""
     generator = torch_generator(seed, "round-channels")
     return csi[torch.randint(len(csi), (count,), generator=generator)]
@@ -159,58 +119,96 @@ def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int 
 
 
 @dataclass(frozen=True, repr=False)
-class ChannelSource(ChannelSplits):
-    """Channels to learn from, to choose by and to report on, that know where they come from.
+class Channels:
+    """Channels to train and tune on, to validate on and to test on.
+
+    The whole set is validated once, when it is made.
 
     Attributes:
+        csi: H of all channels, (N, L, L), in the order of the recording if there is one.
+        rows: the split of each name in :data:`PARTS`, as indices into ``csi``.
         origin: where they come from, in words.
-        scenario: whose model draws them; None where they are recorded.
+        scenario: the scenario whose model draws them; None for recorded channels.
         seed: of the draw.
-        assumed_weights: ω, (L,), where recorded channels came without weights and the paper's draw
-            stands in.
+        assumed_weights: ω, (L,), if the recording has no weights and the paper's draw replaces
+            them.
 
     """
 
+    csi: Tensor
+    rows: Mapping[str, Tensor]
     origin: str
     scenario: Scenario | None = None
     seed: int = 0
     assumed_weights: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        check_csi(self.csi)
+
     @classmethod
     def from_scenario(
         cls, scenario: Scenario, count: int = CHANNELS_PER_SPLIT, *, seed: int = 0
-    ) -> ChannelSource:
-        """``count`` drawn channels for each part, as :func:`draw_splits` draws them."""
-        splits = draw_splits(scenario, count, seed=seed)
-        return cls(**vars(splits), origin="drawn from the scenario", scenario=scenario, seed=seed)
+    ) -> Channels:
+        """Draw ``count`` channels for each split, each split from a random stream of its own.
+
+        With ``geometry: kept`` all three are of the same cell.
+        """
+        streams: tuple[Stream, ...] = ("train-channels", "validation-channels", "test-channels")
+        csi = torch.cat([_draw(scenario, count, seed, stream) for stream in streams])
+        rows = dict(zip(PARTS, torch.arange(3 * count).split(count), strict=True))
+        return cls(csi, rows, "drawn from the scenario", scenario, seed)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> ChannelSource:
-        """The parts of a recording, as :func:`split_recording` splits it."""
-        splits = split_recording(read_channels(path).csi)
-        return cls(**vars(splits), origin=f"from {path}")
+    def from_csi(cls, csi: Tensor, origin: str = "of an array") -> Channels:
+        """Split recorded channels (N, L, L) in turn.
+
+        Channels 0, 3, 6, … are for training, 1, 4, 7, … for validation and 2, 5, 8, … for the
+        test: each split covers the whole recording, in its order. Neighbouring channels of a
+        correlated recording are alike, and so are the splits then.
+        """
+        if csi.ndim != 3:
+            raise InputError(f"channels: shape {tuple(csi.shape)}; accepted: (N, L, L).")
+        if len(csi) < len(PARTS):
+            raise InputError(
+                f"channels: {len(csi)} recorded; accepted: {len(PARTS)} or more, for training, "
+                "validation and test."
+            )
+        indices = torch.arange(len(csi))
+        rows = {part: indices[first :: len(PARTS)] for first, part in enumerate(PARTS)}
+        return cls(csi, rows, origin)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Channels:
+        """Read recorded channels and split them as :meth:`from_csi` does."""
+        return cls.from_csi(read_channels(path).csi, f"from {path}")
+
+    @cached_property
+    def training(self) -> Tensor:
+        """Channels to train and tune on, (N, L, L)."""
+        return self.csi[self.rows["training"]]
+
+    @cached_property
+    def validation(self) -> Tensor:
+        """Channels to choose the best epoch on, (N, L, L)."""
+        return self.csi[self.rows["validation"]]
+
+    @cached_property
+    def test(self) -> Tensor:
+        """Channels to report on, (N, L, L)."""
+        return self.csi[self.rows["test"]]
 
     def __repr__(self) -> str:
-        """How many channels each part has, and where they come from."""
-        counts = ", ".join(f"{len(getattr(self, part))} for {part}" for part in PARTS)
-        return f"ChannelSource({counts}, {self.test.shape[-1]} workers, {self.origin})"
+        """The number of channels of each split, and where they come from."""
+        counts = ", ".join(f"{len(self.rows[part])} for {part}" for part in PARTS)
+        return f"Channels({counts}, {self.csi.shape[-1]} workers, {self.origin})"
 
     @property
     def recorded(self) -> bool:
-        """Whether there are these channels and no others."""
+        """Whether no more channels than these can be drawn."""
         return self.scenario is None
 
-    @property
-    def all_parts(self) -> Tensor:
-        """The three parts put back together in the order of the recording, (N, L, L)."""
-        parts = [getattr(self, part) for part in PARTS]
-        whole = self.test.new_empty(sum(map(len, parts)), *self.test.shape[1:])
-        for first, part in enumerate(parts):
-            whole[first :: len(parts)] = part
-        return whole
-
     def fresh(self, count: int, generator: torch.Generator) -> Tensor:
-        """``count`` channels more, of the same cell if it is kept, (count, L, L)."""
+        """Draw more channels, of the same cell if it is kept, (count, L, L)."""
         if self.scenario is None:
             raise InputError(
                 f"fresh channels: those {self.origin} are recorded and no others can be drawn; "
@@ -219,20 +217,19 @@ class ChannelSource(ChannelSplits):
         return draw_csi(self.scenario, count, generator, cell=torch_generator(self.seed, "cell"))
 
     def headline(self, csi: Tensor) -> str:
-        """How many channels ``csi`` (N, L, L) of this source are, and where they come from."""
+        """The number of channels in ``csi`` (N, L, L), a part of these, and their origin."""
         if not self.recorded:
             return f"{len(csi)} channels, {self.origin}"
-        total = len(self.training) + len(self.validation) + len(self.test)
-        return f"{len(csi)} of the {total} channels {self.origin}"
+        return f"{len(csi)} of the {len(self.csi)} channels {self.origin}"
 
     @property
     def notes(self) -> list[str]:
         """What a reader of results on these channels has to know."""
         notes = []
         if self.recorded:
-            parts = {part: len(getattr(self, part)) for part in PARTS}
+            parts = {part: len(self.rows[part]) for part in PARTS}
             notes.append(
-                f"the {sum(parts.values())} channels {self.origin} are split in turns: "
+                f"the {len(self.csi)} channels {self.origin} are split in turns: "
                 f"{parts['training']} to train and tune on, {parts['validation']} for validation, "
                 f"{parts['test']} for the test"
             )
@@ -246,12 +243,44 @@ class ChannelSource(ChannelSplits):
 
     def as_metrics(self) -> dict[str, Any]:
         """The ``channels`` entry of ``metrics.json``."""
-        entry: dict[str, Any] = {"source": self.origin, "count": len(self.test)}
+        entry: dict[str, Any] = {"source": self.origin, "count": len(self.rows["test"])}
         if self.recorded:
-            entry["parts"] = {part: len(getattr(self, part)) for part in PARTS}
+            entry["parts"] = {part: len(self.rows[part]) for part in PARTS}
         if self.assumed_weights is not None:
             entry["weights"] = {
                 "values": self.assumed_weights.tolist(),
                 "origin": "the paper's draw of data sizes; the recording came without any",
             }
         return entry
+
+
+def make_channels(
+    scenario: Scenario,
+    what: int | str | os.PathLike[str] | ArrayLike | Tensor | Channels = CHANNELS_PER_SPLIT,
+    *,
+    seed: int = 0,
+) -> Channels:
+    """Channels for a scenario, split into training, validation and test.
+
+    Args:
+        scenario: the cell and its number of workers L.
+        what: a number of channels per split to draw from the scenario's model; or an HDF5 file,
+            or an array H (N, L, L) of linear gains over the noise power, whose channels are split
+            in turn; or :class:`Channels`, which are returned.
+        seed: of the draw.
+
+    """
+    if isinstance(what, Channels):
+        channels = what
+    elif isinstance(what, int):
+        return Channels.from_scenario(scenario, what, seed=seed)
+    elif isinstance(what, str | os.PathLike):
+        channels = Channels.from_file(what)
+    else:
+        channels = Channels.from_csi(torch.as_tensor(what))
+    if channels.csi.shape[-1] != scenario.workers:
+        raise InputError(
+            f"channels: {channels.csi.shape[-1]} workers {channels.origin}; accepted: "
+            f"{scenario.workers}, as the scenario has."
+        )
+    return channels

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Channels:
+class Realisations:
     """A draw of channels.
 
     Attributes:
@@ -66,7 +66,7 @@ class Channels:
         antennas = ""
         if self.antenna is not None:
             antennas = f", coefficients of {self.antenna.shape[-1]} antennas"
-        return f"Channels({count} of {workers} workers{antennas})"
+        return f"Realisations({count} of {workers} workers{antennas})"
 
 
 class ChannelModel(Protocol):
@@ -92,7 +92,7 @@ class AntennaChannelModel(ChannelModel, Protocol):
 
     def draw_with_antennas(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
-    ) -> Channels:
+    ) -> Realisations:
         """The same H as :meth:`draw`, with the coefficients (count, L, K, n_R) complex64."""
 
 
@@ -124,7 +124,7 @@ class RayleighCell(ABC):
 
     def draw_with_antennas(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
-    ) -> Channels:
+    ) -> Realisations:
         """H with the coefficients of every antenna, (count, L, K, n_R) complex64."""
         return self._draw(count, generator, cell, keep_antenna=True)
 
@@ -135,7 +135,7 @@ class RayleighCell(ABC):
         cell: torch.Generator | None,
         *,
         keep_antenna: bool,
-    ) -> Channels:
+    ) -> Realisations:
         if self.scenario.geometry == "kept":
             return self._realise(count, generator, cell or generator, keep_antenna)
         chunks = [
@@ -143,14 +143,14 @@ class RayleighCell(ABC):
             for start in range(0, count, _CHUNK)
         ]
         antennas = [chunk.antenna for chunk in chunks if chunk.antenna is not None]
-        return Channels(
+        return Realisations(
             csi=torch.cat([chunk.csi for chunk in chunks]),
             antenna=torch.cat(antennas) if antennas else None,
         )
 
     def _realise(
         self, count: int, generator: torch.Generator, cell: torch.Generator, keep_antenna: bool
-    ) -> Channels:
+    ) -> Realisations:
         scenario = self.scenario
         gain = self._mean_gain(count, cell)
         coefficients = fading.rayleigh(
@@ -162,7 +162,7 @@ class RayleighCell(ABC):
         antenna = None
         if keep_antenna:
             antenna = torch.view_as_complex(coefficients) * gain.sqrt()[..., None]
-        return Channels(csi, antenna)
+        return Realisations(csi, antenna)
 
     def _mean_gain(self, count: int, generator: torch.Generator) -> Tensor:
         """Path gain with shadowing of every worker to every station, (count or 1, L, K)."""

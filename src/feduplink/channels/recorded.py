@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from feduplink.channels.csi import check_antenna, check_csi, looks_like_decibels
-from feduplink.channels.models import Channels
+from feduplink.channels.models import Realisations
 from feduplink.errors import InputError
 from feduplink.storage.hdf5 import dataset_in, reading_hdf5, writing_hdf5
 from feduplink.storage.tensorfile import checksum
@@ -37,7 +37,9 @@ def recording_identity(recorded: Tensor | None) -> str:
     return "drawn" if recorded is None else checksum({"recorded": recorded}, {})
 
 
-def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario: str = "") -> None:
+def write_channels(
+    path: str | os.PathLike[str], channels: Realisations, *, scenario: str = ""
+) -> None:
     """Write channels; ``scenario`` (YAML text) is kept as an attribute of the file.
 
     The file appears under its name only when it is complete.
@@ -50,7 +52,7 @@ def write_channels(path: str | os.PathLike[str], channels: Channels, *, scenario
         file.attrs["scenario"] = scenario
 
 
-def read_channels(path: str | os.PathLike[str]) -> Channels:
+def read_channels(path: str | os.PathLike[str]) -> Realisations:
     """Read and check recorded channels; raises :class:`InputError` with the reason."""
     with reading_hdf5(path, "channels") as file:
         recorded, antenna = dataset_in(file, CSI_DATASET), None
@@ -71,7 +73,7 @@ def read_channels(path: str | os.PathLike[str]) -> Channels:
             "10 ** (dB / 10)",
             stacklevel=2,
         )
-    return Channels(csi, antenna)
+    return Realisations(csi, antenna)
 
 
 def _check_shape(dataset: h5py.Dataset) -> None:

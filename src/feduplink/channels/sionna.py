@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from feduplink.channels.models import Channels
+from feduplink.channels.models import Realisations
 from feduplink.channels.receivers import interference_covariance, mmse_csi, mrc_csi
 from feduplink.errors import InputError
 
@@ -106,7 +106,7 @@ class SystemLevelCell(ABC):
         """H, (count, L, L) float32; see :class:`feduplink.channels.ChannelModel`."""
         return self.draw_with_antennas(count, generator).csi
 
-    def draw_with_antennas(self, count: int, generator: torch.Generator) -> Channels:
+    def draw_with_antennas(self, count: int, generator: torch.Generator) -> Realisations:
         """H with the workers' channels to their station, (count, L, 1, n_R) complex64."""
         size = max(1, _LINKS // (self.scenario.workers + self.scenario.base_stations - 1))
         with drawing_from(generator) as device:
@@ -114,7 +114,7 @@ class SystemLevelCell(ABC):
                 self._realise(min(size, count - start), device) for start in range(0, count, size)
             ]
         csi, antenna = (torch.cat(parts) for parts in zip(*chunks, strict=True))
-        return Channels(csi, antenna)
+        return Realisations(csi, antenna)
 
     def received(self, channels: Tensor, covariance: Tensor) -> Tensor:
         """H (N, L, L) of channels (N, L, n_R) in noise of this covariance (N, n_R, n_R)."""

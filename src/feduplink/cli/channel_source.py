@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from feduplink.channels import ChannelSource, resampled_csi
+from feduplink.channels import Channels, resample_csi
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
 from feduplink.federated.uplink.rounds import recorded_rounds
@@ -18,7 +18,7 @@ from feduplink.scenario import DRAWING_FIELDS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 
 
-def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
+def channels_from(args: argparse.Namespace) -> tuple[Scenario, Channels]:
     """The scenario and its channels, of ``--channels`` or drawn."""
     if args.channels:
         scenario, source = recorded_channels(args, scenario_from)
@@ -26,18 +26,18 @@ def channels_from(args: argparse.Namespace) -> tuple[Scenario, ChannelSource]:
             _has_no_effect("channels-per-split")
         return _with_assumed_weights(args, scenario, source)
     scenario = scenario_from(args)
-    return scenario, ChannelSource.from_scenario(scenario, args.channels_per_split, seed=args.seed)
+    return scenario, Channels.from_scenario(scenario, args.channels_per_split, seed=args.seed)
 
 
 def recorded_channels(
     args: argparse.Namespace, make_scenario: Callable[..., Scenario]
-) -> tuple[Scenario, ChannelSource]:
+) -> tuple[Scenario, Channels]:
     """The channels of ``--channels`` and the scenario for them.
 
     ``make_scenario(args, workers=...)`` makes it, for the workers of the file. What describes how
     channels would be drawn has no effect, and is warned of.
     """
-    source = ChannelSource.from_file(args.channels)
+    source = Channels.from_file(args.channels)
     workers = source.test.shape[-1]
     explicit = explicit_fields(args, Scenario)
     if explicit.get("workers", str(workers)) != str(workers):
@@ -62,16 +62,16 @@ class RecordedRounds:
         resampled: they were drawn with replacement; otherwise they are in the file's order.
     """
 
-    source: ChannelSource
+    source: Channels
     csi: Tensor
     resampled: bool
 
     @classmethod
     def from_source(
-        cls, source: ChannelSource, count: int, *, resampled: bool, seed: int
+        cls, source: Channels, count: int, *, resampled: bool, seed: int
     ) -> RecordedRounds:
         """``count`` rounds; more of them than test channels take ``resampled``."""
-        csi = resampled_csi(source.test, count, seed=seed) if resampled else source.test
+        csi = resample_csi(source.test, count, seed=seed) if resampled else source.test
         return cls(source, recorded_rounds(csi, count, csi.shape[-1]), resampled)
 
     @property
@@ -90,8 +90,8 @@ def _has_no_effect(option: str) -> None:
 
 
 def _with_assumed_weights(
-    args: argparse.Namespace, scenario: Scenario, source: ChannelSource
-) -> tuple[Scenario, ChannelSource]:
+    args: argparse.Namespace, scenario: Scenario, source: Channels
+) -> tuple[Scenario, Channels]:
     """Recorded channels say nothing of the workers' data; what stands in for it is said."""
     if scenario.weights != "data" or "weights" in explicit_fields(args, Scenario):
         return scenario, source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.cli.console import console, wrapped
 from feduplink.cli.federate import default_target
 from feduplink.cli.optimum import search_optimum
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     task = load_task("digits", workers=scenario.workers)
     out = console()
     largest_w = float(scenario.pmax_w.max())
-    channels = ChannelSource.from_scenario(scenario, seed=args.seed)
+    channels = Channels.from_scenario(scenario, seed=args.seed)
     introduction = (
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         f"antennas at up to {largest_w:g} W and disturb each other.\n"
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
 def _train(
     kind: type[NeuralPolicy],
     scenario: Scenario,
-    channels: ChannelSource,
+    channels: Channels,
     directory: Path,
     seed: int,
 ) -> Policy:

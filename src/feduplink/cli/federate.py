@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.cli.channel_source import RecordedRounds, recorded_channels
 from feduplink.cli.console import console
 from feduplink.cli.flower_engine import check_flower_options, federate_with_flower
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
     out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
 
 
-def _scenario_and_recording(args: argparse.Namespace) -> tuple[Scenario, ChannelSource | None]:
+def _scenario_and_recording(args: argparse.Namespace) -> tuple[Scenario, Channels | None]:
     if args.channels:
         return recorded_channels(args, _scenario)
     if args.resample_channels:
@@ -144,7 +144,7 @@ def _names(args: argparse.Namespace) -> list[str]:
 
 
 def _policies(
-    args: argparse.Namespace, scenario: Scenario, recording: ChannelSource | None
+    args: argparse.Namespace, scenario: Scenario, recording: Channels | None
 ) -> dict[str, Sender]:
     return find_senders(
         _names(args),

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from feduplink.channels import ChannelSource
-from feduplink.channels.channel_set import split_recording
+from feduplink.channels import Channels
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.tables import terminal_table
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("whole-file: accepted only with --channels FILE.")
     usable_device(args.device)  # before anything takes long
     scenario, channels = channels_from(args)
-    csi = channels.all_parts if args.whole_file else channels.test
+    csi = channels.csi if args.whole_file else channels.test
     if args.confidence is not None and len(channels.test) < _FEWEST_CHANNELS:
         raise InputError(
             f"confidence: {len(channels.test)} test channels say nothing about a distribution; "
@@ -114,7 +113,7 @@ def warn_of(unreachable: Iterable[Unreachable]) -> None:
 
 
 def _bound_distribution(
-    scenario: Scenario, channels: ChannelSource, confidence: float, budget_s: float
+    scenario: Scenario, channels: Channels, confidence: float, budget_s: float
 ) -> DistributionBound:
     """Multipliers from the training channels, the bound from those for the test."""
     multipliers = solve_dual(scenario, channels.training).multipliers
@@ -123,9 +122,8 @@ def _bound_distribution(
     )
 
 
-def _recorded_rows(channels: ChannelSource, *, whole_file: bool) -> Tensor | None:
+def _recorded_rows(channels: Channels, *, whole_file: bool) -> Tensor | None:
     """Where the channels of the optimum are in their recording; None if they were drawn."""
     if not channels.recorded:
         return None
-    rows = torch.arange(len(channels.all_parts))
-    return rows if whole_file else split_recording(rows).test
+    return torch.arange(len(channels.csi)) if whole_file else channels.rows["test"]

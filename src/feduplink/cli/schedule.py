@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.cli.arguments.schedule_arguments import GAP
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
@@ -107,7 +107,7 @@ def _everyone(
     return {k: s.schedule for k, s in zip(kappas, solutions, strict=True)}, bounds
 
 
-def _notes(channels: ChannelSource, delivery: Sequence[float]) -> list[str]:
+def _notes(channels: Channels, delivery: Sequence[float]) -> list[str]:
     """What a reader of the table has to know."""
     notes = [
         *channels.notes,

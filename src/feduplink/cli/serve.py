@@ -7,7 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.cli.console import console
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
@@ -65,7 +65,7 @@ def _policy(args: argparse.Namespace) -> tuple[OnnxPolicy, list[Policy]]:
             )
         return OnnxPolicy(args.policy), []
     scenario = scenario_from(args)
-    channels = ChannelSource.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
+    channels = Channels.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
     deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     [policy] = find_policies([args.policy], deployment).values()
     console().print(f"writing {policy.name} as ONNX, which takes some seconds")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, RootModel
 
-from feduplink.channels import draw_splits, draw_training_csi
+from feduplink.channels import draw_training_csi, make_channels
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.policies import (
     Deployment,
@@ -69,7 +69,7 @@ def policy_for(context: ExperimentContext, name: str, scenario: Scenario, seed: 
     """One of them; what takes time to find is kept."""
     kind = POLICIES.find(name)
     if not issubclass(kind, NeuralPolicy | LagrangianPolicy):
-        tuning = draw_splits(scenario, context.scale.channels, seed=seed).training
+        tuning = make_channels(scenario, context.scale.channels, seed=seed).training
         return kind.for_deployment(Deployment(scenario, tuning, seed=seed))
     file = _file(context, name, scenario, seed)
     if not file.exists():
@@ -94,7 +94,7 @@ def training_history(
 def _learned(
     context: ExperimentContext, kind: type[NeuralPolicy], scenario: Scenario, seed: int
 ) -> NeuralPolicy:
-    splits = draw_splits(scenario, context.scale.channels, seed=seed)
+    splits = make_channels(scenario, context.scale.channels, seed=seed)
     settings = training_settings(kind, epochs=context.scale.epochs)
     policy = kind.initialised(scenario, seed)
     data = TrainingData(splits.training, splits.validation)

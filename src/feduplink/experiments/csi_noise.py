@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.evaluation import evaluate
 from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.claims import judged, lower
@@ -38,7 +38,7 @@ def run(context: ExperimentContext) -> Sweep:
 def _judged(context: ExperimentContext, seed: int) -> list[Setting]:
     clean = Scenario()
     optimum = judged_setting(context, clean, seed).policies["optimum"]
-    csi = draw_splits(clean, context.scale.channels, seed=seed).test
+    csi = make_channels(clean, context.scale.channels, seed=seed).test
     settings = []
     for variance in _VARIANCES:
         policies = policies_for(context, clean, seed)  # anew: rand draws the same at every variance

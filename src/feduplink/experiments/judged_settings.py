@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.evaluation import allocate_seen, evaluate
 from feduplink.experiments.compared_policies import POLICIES_VERSION, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -80,7 +80,7 @@ def judged_policies(
     Whether they meet their constraints is told by more channels. The optimum is the best that was
     found: none of the policies, repaired, is above it.
     """
-    csi = draw_splits(scenario, context.scale.channels, seed=seed).test
+    csi = make_channels(scenario, context.scale.channels, seed=seed).test
     batch, problem = ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
     optimum, found = solve_dual(scenario, csi), {}
     for name, policy in policies.items():
@@ -90,7 +90,7 @@ def judged_policies(
         optimum = optimum.improved_by(name, mended, left)
         found[name] = Figures.from_judgement(judge(power, csi, scenario), left)
     if problem.constrained:
-        many = draw_splits(scenario, context.scale.verdict_channels, seed=seed).test
+        many = make_channels(scenario, context.scale.verdict_channels, seed=seed).test
         for name, policy in policies.items():
             found[name] = found[name].judged_on(evaluate(policy, many, scenario, seed=seed))
     found[OPTIMUM] = Figures.from_judgement(optimum.judgement, optimum.judgement)

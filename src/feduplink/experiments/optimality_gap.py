@@ -6,7 +6,7 @@ from statistics import fmean
 
 from pydantic import BaseModel
 
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.experiments.cell_sweep import Sweep, figures_by_policy
 from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import POLICIES_VERSION
@@ -129,7 +129,7 @@ def _proved(context: ExperimentContext, name: str) -> _Proof:
     scenario = Scenario.from_yaml(name)
 
     def make() -> _Proof:
-        csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
+        csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
         optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
         return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel
 
-from feduplink.channels import draw_splits
+from feduplink.channels import make_channels
 from feduplink.evaluation import allocate_seen
 from feduplink.experiments.claims import judged
 from feduplink.experiments.compared_policies import policies_for
@@ -97,7 +97,7 @@ RESULT = PowerHistogram
 def run(context: ExperimentContext) -> PowerHistogram:
     """Allocate powers with every policy."""
     scenario = Scenario()
-    csi = draw_splits(scenario, context.scale.channels, seed=context.seed).test
+    csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
     powers = {
         name: [float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()]
         for name, policy in policies_for(context, scenario, context.seed).items()

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.problem import Problem
@@ -38,9 +38,7 @@ class Deployment:
     seed: int = 0
 
     @classmethod
-    def from_channels(
-        cls, scenario: Scenario, channels: ChannelSource, *, seed: int = 0
-    ) -> Deployment:
+    def from_channels(cls, scenario: Scenario, channels: Channels, *, seed: int = 0) -> Deployment:
         """The problem of the scenario, with the training part of its channels to tune on."""
         return cls(scenario, channels.training, recorded=channels.recorded, seed=seed)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from feduplink.channels import ChannelSource, check_csi, noisy_csi
+from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
 from feduplink.evaluation import allocate_seen
 from feduplink.judgement import Judgement, feasible_first, judge
@@ -141,7 +141,7 @@ class TrainingData:
     fresh: Callable[[int, torch.Generator], Tensor] | None = None
 
     @classmethod
-    def from_source(cls, source: ChannelSource) -> TrainingData:
+    def from_source(cls, source: Channels) -> TrainingData:
         """The parts of a source that training may see."""
         return cls(source.training, source.validation, None if source.recorded else source.fresh)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.policies import Policy, UnrolledPolicy, save_policy
 from feduplink.progress import track
 from feduplink.reporting.comparison import comparison_markdown, plot_power_histogram
@@ -19,7 +19,7 @@ from feduplink.workflows.evaluation import Outcome, compare
 
 @track("writing tables and figures", transient=True)
 def write_training(
-    directory: Path, training: Training, channels: ChannelSource, *, seed: int = 0
+    directory: Path, training: Training, channels: Channels, *, seed: int = 0
 ) -> Outcome:
     """Write policy, plots, table and ``metrics.json`` of a run; returns the test outcome."""
     policy = training.policy
@@ -48,7 +48,7 @@ def write_training(
 def write_network_training(
     directory: Path,
     policy: UnrolledPolicy,
-    channels: ChannelSource,
+    channels: Channels,
     settings: dict[str, Any],
     *,
     seed: int = 0,
@@ -67,7 +67,7 @@ def write_network_training(
     return test
 
 
-def _write_policy(directory: Path, policy: Policy, test: Outcome, channels: ChannelSource) -> None:
+def _write_policy(directory: Path, policy: Policy, test: Outcome, channels: Channels) -> None:
     """The policy, how its powers on the test channels are spread, and how it is judged there."""
     save_policy(policy, directory)
     powers = plot_power_histogram({policy.name: test.power}, policy.scenario)
@@ -77,7 +77,7 @@ def _write_policy(directory: Path, policy: Policy, test: Outcome, channels: Chan
     write_text(directory / "comparison.md", table)
 
 
-def _made_with(policy: Policy, channels: ChannelSource, seed: int) -> dict[str, Any]:
+def _made_with(policy: Policy, channels: Channels, seed: int) -> dict[str, Any]:
     """What ``metrics.json`` says of policy, scenario and channels."""
     return {
         "title": f"Training of {policy.name}",

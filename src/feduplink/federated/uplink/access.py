@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels import ChannelSource
+from feduplink.channels import Channels
 from feduplink.errors import InputError
 from feduplink.federated.uplink.rounds import RoundCosts, Rounds, UplinkRecord, UplinkRules, Uploads
 from feduplink.policies import Deployment
@@ -245,7 +245,7 @@ def find_senders(
     seed: int = 0,
     seconds_per_joule: float = 0.0,
     delivery: float | Sequence[float] = 1.0,
-    recording: ChannelSource | None = None,
+    recording: Channels | None = None,
 ) -> dict[str, Sender]:
     """Access schemes and policies by the names that a command line takes.
 
@@ -253,7 +253,7 @@ def find_senders(
     cell; κ = ``seconds_per_joule`` and the ``delivery`` d go to the schemes that take them.
     """
     anywhere = any_cell(scenario)
-    source = recording or ChannelSource.from_scenario(anywhere, seed=seed)
+    source = recording or Channels.from_scenario(anywhere, seed=seed)
     deployment = Deployment.from_channels(anywhere, source, seed=seed)
     schemes, policies = access_schemes_among(
         names, seconds_per_joule=seconds_per_joule, delivery=delivery, deployment=deployment

@@ -158,7 +158,7 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
     if csi.ndim != 3 or len(csi) < count:
         raise InputError(
             f"channels: {len(csi)} recorded for {count} rounds of all runs; accepted: one per "
-            "round, or --resample-channels (channels.resampled_csi) to draw them with replacement."
+            "round, or --resample-channels (channels.resample_csi) to draw them with replacement."
         )
     return csi[:count]
 
