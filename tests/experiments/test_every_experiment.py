@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from pydantic import BaseModel
 
 from feduplink import InputError
 from feduplink.experiments import EXPERIMENTS
@@ -103,6 +104,15 @@ def test_it_runs_is_judged_kept_and_drawn(
     assert (tmp_path / f"{name}.svg").exists()
     with Image.open(tmp_path / f"{name}.png") as image:
         assert image.width > 500
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_module_has_what_its_figure_needs(name: str):
+    experiment = EXPERIMENTS[name]
+    assert experiment.TITLE and experiment.CAPTION
+    assert experiment.VERSION >= 1
+    assert experiment.DATA in (None, "mnist", "airquality", "imdb")
+    assert issubclass(experiment.RESULT, BaseModel)
 
 
 @pytest.mark.parametrize("name", NEED_DATA)

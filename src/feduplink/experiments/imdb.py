@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.experiments.federations import ON_REVIEWS, REVIEWS_PUBLISHED, Federations
+from feduplink.experiments.iid import CAPTION as CAPTION
 from feduplink.experiments.iid import PaperErrors, both_averages, iid_claims
 from feduplink.federated import Ideal
 from feduplink.policies import (
