@@ -23,6 +23,8 @@ from feduplink.optimum.boxes import CrossGains, PowerBoxes
 _ROUNDING = 1e-13
 #: Where tangents are taken: in the middle of the box, then between it and the corner found.
 _TANGENTS = 2
+#: Smallest width of an interval of powers by which costs are divided, W: their slopes stay finite.
+_MIN_WIDTH = 1e-300
 
 
 def check_monotone(prices: Prices) -> None:
@@ -221,7 +223,7 @@ class BoundedBoxes:
     def tangent(self) -> tuple[Tensor, Tensor]:
         """A bound (M,) by tangents and chords, and the powers (M, L) W where it is largest."""
         low, high = self.boxes.low, self.boxes.high
-        width = torch.where(high > low, high - low, 1.0)
+        width = torch.where(high > low, high - low, 1.0).clamp_min(_MIN_WIDTH)
         most = 1 + self.cross.at_worker(high)
         weight, constant, own_slope = self._rate_weights(low, high, width, most)
         span = (most - self.least) / self.least
