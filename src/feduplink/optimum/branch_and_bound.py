@@ -232,9 +232,11 @@ class Incumbents:
     def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
         """Climb from the best allocation of every channel, if within ``margin`` of the best known.
 
-        The others would mostly lead to the same maximum.
+        The others would mostly lead to the same maximum. Powers (M, L) W above Pmax, as those of
+        empty boxes may be, count as Pmax.
         """
         batch, prices = self._batch.take(channel), self._prices.take(channel)
+        power = torch.minimum(power, batch.pmax_w)
         value = batch.value(power, prices)
         best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, channel, value, "amax")
         promising = (value >= best[channel]) & (value > self.value[channel] - margin)
