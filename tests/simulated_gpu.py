@@ -135,7 +135,7 @@ def simulated_gpu() -> Iterator[SimulatedGpu]:
     sizes = (
         branch_and_bound._ROWS,
         boxes._SHORTEST_RUN,
-        power_search._CHUNK,
+        power_search.CHUNK,
         log_power_search._BATCH,
     )
     with ExitStack() as stack:

@@ -21,7 +21,7 @@ def _judgements(csi: torch.Tensor, scenario: Scenario) -> dict[str, Judgement]:
 
 @pytest.fixture(scope="module")
 def optimum(default_csi, default_scenario) -> Optimum:
-    return find_optimum(default_scenario, default_csi[:8], budget_s=0.2)
+    return find_optimum(default_scenario, default_csi[:8], max_boxes=5000)
 
 
 def test_markdown_has_all_figures_that_belong_together(default_csi, default_scenario):
@@ -156,7 +156,7 @@ def test_only_who_meets_the_constraints_has_a_distance_to_the_optimum(default_sc
     judgements = {"max": judge(power, csi, scenario), "quiet": judge(0 * power, csi, scenario)}
     judgements["short by chance"] = dataclasses.replace(judgements["max"], shortfall=1e-4)
     judgements["met up to rounding"] = dataclasses.replace(judgements["max"], shortfall=1e-12)
-    optimum = find_optimum(scenario.replace(ee_min=0.0), csi, budget_s=1)
+    optimum = find_optimum(scenario.replace(ee_min=0.0), csi, max_boxes=20_000)
     assert judgements["max"].violation == 0
     text = comparison_markdown(judgements, scenario, optimum)
     assert _cells(text, "max")[2] == "0.0000"
@@ -174,7 +174,7 @@ def test_an_optimum_in_which_a_worker_is_never_heard(default_scenario):
         workers=2, utility="proportional-fairness", rate_min=(30.0, 0.0), ee_min=0.0
     )
     csi = torch.tensor([[1e4, 1.0], [1.0, 1e4]]).expand(3, 2, 2)
-    optimum = find_optimum(scenario, csi, budget_s=0)
+    optimum = find_optimum(scenario, csi, max_boxes=0)
     text = comparison_markdown({"max": optimum.solution.judgement}, scenario, optimum)
     assert _cells(text, "max")[1:3] == ["-inf", "-"]
     assert "none was found that lets every worker be heard" in text

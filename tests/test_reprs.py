@@ -35,7 +35,7 @@ def csi() -> Tensor:
 
 @pytest.fixture(scope="module")
 def optimum(csi: Tensor) -> Optimum:
-    return find_optimum(Scenario(workers=3), csi, budget_s=0)
+    return find_optimum(Scenario(workers=3), csi, max_boxes=0)
 
 
 def test_an_optimum(optimum: Optimum):

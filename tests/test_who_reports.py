@@ -106,7 +106,7 @@ def test_the_network_of_pdx_tells_of_every_hundredth_step(tmp_path: Path):
 
 def test_the_optimum_tells_of_dual_steps_then_of_certificates(csi: Tensor):
     recorder = Recorder()
-    optimum = find_optimum(SCENARIO, csi, budget_s=0, observers=[recorder])
+    optimum = find_optimum(SCENARIO, csi, max_boxes=0, observers=[recorder])
     assert [work.title for work in recorder.works] == ["dual problem", "certificate"]
     steps = [step.detail for step in recorder.steps if isinstance(step.detail, DualStep)]
     assert steps == optimum.solution.steps

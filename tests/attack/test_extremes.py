@@ -68,7 +68,7 @@ def check_optimum(seed: int, weight: float, rate_min: float, ee_min: float, util
     )
     csi = draw_csi(scenario, 12, torch.Generator().manual_seed(seed))
     try:
-        optimum = find_optimum(scenario, csi, budget_s=0.3)
+        optimum = find_optimum(scenario, csi, max_boxes=5000)
     except InputError as refusal:
         assert "no worker can ever transmit" in str(refusal)
         return

@@ -56,7 +56,7 @@ def test_each_channel_is_maximised_at_its_own_prices():
 
 def test_the_certificate_encloses_it():
     batch, prices = priced(3)
-    found = certify(batch, prices, budget_s=20.0, channel_gap=0.01)
+    found = certify(batch, prices, channel_gap=0.01)
     assert (found.upper >= grid(batch, prices, 30)).all()
     assert (found.upper - found.lower <= 0.01).all()
 

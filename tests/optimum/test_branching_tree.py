@@ -12,7 +12,7 @@ from .reference import random_instance
 def _recorded(seed: int, workers: int) -> tuple[BranchingTree, torch.Tensor]:
     instance = random_instance(seed, workers=workers, channels=4)
     certificate = certify(
-        instance.batch, instance.prices, budget_s=0.5, target_gap=1e-3, record=True
+        instance.batch, instance.prices, max_boxes=10_000, target_gap=1e-3, record=True
     )
     assert certificate.tree is not None
     return certificate.tree, certificate.upper
@@ -44,4 +44,4 @@ def test_the_leaves_claim_what_the_certificate_says():
 
 def test_nothing_is_recorded_unless_asked_for():
     instance = random_instance(0, workers=2, channels=2)
-    assert certify(instance.batch, instance.prices, budget_s=0.1).tree is None
+    assert certify(instance.batch, instance.prices, max_boxes=1000).tree is None

@@ -60,7 +60,7 @@ def test_without_interference_every_worker_is_on_its_own(objective: str):
         for row in gains.tolist()
         for weight, g in zip((0.3, 0.7), row, strict=True)
     )
-    optimum = find_optimum(scenario, _apart(gains), budget_s=5, target_gap=1e-5)
+    optimum = find_optimum(scenario, _apart(gains), target_gap=1e-5)
     assert optimum.objective == pytest.approx(exact / _CHANNELS, rel=1e-6)
     assert optimum.objective <= optimum.upper_bound <= optimum.objective + 2e-5 * (1 + exact)
     assert float(optimum.solution.multipliers.constraints.abs().max()) == 0
@@ -98,7 +98,7 @@ def test_proportional_fairness_without_constraints():
     gains = _gains(2, 2)
     mean = torch.exp(-0.023 / (gains * scenario.pmax_w)).mean(0)
     exact = float((torch.tensor(weights, dtype=torch.float64) * mean.log()).sum())
-    optimum = find_optimum(scenario, _apart(gains), budget_s=5, target_gap=1e-5)
+    optimum = find_optimum(scenario, _apart(gains), target_gap=1e-5)
     assert optimum.objective == pytest.approx(exact, abs=1e-8)
     assert optimum.upper_bound == pytest.approx(exact, abs=1e-4)
     assert optimum.upper_bound >= exact - 1e-9

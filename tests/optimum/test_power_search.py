@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from feduplink.lagrangian import ChannelBatch, MultiStart, Prices
-from feduplink.optimum import Certificate, certify
+from feduplink.optimum import Budget, Certificate, PowerSearch, Target, certify
+from feduplink.progress import track
 
 _BIT = math.log(2)
 
@@ -34,7 +35,6 @@ def _proved(batch: ChannelBatch, prices: Prices, *, record: bool = False) -> Cer
     return certify(
         batch,
         prices,
-        budget_s=60,
         target_gap=0.01 * _BIT,
         channel_gap=0.01 * _BIT,
         record=record,
@@ -56,12 +56,13 @@ def test_every_channel_is_proved_and_nobody_finds_more(record: bool):
         assert float(searched) <= float(certificate.lower[n]) + 1e-12
 
 
-def test_a_search_with_little_memory_proves_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_a_search_with_little_memory_proves_the_same():
     batch, prices = _sum_rate(5, channels=10)
     expected = _proved(batch, prices)
-    monkeypatch.setattr("feduplink.optimum.power_search._MOST_OPEN", 5 * 40)
-    monkeypatch.setattr("feduplink.optimum.power_search._CHUNK", {"cpu": 5 * 16})
-    certificate = _proved(batch, prices)
+    target = Target(0.01 * _BIT, 0.01 * _BIT)
+    search = PowerSearch(batch, prices, target, record=False, chunk=5 * 16, max_open=5 * 40)
+    with track("search") as tracker:
+        certificate = search.run(Budget(), tracker)
     assert float((certificate.upper - certificate.lower).max()) <= 0.01 * _BIT
     torch.testing.assert_close(certificate.lower, expected.lower, rtol=0, atol=0.01 * _BIT)
 

@@ -17,7 +17,7 @@ from feduplink.proofs.format import Node
 def optimum() -> Optimum:
     scenario = Scenario(workers=3, interference=8, rate_min=0.2, ee_min=10)
     csi = draw_csi(scenario, 6, torch.Generator().manual_seed(0))
-    return find_optimum(scenario, csi, budget_s=0.2, target_gap=1e-5, record=True)
+    return find_optimum(scenario, csi, max_boxes=5000, target_gap=1e-5, record=True)
 
 
 def test_it_states_what_was_found(optimum: Optimum):
@@ -51,7 +51,7 @@ def test_without_a_recorded_search_there_is_no_proof():
     scenario = Scenario(workers=2)
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match="record=True"):
-        proof_of(find_optimum(scenario, csi, budget_s=0))
+        proof_of(find_optimum(scenario, csi, max_boxes=0))
 
 
 def test_constants_that_are_not_those_of_the_scenario_are_refused():
@@ -59,6 +59,6 @@ def test_constants_that_are_not_those_of_the_scenario_are_refused():
     limit = Constraint.at_least(PacketSuccess(0.5), torch.full((2,), 0.1, dtype=torch.float64))
     problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
-    optimum = find_optimum(scenario, csi, problem, budget_s=0, record=True)
+    optimum = find_optimum(scenario, csi, problem, max_boxes=0, record=True)
     with pytest.raises(InputError, match="no proof can be written with psr"):
         proof_of(optimum)

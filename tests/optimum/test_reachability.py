@@ -88,7 +88,7 @@ def test_a_workers_own_pmax_and_static_power_decide():
 
 def test_some_shut_out_are_listed_and_silent_all_shut_out_are_refused():
     scenario = Scenario(workers=2, rate_min=(0.7, 0.5), ee_min=0)
-    optimum = find_optimum(scenario, _csi(100.0, 1000.0).repeat(4, 1, 1), budget_s=1)
+    optimum = find_optimum(scenario, _csi(100.0, 1000.0).repeat(4, 1, 1), max_boxes=1000)
     assert [entry.worker for entry in optimum.unreachable] == [1]
     assert float(optimum.power[:, 0].max()) == 0
     with pytest.raises(InputError, match=r"no worker can ever transmit; worker 1: rate of 30"):

@@ -10,12 +10,12 @@ import torch
 
 from feduplink import Optimum, Problem, Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum import RelaxationSearch, Target, certify, proof_of, solve_dual
+from feduplink.optimum import Budget, RelaxationSearch, Target, certify, proof_of, solve_dual
 from feduplink.progress import track
 from feduplink.proofs import Proof
 
 _T = TypeVar("_T")
-_BUDGET_S = 3.0
+_MAX_BOXES = 50_000
 
 
 def random_scenario(seed: int) -> Scenario:
@@ -65,10 +65,10 @@ def searched_optimum(seed: int, *, gap: float = 1e-2) -> Optimum:
     if seed // 2 % 2:
         with track("search") as tracker:
             search = RelaxationSearch(batch, prices, Target(gap * worth), record=True)
-            certificate = search.run(_BUDGET_S, tracker)
+            certificate = search.run(Budget(_MAX_BOXES), tracker)
     else:
         certificate = certify(
-            batch, prices, budget_s=_BUDGET_S, target_gap=gap * worth, record=True
+            batch, prices, max_boxes=_MAX_BOXES, target_gap=gap * worth, record=True
         )
     return Optimum(scenario, problem, csi, solution, certificate, [])
 

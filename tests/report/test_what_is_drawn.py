@@ -231,7 +231,7 @@ def test_the_optimum_meets_the_constraints_of_its_channels(default_csi, default_
     """As its table says, although so few channels cannot tell whether a policy does."""
     csi = default_csi[:20]
     outcomes = compare({"max": FullPower(default_scenario)}, csi, default_scenario)
-    optimum = find_optimum(default_scenario, csi, budget_s=0)
+    optimum = find_optimum(default_scenario, csi, max_boxes=0)
     assert optimum.solution.judgement.feasible is None
     drawing = rendered(plot_comparison(outcomes.judgements, optimum))
     mark = drawing.axes[0].lines[-1]

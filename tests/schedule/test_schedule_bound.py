@@ -15,7 +15,7 @@ THREE = Scenario(workers=3)
 @pytest.mark.parametrize("kappa", [0.0, 20.0])
 def test_three_workers_are_enclosed_within_one_percent(kappa: float):
     csi = make_channels(THREE, 5, seed=7).test
-    (found,) = bound_front(THREE, csi, BITS, [kappa], gap=0.01, budget_s=60.0)
+    (found,) = bound_front(THREE, csi, BITS, [kappa], gap=0.01)
     assert (found.gap <= 0.01).all()
     assert (found.gap >= 0).all()
     # No mixture of a grid is below the bound, and none is far below the schedule.
@@ -27,8 +27,8 @@ def test_three_workers_are_enclosed_within_one_percent(kappa: float):
 
 def test_a_bound_that_is_cut_short_is_sound():
     csi = make_channels(Scenario(), 4, seed=7).test
-    (hasty,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.001, budget_s=0.0)
-    (patient,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.02, budget_s=60.0)
+    (hasty,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.001, max_boxes=0)
+    (patient,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.02)
     assert (hasty.lower <= patient.solution.cost).all()
     assert (patient.gap <= 0.02).all()
     assert (hasty.lower > 0).all()

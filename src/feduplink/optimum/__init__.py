@@ -9,7 +9,15 @@ from feduplink.optimum.bounds import (
     interference_free_bound,
 )
 from feduplink.optimum.boxes import Boxes, PowerBoxes, split
-from feduplink.optimum.branch_and_bound import EMPTY, TANGENT, BranchingTree, Certificate, Target
+from feduplink.optimum.branch_and_bound import (
+    EMPTY,
+    MAX_BOXES,
+    TANGENT,
+    BranchingTree,
+    Budget,
+    Certificate,
+    Target,
+)
 from feduplink.optimum.calibration import (
     FAR,
     NEAR,
@@ -26,6 +34,7 @@ from feduplink.optimum.dual_function import DualFunction, Vector
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
+from feduplink.optimum.power_search import PowerSearch
 from feduplink.optimum.primal_recovery import MET, LocalAscent, recombined, recovered, repaired
 from feduplink.optimum.proof_export import proof_of
 from feduplink.optimum.solution import Optimum, find_optimum
@@ -33,6 +42,7 @@ from feduplink.optimum.solution import Optimum, find_optimum
 __all__ = [
     "EMPTY",
     "FAR",
+    "MAX_BOXES",
     "MET",
     "NEAR",
     "PRIMAL_GAP",
@@ -42,6 +52,7 @@ __all__ = [
     "BoundedBoxes",
     "Boxes",
     "BranchingTree",
+    "Budget",
     "Certificate",
     "DistributionBound",
     "DrawEnvelope",
@@ -54,6 +65,7 @@ __all__ = [
     "MonotoneBound",
     "Optimum",
     "PowerBoxes",
+    "PowerSearch",
     "Relaxation",
     "RelaxationSearch",
     "RelaxedBoxes",

@@ -77,7 +77,8 @@ def distribution_bound(
     problem: Problem | None = None,
     *,
     confidence: float = 0.95,
-    budget_s: float = 60.0,
+    max_boxes: int | None = None,
+    budget_s: float | None = None,
 ) -> DistributionBound:
     """An upper bound for all channels of the distribution, not only those at hand.
 
@@ -95,7 +96,7 @@ def distribution_bound(
     problem = problem or Problem.from_scenario(scenario)
     batch = ChannelBatch.from_scenario(scenario, csi)
     prices = Prices.from_problem(problem, scenario, multipliers)
-    certificate = certify(batch, prices, budget_s=budget_s)
+    certificate = certify(batch, prices, max_boxes=max_boxes, budget_s=budget_s)
     strongest = 10 * float(batch.direct.max())
     rate = link.rate(strongest * batch.pmax_w)
     slope = prices.rate + prices.efficiency / batch.static_power_w

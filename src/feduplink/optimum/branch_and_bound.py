@@ -10,7 +10,7 @@ A region is not stored: it follows from the path from the root, by the rules of
 :func:`feduplink.optimum.log_power_search.split` and of ``Relaxation.tightened``.
 
 Regions of powers are bounded, split where their bound is loosest, and dropped once they cannot
-hold anything that matters. It can be stopped at any time, and what it says then is true.
+contain anything that matters. The search may be stopped at any time: its bounds are valid then.
 """
 
 from __future__ import annotations
@@ -257,8 +257,11 @@ def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     return (starts[first : first + size] for first in range(0, len(starts), size))
 
 
-#: Which share of the gap that is aimed at the search may use up in any case.
+#: Share of the target gap that the search may use up in any case.
 _LEFT_TO_SEARCH = 0.25
+#: Boxes to bound at most where neither a number of boxes nor a time is given: one to two minutes
+#: on two cores where packet success is priced, less elsewhere.
+MAX_BOXES = 2_000_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -302,6 +305,45 @@ class Certificate:
     def gap(self) -> float:
         """Mean over the channels of upper − lower."""
         return float((self.upper - self.lower).mean())
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a search may last.
+
+    Attributes:
+        boxes: number of boxes after which it stops; None: :data:`MAX_BOXES`, or no limit if there
+            is one in seconds.
+        seconds: time after which it stops, s; None: no limit. What a search has found by then
+            depends on the machine.
+    """
+
+    boxes: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.boxes is None and self.seconds is None:
+            object.__setattr__(self, "boxes", MAX_BOXES)
+
+    def is_spent(self, boxes: int, seconds: float) -> bool:
+        """Whether a search that has bounded ``boxes`` boxes in ``seconds`` has to stop."""
+        return (self.boxes is not None and boxes >= self.boxes) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
+    def remaining(self, boxes: int, seconds: float) -> Budget:
+        """The budget left after ``boxes`` boxes and ``seconds``."""
+        return Budget(
+            None if self.boxes is None else max(self.boxes - boxes, 0),
+            None if self.seconds is None else max(self.seconds - seconds, 0.0),
+        )
+
+    def share(self, fraction: float) -> Budget:
+        """A fraction of the budget."""
+        return Budget(
+            None if self.boxes is None else round(fraction * self.boxes),
+            None if self.seconds is None else fraction * self.seconds,
+        )
 
 
 @dataclass(frozen=True)
@@ -350,6 +392,7 @@ class BranchAndBound(ABC):
 
     Attributes:
         dropped: largest bound among the regions that are not searched any further, (N,).
+        proved: smallest upper bound so far, (N,).
         count: how many boxes were bounded.
         recorder: of the tree, if it is recorded.
     """
@@ -361,6 +404,7 @@ class BranchAndBound(ABC):
         self.batch, self.prices, self.target = batch, prices, target
         self.incumbents = Incumbents(batch, prices)
         self.dropped = torch.full_like(self.incumbents.value, -torch.inf)
+        self.proved = torch.full_like(self.incumbents.value, torch.inf)
         self.recorder = TreeRecorder(*batch.direct.shape) if record else None
         self.count = 0
 
@@ -377,15 +421,16 @@ class BranchAndBound(ABC):
     def close_all(self) -> None:
         """Record the open boxes as leaves."""
 
-    def run(self, budget_s: float, tracker: Tracker) -> Certificate:
-        """Search until the target is met or ``budget_s`` seconds have passed."""
+    def run(self, budget: Budget, tracker: Tracker) -> Certificate:
+        """Search until the target is met or the budget is spent."""
         while True:
             certificate = self.certificate()
             figures = {"gap": certificate.gap, "boxes": certificate.boxes}
-            tracker.advance(certificate.seconds, figures, certificate)
+            used = certificate.boxes if budget.seconds is None else certificate.seconds
+            tracker.advance(used, figures, certificate)
             if (
                 self.target.met_by(certificate)
-                or certificate.seconds >= budget_s
+                or budget.is_spent(certificate.boxes, certificate.seconds)
                 or len(self.open_boxes[0]) == 0
             ):
                 break
@@ -396,9 +441,14 @@ class BranchAndBound(ABC):
         return replace(certificate, tree=self.recorder.tree())
 
     def certificate(self) -> Certificate:
-        """What is proved so far."""
+        """The bounds proved so far."""
         lower, power = self.incumbents.value.clone(), self.incumbents.power.clone()
         upper = torch.maximum(self.dropped, lower)
         upper = upper.scatter_reduce(0, *self.open_boxes, "amax")
+        if self.recorder is None:
+            # Dropped boxes count at their threshold, which rises with the best value found. The
+            # leaves of a recorded tree prove the present bound only.
+            self.proved = torch.minimum(self.proved, upper)
+            upper = torch.maximum(self.proved, lower)
         elapsed = time.monotonic() - self.started
         return Certificate(lower, upper, power, self.count, elapsed)

@@ -3,7 +3,7 @@
 Weak duality bounds every such policy by the mean over the channels of the largest Lagrangian, for
 any multipliers. Branch and bound finds that largest value from above, channel by channel. Where
 packet success is priced, it works in log-powers, in which success is concave
-(``relaxation_search``); where only rates and energy efficiencies are, in powers, in which a rate
+(``log_power_search``); where only rates and energy efficiencies are, in powers, in which a rate
 is the difference of two concave functions (``power_search``).
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum.branch_and_bound import BranchAndBound, Certificate, Target
+from feduplink.optimum.branch_and_bound import BranchAndBound, Budget, Certificate, Target
 from feduplink.optimum.concave_relaxation import has_relaxation
 from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import check_monotone
@@ -26,7 +26,8 @@ def certify(
     batch: ChannelBatch,
     prices: Prices,
     *,
-    budget_s: float,
+    max_boxes: int | None = None,
+    budget_s: float | None = None,
     target_gap: float = 1e-3,
     channel_gap: float | Tensor | None = None,
     reached: float | None = None,
@@ -35,17 +36,28 @@ def certify(
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
-    Stops when the mean gap is at most ``target_gap`` and, if given, that of every channel at most
-    ``channel_gap``, or after ``budget_s`` seconds. The mean gap counts from ``reached``, if given
-    (:class:`Target`). The ``observers`` are told of every
-    :class:`Certificate` on the way. To ``record`` the search keeps its tree, for others to check;
-    it then does without steps that only the search itself can prove, and may take longer.
+    Args:
+        batch: the channels.
+        prices: of the Lagrangian.
+        max_boxes: number of boxes after which the search stops; None: :data:`MAX_BOXES`, or no
+            limit if there is one in seconds.
+        budget_s: time after which the search stops, s; None: no limit. Where it stops then depends
+            on the machine.
+        target_gap: mean gap at which the search stops. It counts from ``reached``, if given
+            (:class:`Target`).
+        channel_gap: largest gap of a channel at which it stops, one for all or (N,).
+        reached: mean value from which the mean gap counts.
+        record: keep the tree, for others to check. The search then omits steps that only it can
+            prove, and may take longer.
+        observers: called with every :class:`Certificate` on the way.
     """
     check_provable(prices)
     search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
     target = Target(target_gap, channel_gap, reached)
-    with track("certificate", budget_s, "s", observers) as tracker:
-        return search(batch, prices, target, record=record).run(budget_s, tracker)
+    budget = Budget(max_boxes, budget_s)
+    total, unit = (budget.boxes, "boxes") if budget_s is None else (budget_s, "s")
+    with track("certificate", total, unit, observers) as tracker:
+        return search(batch, prices, target, record=record).run(budget, tracker)
 
 
 def check_provable(prices: Prices) -> None:

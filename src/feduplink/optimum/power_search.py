@@ -17,29 +17,46 @@ from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
-_CHUNK = {"cpu": 2**16, "cuda": 2**22}
+CHUNK = {"cpu": 2**16, "cuda": 2**22}
 #: The best of the open boxes are split, at least a chunk and at least this share of them: a step
 #: copies the others, which must not cost more than the step itself.
 _SHARE = 0.25
-#: From this many open numbers on, the boxes nearest to being settled come first, so that their
-#: number stays bounded; 2 GiB of them.
-_MOST_OPEN = 2**27
+#: From this many powers in open boxes on, the boxes nearest to being settled come first, so that
+#: their number stays bounded; 2 GiB.
+MAX_OPEN = 2**27
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.5
 
 
 class PowerSearch(BranchAndBound):
-    """Best first: the boxes with the largest gaps, of channels with few open boxes."""
+    """Best first: the boxes with the largest gaps, of channels with few open boxes.
+
+    Args:
+        batch: the channels.
+        prices: of the Lagrangian.
+        target: where the search stops.
+        record: keep the tree.
+        chunk: number of powers (boxes times workers) bounded at a time; None: :data:`CHUNK`.
+        max_open: number of powers in open boxes from which the boxes nearest to being settled are
+            split first.
+    """
 
     def __init__(
-        self, batch: ChannelBatch, prices: Prices, target: Target, *, record: bool
+        self,
+        batch: ChannelBatch,
+        prices: Prices,
+        target: Target,
+        *,
+        record: bool,
+        chunk: int | None = None,
+        max_open: int = MAX_OPEN,
     ) -> None:
         super().__init__(batch, prices, target, record=record)
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
         self.bound = MonotoneBound(batch, prices)
         workers = batch.direct.shape[-1]
-        self.chunk = _CHUNK[batch.direct.device.type] // workers
-        self.most_open = _MOST_OPEN // workers
+        self.chunk = (chunk or CHUNK[batch.direct.device.type]) // workers
+        self.max_open = max_open // workers
         #: A recorded tree starts at the floor of every worker, and allows for what is under it.
         self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
         #: Tangents and excluded powers are not among the proofs that can be recorded.
@@ -69,7 +86,7 @@ class PowerSearch(BranchAndBound):
         gaps = self.upper - self.incumbents.value[channel]
         count = len(gaps)
         batch = min(count, max(self.chunk, int(_SHARE * count)))
-        if count > self.most_open:
+        if count > self.max_open:
             batch = min(count, self.chunk)
             chosen = gaps.topk(batch, largest=False).indices
         elif batch < count:

@@ -163,7 +163,8 @@ def find_optimum(
     csi: Tensor,
     problem: Problem | None = None,
     *,
-    budget_s: float = 60.0,
+    max_boxes: int | None = None,
+    budget_s: float | None = None,
     target_gap: float = 1e-3,
     channel_gap: float | None = None,
     record: bool = False,
@@ -176,7 +177,10 @@ def find_optimum(
         scenario: the cell and its radio; its ``workers`` must be the channels' L.
         csi: the channels.
         problem: what to solve; None is what the scenario describes.
-        budget_s: most seconds for the certificate, on top of the solution.
+        max_boxes: number of boxes after which the certificate stops; None: :data:`MAX_BOXES`, or no
+            limit if there is one in seconds.
+        budget_s: time after which the certificate stops, on top of that of the solution, s; None:
+            no limit. Where it stops then depends on the machine.
         target_gap: the certificate stops earlier when the bound is above the objective by no more
             than this; or, where the dual value is above it by more than three quarters of this,
             when the bound is above the dual value by the last quarter.
@@ -198,6 +202,7 @@ def find_optimum(
     certificate = certify(
         ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
+        max_boxes=max_boxes,
         budget_s=budget_s,
         target_gap=target_gap,
         channel_gap=channel_gap,

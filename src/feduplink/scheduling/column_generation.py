@@ -35,7 +35,7 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices, climb, improve, starting_points
 from feduplink.link import Schedule
 from feduplink.link.uploads import power_alone
-from feduplink.optimum import certify
+from feduplink.optimum import Budget, certify
 from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.scheduling.linear_program import MasterProgram
@@ -346,29 +346,31 @@ def bound_schedules(
     seconds_per_joule: float,
     *,
     gap: float,
-    budget_s: float,
+    budget: Budget,
 ) -> BoundedSchedules:
-    """The best schedules and a bound, until it is within ``gap`` of each or time is up.
+    """Find the best schedules, and bound their cost until within ``gap`` or out of budget.
 
-    Sound whenever it stops: a bound that is cut short is only looser.
+    The bound is valid wherever the search stops: a shorter search has a looser one.
     """
     started = time.monotonic()
     tolerance = min(1e-3, _SHARE * gap)
     solution = search.solve(seconds_per_joule, tolerance=tolerance)
-    lower = torch.zeros_like(solution.cost)
+    lower, boxes = torch.zeros_like(solution.cost), 0
     for _ in range(_ROUNDS):
-        left = budget_s - (time.monotonic() - started)
+        left = budget.remaining(boxes, time.monotonic() - started)
         wanted = 1 - 2 * _SHARE
         certificate = certify(
             search.batch,
             solution.prices(search.batch),
-            budget_s=max(left, 0.0),
+            max_boxes=left.boxes,
+            budget_s=left.seconds,
             target_gap=wanted * gap,
             channel_gap=wanted * gap,
         )
         lower = torch.maximum(lower, dual_value(solution, certificate.upper))
+        boxes += certificate.boxes
         proved = bool((lower >= (1 - gap) * solution.cost).all())
-        if proved or time.monotonic() - started >= budget_s:
+        if proved or budget.is_spent(boxes, time.monotonic() - started):
             break
         search.add_phases(certificate.power[:, None], seconds_per_joule)
         solution = search.solve(seconds_per_joule, tolerance=tolerance)
@@ -431,9 +433,22 @@ def bound_front(
     seconds_per_joule: Sequence[float],
     *,
     gap: float,
-    budget_s: float,
+    max_boxes: int | None = None,
+    budget_s: float | None = None,
 ) -> list[BoundedSchedules]:
-    """The front with a proof for every channel and κ, ``budget_s`` seconds at most for each κ."""
+    """The front with a proof for every channel and κ.
+
+    Args:
+        scenario: the radio.
+        csi: H, (N, L, L).
+        bits: Z of a model, a scalar or (L,).
+        seconds_per_joule: the values of κ ≥ 0.
+        gap: relative gap of every channel at which its proof stops.
+        max_boxes: number of boxes of branch and bound after which the proof for a κ stops; None: a
+            default, or no limit if there is one in seconds.
+        budget_s: time after which the proof for a κ stops, s; None: no limit.
+    """
+    budget = Budget(max_boxes, budget_s)
     check_rounds(csi, seconds_per_joule)
     found: list[list[BoundedSchedules]] = [[] for _ in seconds_per_joule]
     with track("bounds of schedules", len(csi), "channels") as tracker:
@@ -441,7 +456,7 @@ def bound_front(
             search = ColumnGeneration(batch, demand)
             share = len(demand) / len(csi)
             for kappa, parts in zip(seconds_per_joule, found, strict=True):
-                parts.append(bound_schedules(search, kappa, gap=gap, budget_s=share * budget_s))
+                parts.append(bound_schedules(search, kappa, gap=gap, budget=budget.share(share)))
             tracker.advance(sum(len(part.lower) for part in found[0]))
     return [
         BoundedSchedules(
