@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from feduplink import Constraint, FullPower, InputError, Problem, RandomPower, Scenario, save_policy
-from feduplink.policies import Deployment
-from feduplink.policies.store import default_policies, find_policies
+from feduplink.policies import default_policies, make_policies, make_policy
 from feduplink.registry import POLICIES
 from feduplink.workflows.evaluation import compare
 from link.own_measures import AveragePower
@@ -45,33 +44,32 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
 
 def test_random_powers_follow_the_seed(default_csi, default_scenario):
     def powers(name: str, seed: int) -> torch.Tensor:
-        deployment = Deployment(default_scenario, default_csi, seed=seed)
-        return find_policies([name], deployment)[name].allocate(default_csi)
+        return make_policy(name, default_scenario, seed=seed).allocate(default_csi)
 
     for name in ("rand", "rand:unselected"):
         assert powers(name, 4).equal(powers(name, 4))
         assert not powers(name, 4).equal(powers(name, 5))
 
 
-def test_a_name_given_twice_counts_once(default_csi, default_scenario):
-    assert list(find_policies(["max", "max"], Deployment(default_scenario, default_csi))) == ["max"]
+def test_a_name_given_twice_counts_once(default_scenario):
+    assert list(make_policies(["max", "max"], default_scenario)) == ["max"]
 
 
-def test_unknown_policies_are_refused(default_csi, default_scenario):
+def test_unknown_policies_are_refused(default_scenario):
     with pytest.raises(
         InputError,
         match=r"accepted: rand, rand:unselected, orth, .* or the directory of a training run\.$",
     ):
-        find_policies(["moon"], Deployment(default_scenario, default_csi))
+        make_policies(["moon"], default_scenario)
 
 
 @pytest.mark.parametrize("order", [("saved", "rand"), ("rand", "saved")])
 def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
-    order, default_csi, default_scenario, tmp_path, monkeypatch
+    order, default_scenario, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     save_policy(RandomPower(default_scenario, seed=7), "saved")
-    found = find_policies(order, Deployment(default_scenario, default_csi, seed=1))
+    found = make_policies(order, default_scenario, seed=1)
     assert {name: policy.seed for name, policy in found.items()} == {"rand": 1, "rand:saved": 7}
 
 
@@ -85,10 +83,10 @@ def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenar
     assert not compare(policies, default_csi, default_scenario, recorded=True).notes
 
 
-def test_a_saved_policy_of_another_scenario_is_warned_of(default_csi, default_scenario, tmp_path):
+def test_a_saved_policy_of_another_scenario_is_warned_of(default_scenario, tmp_path):
     save_policy(FullPower(Scenario(objective="rate", pmax_dbw=-10)), tmp_path)
     with pytest.warns(UserWarning, match=r"pmax_dbw -10 \(here -20\), objective rate \(here psr\)"):
-        find_policies([str(tmp_path)], Deployment(default_scenario, default_csi))
+        make_policies([str(tmp_path)], default_scenario)
 
 
 class Quiet(FullPower):
@@ -106,20 +104,20 @@ def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
 ):
     """It goes by the name it was registered under, else by its own."""
     monkeypatch.setattr(POLICIES, "_registered", {"silence": Quiet} if registered else {})
-    found = find_policies(["max", asked], Deployment(default_scenario, default_csi))
+    found = make_policies(["max", asked], default_scenario)
     assert list(found) == ["max", "silence" if registered else "quiet"]
     outcomes = compare(found, default_csi, default_scenario)
     assert [outcome.judgement.participation for outcome in outcomes.values()] == [1, 0]
 
 
-def test_what_is_no_policy_is_refused(default_csi, default_scenario):
+def test_what_is_no_policy_is_refused(default_scenario):
     with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is none; accepted: a sub"):
-        find_policies(["fractions:Fraction"], Deployment(default_scenario, default_csi))
+        make_policies(["fractions:Fraction"], default_scenario)
 
 
-def test_what_has_to_be_learned_says_how(default_csi, default_scenario):
+def test_what_has_to_be_learned_says_how(default_scenario):
     with pytest.raises(InputError, match=r"^policies: pdg has to be learned first; .* give DIR"):
-        find_policies(["pdg"], Deployment(default_scenario, default_csi))
+        make_policies(["pdg"], default_scenario)
 
 
 def test_policies_are_compared_by_default_if_they_say_so(monkeypatch):
@@ -134,9 +132,9 @@ def test_policies_are_compared_by_default_if_they_say_so(monkeypatch):
     assert default_policies() == ("rand", "orth", "max", "openloop", "eager")
 
 
-def test_variants_are_classes_of_their_own(default_csi, default_scenario):
+def test_variants_are_classes_of_their_own(default_scenario):
     names = ["rand", "rand:unselected", "orth", "orth:unselected"]
-    found = find_policies(names, Deployment(default_scenario, default_csi))
+    found = make_policies(names, default_scenario)
     assert [policy.name for policy in found.values()] == list(found) == names
     assert len({type(policy) for policy in found.values()}) == 4
 

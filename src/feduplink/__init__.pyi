@@ -15,6 +15,8 @@ from .policies import (
     Policy,
     RandomPower,
     load_policy,
+    make_policies,
+    make_policy,
     save_policy,
 )
 from .problem import Constraint, Problem
@@ -52,6 +54,8 @@ __all__ = [
     "judge",
     "load_policy",
     "load_task",
+    "make_policies",
+    "make_policy",
     "observed_by",
     "read_channels",
     "save_policy",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from feduplink.federated.tasks.task import Task
     from feduplink.federated.uplink.access import AccessScheme
     from feduplink.link.measures import Measure
-    from feduplink.policies.base import Policy
     from feduplink.scenario import Scenario
 
 _T = TypeVar("_T")
@@ -161,8 +160,8 @@ class Registry(Generic[_T]):
         return item
 
 
-#: Classes of policies, :class:`feduplink.policies.Policy`.
-POLICIES: Registry[type[Policy]] = Registry(
+#: Classes of policies, :class:`feduplink.policies.Policy`, and functions of CSI and scenario.
+POLICIES: Registry[Any] = Registry(
     "policy",
     "feduplink.policies",
     {
@@ -239,7 +238,7 @@ AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
 )
 
 #: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments or
-#: with some of the keywords ``seconds_per_joule``, ``delivery`` and ``deployment``.
+#: with some of the keywords ``seconds_per_joule``, ``delivery``, ``scenario`` and ``channels``.
 ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
     "access scheme",
     "feduplink.access_schemes",

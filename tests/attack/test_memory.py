@@ -8,8 +8,14 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi
-from feduplink.policies import Deployment, GraphPolicy, PerceptronPolicy, Policy, base, shipped_pdx
-from feduplink.policies.store import find_policies
+from feduplink.policies import (
+    GraphPolicy,
+    PerceptronPolicy,
+    Policy,
+    base,
+    make_policy,
+    shipped_pdx,
+)
 
 MOST_BYTES = 3e9
 #: ``dual`` searches channel by channel, a few hundred a second; its memory is that of a chunk.
@@ -25,8 +31,7 @@ def made(name: str) -> Policy:
     if name == "pdx":
         return shipped_pdx()
     few = draw_csi(scenario, 50, torch.Generator().manual_seed(0))
-    deployment = Deployment(scenario, few, recorded=True)
-    return find_policies([name], deployment)[name]
+    return make_policy(name, scenario, channels=few)
 
 
 def test_no_policy_computes_with_all_channels_at_once(monkeypatch: pytest.MonkeyPatch):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from feduplink.policies import Deployment, NeuralPolicy, Policy
+from feduplink.channels import make_channels
+from feduplink.policies import NeuralPolicy, Policy
 from feduplink.scenario import Scenario
 
 
@@ -29,9 +30,9 @@ class Median(Policy):
         self.median = median
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Median:
-        direct = deployment.training.diagonal(dim1=-2, dim2=-1)
-        return cls(deployment.scenario, float(direct.median()))
+    def make(cls, scenario, *, channels=None, problem=None, seed=0) -> Median:
+        channels = channels or make_channels(scenario, seed=seed)
+        return cls(scenario, float(channels.training.diagonal(dim1=-2, dim2=-1).median()))
 
     def powers(self, csi: Tensor) -> Tensor:
         good = csi.diagonal(dim1=-2, dim2=-1) > self.median

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from feduplink import FullPower, Scenario
-from feduplink.channels import make_channels
+from feduplink.channels import Channels, make_channels
 from feduplink.errors import InputError
 from feduplink.federated import (
     ComputedSchedule,
@@ -22,7 +22,6 @@ from feduplink.federated import (
 from feduplink.federated.uplink.access import compare_rounds, transmit
 from feduplink.federated.uplink.rounds import everyone, rounds_on
 from feduplink.link import Schedule
-from feduplink.policies import Deployment
 
 SCENARIO = Scenario(workers=4)
 RULES = UplinkRules(SCENARIO, SCENARIO.model_bits(10_000))
@@ -95,13 +94,13 @@ def test_noisy_channels_are_scheduled_as_seen_and_sent_as_they_are():
 
 @pytest.mark.slow
 def test_few_deliver_if_few_have_to():
-    channels = Rounds.draw(SCENARIO, everyone(200, 4), seed=1, run=0).csi
-    scheme = ComputedSchedule(10.0, 0.3, Deployment(SCENARIO, channels[:100]))
-    outcome = transmit(scheme, rounds_on(channels[100:], SCENARIO), RULES)
+    channels = Rounds.draw(SCENARIO, everyone(400, 4), seed=1, run=0).csi
+    scheme = ComputedSchedule(10.0, 0.3, SCENARIO, Channels.from_csi(channels[:300]))
+    outcome = transmit(scheme, rounds_on(channels[300:], SCENARIO), RULES)
     rates = outcome.success.mean(0)
     assert float(rates.min()) > 0.2
     assert float(rates.max()) < 0.55
-    everybody = transmit(ComputedSchedule(10.0), rounds_on(channels[100:], SCENARIO), RULES)
+    everybody = transmit(ComputedSchedule(10.0), rounds_on(channels[300:], SCENARIO), RULES)
     assert float(outcome.airtime_s.mean()) < 0.4 * float(everybody.airtime_s.mean())
     assert float(outcome.energy_j.mean()) < 0.4 * float(everybody.energy_j.mean())
 
@@ -125,8 +124,8 @@ def test_settings_out_of_range_are_refused():
 
 def test_a_resumed_federation_must_have_the_same_settings_and_channels():
     def identity(delivery: float, gain: float) -> Any:
-        deployment = Deployment(SCENARIO, torch.full((1, 2, 2), gain))
-        return ComputedSchedule(0.0, delivery, deployment).identity()
+        channels = Channels.from_csi(torch.full((3, 2, 2), gain))
+        return ComputedSchedule(0.0, delivery, SCENARIO, channels).identity()
 
     assert identity(0.5, 1.0) == identity(0.5, 1.0)
     assert identity(0.5, 1.0) != identity(0.4, 1.0)

@@ -23,7 +23,7 @@ from feduplink import (
 from feduplink.channels import make_channels
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import MET, Optimum, find_optimum, solve_dual
-from feduplink.policies import Deployment, DualPolicy
+from feduplink.policies import DualPolicy
 from feduplink.randomness import torch_generator
 from feduplink.workflows.evaluation import compare
 
@@ -86,7 +86,7 @@ _WELL_MEASURED = ("default", "interference-x2", "pmax-minus-10dbw", "pmax-0dbw")
 def test_the_dual_policy_on_unseen_channels(name: str):
     scenario = Scenario.from_yaml(name)
     unseen = draw_csi(scenario, 10_000, torch_generator(1, "round-channels"))
-    policy = DualPolicy.for_deployment(Deployment(scenario, unseen[:0], seed=1))
+    policy = DualPolicy.make(scenario, seed=1)
     verdict = evaluate(policy, unseen, scenario)
     well_measured = name in _WELL_MEASURED
     assert verdict.violation <= 0.01 + (0 if well_measured else 0.02)

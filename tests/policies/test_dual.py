@@ -6,8 +6,8 @@ import torch
 from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi, evaluate
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.policies import Deployment
 from feduplink.policies import dual as dual_module
+from feduplink.policies import make_policy
 
 
 def _with(scenario: Scenario, constraints: torch.Tensor) -> DualPolicy:
@@ -72,16 +72,12 @@ def test_thresholds_get_a_margin_for_unseen_channels(monkeypatch: pytest.MonkeyP
     scenario = Scenario(workers=2, rate_min=2.0, ee_min=110)
     training = draw_csi(scenario, 30, torch.Generator().manual_seed(7))
 
-    def made(*, recorded: bool, seed: int = 0) -> DualPolicy:
-        deployment = Deployment(scenario, training, recorded=recorded, seed=seed)
-        return DualPolicy.for_deployment(deployment)
-
-    drawn, again, other = made(recorded=False), made(recorded=False), made(recorded=False, seed=1)
+    drawn, again, other = (DualPolicy.make(scenario, seed=seed) for seed in (0, 0, 1))
     constraints = [policy.point.multipliers.constraints for policy in (drawn, again, other)]
     assert torch.equal(constraints[0], constraints[1])
     assert not torch.equal(constraints[0], constraints[2])
     thresholds = Problem.from_scenario(scenario).thresholds
     assert (drawn.point.thresholds > thresholds).all()
-    recorded = made(recorded=True)
+    recorded = make_policy("dual", scenario, channels=training)
     assert (recorded.point.thresholds > thresholds).all()
     assert evaluate(recorded, training, scenario).violation == 0

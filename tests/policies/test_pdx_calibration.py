@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from feduplink import DualPolicy, Problem, Scenario, draw_csi, evaluate, load_policy
-from feduplink.channels import draw_training_csi
+from feduplink.channels import draw_training_csi, make_channels
 from feduplink.link import sinr
 from feduplink.optimum import calibrated, solve_dual
-from feduplink.policies import Deployment, UnrolledPolicy, pdx, shipped_network, shipped_pdx
-from feduplink.policies.store import find_policies
+from feduplink.policies import UnrolledPolicy, make_policy, pdx, shipped_network, shipped_pdx
 
 
 def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimum():
@@ -46,19 +45,15 @@ def test_the_margin_aims_above_the_thresholds():
 def test_a_scenario_has_one_pdx_whatever_the_seed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pdx, "CHANNELS", 100)
     scenario = Scenario(workers=3, csi_noise=4.0)
-    tuning = draw_csi(scenario, 5, torch.Generator().manual_seed(1))
-    one, other = (
-        find_policies(["pdx"], Deployment(scenario, tuning, seed=seed))["pdx"].tensors()
-        for seed in (1, 2)
-    )
+    one, other = (make_policy("pdx", scenario, seed=seed).tensors() for seed in (1, 2))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
     """Whoever asks for it, and bit for bit: nothing is calibrated again."""
     shipped = load_policy(Path(pdx.__file__).with_name("pdx.safetensors"))
-    few = draw_csi(Scenario(), 5, torch.Generator().manual_seed(1))
-    for found in (shipped_pdx(), UnrolledPolicy.for_deployment(Deployment(Scenario(), few))):
+    drawn = make_channels(Scenario(), 5)
+    for found in (shipped_pdx(), UnrolledPolicy.make(Scenario(), channels=drawn)):
         assert found.scenario == shipped.scenario
         assert all(torch.equal(t, shipped.tensors()[name]) for name, t in found.tensors().items())
 

@@ -17,7 +17,6 @@ from feduplink.cli.tables import terminal_table
 from feduplink.federated import OFDMA, TDMA, FederationSettings, Ideal, Task, federate, load_task
 from feduplink.optimum import Optimum
 from feduplink.policies import (
-    Deployment,
     DualPolicy,
     FullPower,
     GraphPolicy,
@@ -26,9 +25,10 @@ from feduplink.policies import (
     PerceptronPolicy,
     Policy,
     UnrolledPolicy,
+    default_policies,
+    make_policies,
     shipped_pdx,
 )
-from feduplink.policies.store import default_policies, find_policies
 from feduplink.reporting.page import read_sections, write_page
 from feduplink.scenario import Scenario
 from feduplink.storage import run_directory as provenance
@@ -66,8 +66,7 @@ def run(args: argparse.Namespace) -> None:
         f"Drew {len(channels.test)} channels each for training, validation and test."
     )
     out.print(wrapped(introduction, out))
-    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
-    policies = find_policies(default_policies(), deployment)
+    policies = make_policies(default_policies(), scenario, channels=channels, seed=args.seed)
     for kind in _LEARNED:
         out.print(f"Training {kind.name} for {_EPOCHS} epochs ...")
         with provenance.part():

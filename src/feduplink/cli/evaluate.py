@@ -8,8 +8,7 @@ from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.cli.optimum import search_optimum
 from feduplink.cli.tables import terminal_table
-from feduplink.policies import Deployment
-from feduplink.policies.store import default_policies, find_policies
+from feduplink.policies import default_policies, make_policies
 from feduplink.storage.run_directory import output_directory
 from feduplink.validation import usable_device
 from feduplink.workflows.comparison_files import write_comparison
@@ -21,9 +20,8 @@ def run(args: argparse.Namespace) -> None:
     directory = output_directory(args)
     usable_device(args.device)  # before anything takes long
     scenario, channels = channels_from(args)
-    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     names = default_policies() if args.policies is None else args.policies
-    policies = find_policies(names, deployment)
+    policies = make_policies(names, scenario, channels=channels, seed=args.seed)
     outcomes = compare(
         policies,
         channels.test,

@@ -7,8 +7,7 @@ import argparse
 from feduplink.cli.channel_source import channels_from
 from feduplink.cli.console import console
 from feduplink.export import export_onnx
-from feduplink.policies import Deployment
-from feduplink.policies.store import find_policies
+from feduplink.policies import make_policy
 from feduplink.storage.run_directory import output_directory, write_metrics
 
 _FILE = "policy.onnx"
@@ -18,8 +17,7 @@ def run(args: argparse.Namespace) -> None:
     """Find the policy, write ``policy.onnx`` and ``metrics.json``, and say how well they agree."""
     directory = output_directory(args)
     scenario, channels = channels_from(args)
-    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
-    [policy] = find_policies([args.policy], deployment).values()
+    policy = make_policy(args.policy, scenario, channels=channels, seed=args.seed)
     exported = export_onnx(policy, directory / _FILE)
     write_metrics(
         directory,

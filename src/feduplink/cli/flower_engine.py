@@ -10,7 +10,6 @@ from pathlib import Path
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, FederationSettings, Sender
 from feduplink.policies import Policy, save_policy
-from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 
 #: A SuperNode that dies is announced at once; this is for one that lives and does not answer, s.
@@ -85,7 +84,7 @@ def _handed_over(label: str, policy: Sender, names: Sequence[str], path: Path) -
     if not isinstance(policy, Policy):
         return label
     for name in names:
-        if ":" in name and not Path(name).exists() and POLICIES.find(name) is type(policy):
+        if ":" in name and not Path(name).exists() and policy.registered_name == name:
             return name
     save_policy(policy, path)
     return str(path)

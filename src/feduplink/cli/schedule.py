@@ -17,8 +17,7 @@ from feduplink.federated.uplink.access import compare_rounds
 from feduplink.federated.uplink.rounds import RoundCosts, rounds_on
 from feduplink.federated.uplink.schedules import uploads_of
 from feduplink.link import Schedule
-from feduplink.policies import Deployment
-from feduplink.policies.store import default_policies, find_policies
+from feduplink.policies import default_policies, make_policies
 from feduplink.registry import ACCESS_SCHEMES
 from feduplink.scheduling import bound_front, find_front
 from feduplink.storage.run_directory import output_directory
@@ -32,11 +31,10 @@ def run(args: argparse.Namespace) -> None:
     delivery = delivery_from(args, scenario)
     if args.budget > 0 and delivery != 1.0:
         raise InputError("budget: accepted only with everyone in every round, --delivery 1.")
-    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
     rounds = rounds_on(channels.test, scenario, seed=args.seed)
     rules = UplinkRules(scenario, scenario.model_bits(args.model_weights))
     names = default_policies() if args.policies is None else args.policies
-    policies = find_policies(names, deployment) if names else {}
+    policies = make_policies(names, scenario, channels=channels, seed=args.seed) if names else {}
     costs = {name: [cost] for name, cost in compare_rounds(policies, rounds, rules).items()}
     for name in _priced_schemes():
         schemes = {
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         schedules, bounds = _everyone(args.kappa, rounds, rules, args.budget)
     else:
         schedules = {
-            kappa: ComputedSchedule(kappa, delivery, deployment).schedules(
+            kappa: ComputedSchedule(kappa, delivery, scenario, channels).schedules(
                 rounds.observed, rounds.present, rules
             )
             for kappa in args.kappa

@@ -12,8 +12,7 @@ from feduplink.cli.console import console
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy, export_onnx
-from feduplink.policies import Deployment, NeuralPolicy, Policy
-from feduplink.policies.store import find_policies
+from feduplink.policies import NeuralPolicy, Policy, make_policy
 from feduplink.scenario import Scenario
 from feduplink.serving.limits import Limits
 from feduplink.settings import CHANNELS_PER_SPLIT
@@ -66,8 +65,7 @@ def _policy(args: argparse.Namespace) -> tuple[OnnxPolicy, list[Policy]]:
         return OnnxPolicy(args.policy), []
     scenario = scenario_from(args)
     channels = Channels.from_scenario(scenario, CHANNELS_PER_SPLIT, seed=args.seed)
-    deployment = Deployment.from_channels(scenario, channels, seed=args.seed)
-    [policy] = find_policies([args.policy], deployment).values()
+    policy = make_policy(args.policy, scenario, channels=channels, seed=args.seed)
     console().print(f"writing {policy.name} as ONNX, which takes some seconds")
     with tempfile.TemporaryDirectory() as directory:
         exported = OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)

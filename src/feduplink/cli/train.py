@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> None:
 def trainable() -> dict[str, type[Policy]]:
     """Registered policies that can be trained, by name."""
     kinds = {name: POLICIES.find(name) for name in POLICIES.names()}
-    return {n: k for n, k in kinds.items() if issubclass(k, NeuralPolicy | UnrolledPolicy)}
+    classes = {name: kind for name, kind in kinds.items() if isinstance(kind, type)}
+    return {n: k for n, k in classes.items() if issubclass(k, NeuralPolicy | UnrolledPolicy)}
 
 
 def _architecture(args: argparse.Namespace, preset: Architecture) -> Architecture:

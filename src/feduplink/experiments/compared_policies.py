@@ -10,7 +10,6 @@ from pydantic import ConfigDict, RootModel
 from feduplink.channels import draw_training_csi, make_channels
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.policies import (
-    Deployment,
     DualPolicy,
     GraphPolicy,
     LagrangianPolicy,
@@ -24,6 +23,7 @@ from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
     load_policy,
+    make_policy,
     save_policy,
     shipped_pdx,
 )
@@ -70,7 +70,7 @@ def policy_for(context: ExperimentContext, name: str, scenario: Scenario, seed: 
     kind = POLICIES.find(name)
     if not issubclass(kind, NeuralPolicy | LagrangianPolicy):
         tuning = make_channels(scenario, context.scale.channels, seed=seed).training
-        return kind.for_deployment(Deployment(scenario, tuning, seed=seed))
+        return make_policy(name, scenario, channels=tuning, seed=seed)
     file = _file(context, name, scenario, seed)
     if not file.exists():
         policy = (

@@ -1,6 +1,6 @@
 """Power policies: one per file, all with ``allocate(H)``."""
 
-from feduplink.policies.base import Deployment, NeuralPolicy, Policy
+from feduplink.policies.base import FunctionPolicy, NeuralPolicy, Policy
 from feduplink.policies.baselines import (
     FullPower,
     Orthogonal,
@@ -29,9 +29,13 @@ from feduplink.policies.pdx_network import (
 )
 from feduplink.policies.store import (
     POLICY_FILE,
+    PolicyLike,
+    default_policies,
     load_policy,
     made_for,
     made_for_sentence,
+    make_policies,
+    make_policy,
     policy_class,
     save_policy,
 )
@@ -42,9 +46,9 @@ __all__ = [
     "PERCEPTRON_HIDDEN",
     "POLICY_FILE",
     "DenseGraphConvolution",
-    "Deployment",
     "DualPolicy",
     "FullPower",
+    "FunctionPolicy",
     "GraphPolicy",
     "LagrangianPolicy",
     "NeuralPolicy",
@@ -52,18 +56,22 @@ __all__ = [
     "Orthogonal",
     "PerceptronPolicy",
     "Policy",
+    "PolicyLike",
     "RandomPower",
     "UnrolledNetwork",
     "UnrolledPolicy",
     "UnselectedOrthogonal",
     "UnselectedRandomPower",
     "better_end",
+    "default_policies",
     "kept_point",
     "lagrangian_at_gates",
     "largest_efficient_power",
     "load_policy",
     "made_for",
     "made_for_sentence",
+    "make_policies",
+    "make_policy",
     "normalised_adjacency",
     "policy_class",
     "price_unit",

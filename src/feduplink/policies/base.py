@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from feduplink.channels import Channels
-from feduplink.channels.csi import check_csi
+from feduplink.channels import Channels, check_csi
 from feduplink.errors import InputError
 from feduplink.problem import Problem
 from feduplink.randomness import stream_seed
+from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """A cell with its problem, and what is known of its channels beforehand.
-
-    Attributes:
-        scenario: the cell and its radio.
-        training: channels to tune it on, (N, L, L).
-        problem: what the policy has to solve there; None is what the scenario describes.
-        recorded: they are all that is known; more cannot be drawn from the scenario.
-        seed: of random numbers.
-
-    """
-
-    scenario: Scenario
-    training: Tensor
-    problem: Problem | None = None
-    recorded: bool = False
-    seed: int = 0
-
-    @classmethod
-    def from_channels(cls, scenario: Scenario, channels: Channels, *, seed: int = 0) -> Deployment:
-        """The problem of the scenario, with the training part of its channels to tune on."""
-        return cls(scenario, channels.training, recorded=channels.recorded, seed=seed)
-
 
 #: That powers are computed from: 32,768 channels of 8 workers. More would only need more memory.
 _GAINS_AT_ONCE = 1 << 21
@@ -56,7 +30,7 @@ class Policy(ABC):
     """A power policy p(H) for a scenario.
 
     One of your own is a subclass with a ``name`` and ``powers``. If it has settings to be found,
-    :meth:`for_deployment` finds them; if it has something to be stored besides the scenario,
+    :meth:`make` finds them; if it has something to be stored besides the scenario,
     :meth:`tensors` and :meth:`from_tensors` do. Everything else works by itself: tables, figures,
     federations, saving and loading, the command line.
 
@@ -64,7 +38,8 @@ class Policy(ABC):
         name: how tables, files and the command line call it.
         summary: what it does, in a few words, for readers of tables and pages.
         by_default: whether it is compared where no policies are named.
-        is_tuned: whether :meth:`for_deployment` looks at the training channels.
+        is_tuned: whether :meth:`make` tunes the policy on the training channels.
+        options: names of the further arguments of :meth:`make`.
         colour, marker: how matplotlib draws it in all figures; None takes what is free.
 
     ``by_default``, ``colour`` and ``marker`` are said of a class itself, not of those derived from
@@ -75,6 +50,7 @@ class Policy(ABC):
     summary: ClassVar[str] = ""
     by_default: ClassVar[bool] = False
     is_tuned: ClassVar[bool] = False
+    options: ClassVar[tuple[str, ...]] = ()
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
 
@@ -83,9 +59,23 @@ class Policy(ABC):
         self.scenario = scenario
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:
-        """The policy for a deployment, with what has to be found for it."""
-        return cls(deployment.scenario)
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Make the policy for a scenario and tune it, if it has parameters to tune.
+
+        Args:
+            scenario: the cell and its radio.
+            channels: the policy is tuned on the training channels; None draws some.
+            problem: to be solved; None is the problem that the scenario describes.
+            seed: of random numbers.
+        """
+        return cls(scenario)
 
     def __repr__(self) -> str:
         """Its kind, the scenario in outline, and how many numbers it stores."""
@@ -117,9 +107,19 @@ class Policy(ABC):
     def _limited(self, csi: Tensor) -> Tensor:
         """Powers within [0, Pmax], exactly zero where they are negligible, (N, L, L) to (N, L)."""
         with torch.no_grad():
-            power = self.powers(csi)
+            power = torch.as_tensor(self.powers(csi))
+        if power.shape != csi.shape[:-1]:
+            raise InputError(
+                f"policy: {self.name} returned powers of shape {tuple(power.shape)} for channels "
+                f"of shape {tuple(csi.shape)}; accepted: {tuple(csi.shape[:-1])}."
+            )
         power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
         return silence(power, self.silence_w)
+
+    @property
+    def registered_name(self) -> str:
+        """The name under which the policy's class is found again, for files."""
+        return POLICIES.name_of(type(self))
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be stored besides the scenario to restore the policy."""
@@ -135,12 +135,44 @@ class Policy(ABC):
         """Powers in W for checked CSI, (N, L, L) to (N, L)."""
 
 
+class FunctionPolicy(Policy):
+    """A plain function as a policy, named after the function.
+
+    Args:
+        scenario: the cell and its radio.
+        function: ``f(csi, scenario)`` maps H (N, L, L) to powers (N, L) in W, as a tensor or a
+            NumPy array.
+
+    """
+
+    def __init__(self, scenario: Scenario, function: Callable[[Tensor, Scenario], Any]) -> None:
+        super().__init__(scenario)
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)  # type: ignore[misc]
+
+    def powers(self, csi: Tensor) -> Tensor:
+        """The powers that the function returns, (N, L, L) to (N, L), W."""
+        return torch.as_tensor(self.function(csi, self.scenario))
+
+    @property
+    def registered_name(self) -> str:
+        """The name under which the function is found again."""
+        return POLICIES.name_of(self.function)
+
+
 class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:
-        """Training takes long: it is a command of its own."""
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Refuse: training takes long and is a command of its own."""
         raise InputError(
             f"policies: {cls.name} has to be learned first; train it with 'feduplink train "
             f"--policy {cls.name} --out DIR' and give DIR instead of {cls.name}."

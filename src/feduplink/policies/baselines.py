@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.policies.base import Deployment, Policy
+from feduplink.channels import Channels
+from feduplink.policies.base import Policy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
@@ -92,9 +93,16 @@ class RandomPower(SelectingPolicy):
         self._generator = torch_generator(seed, "policy")
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:
-        """With the seed of the run."""
-        return cls(deployment.scenario, seed=deployment.seed)
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Random powers of the seed."""
+        return cls(scenario, seed=seed)
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed."""

@@ -21,11 +21,11 @@ import platformdirs
 import torch
 from torch import Tensor
 
-from feduplink.channels import draw_training_csi
+from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
 from feduplink.optimum import refined, solve_dual, thresholds_with_margin
-from feduplink.policies.base import Deployment, Policy
+from feduplink.policies.base import Policy
 from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
 from feduplink.registry import MEASURES
@@ -180,12 +180,20 @@ class DualPolicy(LagrangianPolicy):
     colour, marker = "#009E73", "X"
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> DualPolicy:
-        """Learned on recorded channels, or on as many as it needs drawn from the scenario."""
-        csi = deployment.training
-        if not deployment.recorded:
-            csi = draw_training_csi(deployment.scenario, LEARNING_CHANNELS, seed=deployment.seed)
-        return cls.learned(deployment.scenario, csi, deployment.problem)
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> DualPolicy:
+        """Learn the multipliers on recorded channels, or else on 20,000 drawn ones."""
+        if channels is not None and channels.recorded:
+            csi = channels.training
+        else:
+            csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=seed)
+        return cls.learned(scenario, csi, problem)
 
     @classmethod
     def learned(

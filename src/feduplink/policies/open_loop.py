@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels.csi import check_csi, noisy_csi
+from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.policies.base import Deployment, Policy
+from feduplink.policies.base import Policy
 from feduplink.problem import Problem
 from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
@@ -70,37 +70,43 @@ class OpenLoop(Policy):
         return cls(scenario, target=target, fraction=fraction)
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> OpenLoop:
-        """Tuned on the training channels."""
-        return cls.tuned(
-            deployment.scenario, deployment.training, deployment.problem, seed=deployment.seed
-        )
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> OpenLoop:
+        """Tune P0 and a on the training channels."""
+        channels = channels or Channels.from_scenario(scenario, seed=seed)
+        return cls.tuned(scenario, channels.training, problem, seed=seed)
 
     @classmethod
     def tuned(
         cls,
         scenario: Scenario,
-        training_csi: Tensor,
+        csi: Tensor,
         problem: Problem | None = None,
         *,
         seed: int = 0,
     ) -> OpenLoop:
-        """The best P0 and a on the training channels, seen through the scenario's CSI noise.
+        """The best P0 and a on channels (N, L, L), seen through the scenario's CSI noise.
 
         Best is the highest objective among the settings of a grid that meet every constraint by
         at least one standard error (so that unseen channels meet them too), or the least
         violation where none does; the grid is then refined once around the best.
         """
-        check_csi(training_csi, scenario.workers)
+        check_csi(csi, scenario.workers)
         problem = problem or Problem.from_scenario(scenario)
-        seen = noisy_csi(training_csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
+        seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
         direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
 
         def attempt(target: float, fraction: float) -> None:
             nonlocal best
             candidate = cls(scenario, target=target, fraction=fraction)
-            rank = _rank(problem, training_csi, candidate.powers(seen))
+            rank = _rank(problem, csi, candidate.powers(seen))
             if best is None or rank > best[0]:
                 best = (rank, candidate)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from feduplink.channels import denoised_csi, draw_training_csi
+from feduplink.channels import Channels, denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
 from feduplink.optimum.calibration import LOOK_CHANNELS, MARGIN, calibrated
-from feduplink.policies.base import Deployment, silence
+from feduplink.policies.base import silence
 from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
 from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
@@ -49,13 +49,20 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         self.network = network
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> UnrolledPolicy:
-        """The shipped network: a scenario has one ``pdx``, whatever the seed of a run.
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+    ) -> UnrolledPolicy:
+        """The shipped network; its multipliers are calibrated on recorded channels.
 
-        For recorded channels the multipliers are found on these.
+        Without recorded channels a scenario has one ``pdx``, whatever the seed.
         """
-        csi = deployment.training if deployment.recorded else None
-        return shipped_pdx(deployment.scenario, csi, problem=deployment.problem)
+        csi = channels.training if channels is not None and channels.recorded else None
+        return shipped_pdx(scenario, csi, problem=problem)
 
     @classmethod
     def calibrated(

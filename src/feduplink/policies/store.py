@@ -1,20 +1,25 @@
-"""Policies as files, and how the scenario of a policy differs from the one at hand."""
+"""Policies by name and as files, and how a policy's scenario differs from the one at hand."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from feduplink.channels import Channels
 from feduplink.errors import InputError
-from feduplink.policies.base import Deployment, Policy
+from feduplink.policies.base import FunctionPolicy, Policy
+from feduplink.problem import Problem
 from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
 from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario
+from feduplink.settings import PARTS
 from feduplink.storage.tensorfile import (
     TensorFile,
     check_finite,
@@ -33,7 +38,7 @@ def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
     """Write a policy with its scenario to ``path``, a file or a directory; returns the file."""
     file = _file_of(Path(path))
     header = {
-        "policy": POLICIES.name_of(type(policy)),
+        "policy": policy.registered_name,
         "scenario": policy.scenario.model_dump(mode="json"),
     }
     write_tensors(file, _KIND, TensorFile(policy.tensors(), header))
@@ -48,7 +53,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     """
     file = _file_of(Path(path))
     content = read_tensors(file, _KIND)
-    kind = policy_class(POLICIES.find_in_file(str(content.header.get("policy")), file))
+    found = POLICIES.find_in_file(str(content.header.get("policy")), file)
     fields = content.header.get("scenario")
     if not isinstance(fields, dict):
         raise InputError(f"policy: {file} holds no scenario.")
@@ -57,14 +62,21 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     for measure in scenario.measures:
         MEASURES.find_in_file(measure, file)
     check_finite(file, content)
-    with fitting(file, _KIND, f"a {kind.name}"):
-        policy = kind.from_tensors(scenario, content.tensors)
+    name = getattr(found, "name", str(content.header.get("policy")))
+    with fitting(file, _KIND, f"a {name}"):
+        policy = _restored(found, scenario, content.tensors)
     if other := policy.tensors().keys() ^ content.tensors.keys():
         raise InputError(
-            f"policy: {file} does not fit a {kind.name}: it has other tensors than this version's "
+            f"policy: {file} does not fit a {name}: it has other tensors than this version's "
             f"({', '.join(sorted(other))}); accepted: one that this version saved."
         )
     return policy
+
+
+def _restored(found: Any, scenario: Scenario, tensors: dict[str, Tensor]) -> Policy:
+    if isinstance(found, type) or not callable(found):
+        return policy_class(found).from_tensors(scenario, tensors)
+    return FunctionPolicy(scenario, found)
 
 
 def policy_class(found: object) -> type[Policy]:
@@ -147,49 +159,146 @@ def default_policies() -> tuple[str, ...]:
     return tuple(n for n in POLICIES.names() if vars(POLICIES.find(n)).get("by_default", False))
 
 
-def find_policies(names: Sequence[str], deployment: Deployment) -> dict[str, Policy]:
-    """Policies for a deployment, by name or by the directory or file they were saved to.
+_Found = Policy | type[Policy] | Callable[[Tensor, Scenario], Any]
+#: What stands for a policy: a name or path, a policy, a class, or a function of CSI and scenario.
+PolicyLike = str | os.PathLike[str] | _Found
 
-    A name is a registered one, an entry point's or ``package.module:Class``. A policy goes by its
-    own name; where that is taken, by name and what it was asked for with. One that was made for
-    another scenario is warned of.
+
+def make_policy(
+    what: PolicyLike,
+    scenario: Scenario,
+    *,
+    channels: Channels | ArrayLike | None = None,
+    problem: Problem | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Policy:
+    """Make a policy for a scenario, or read a saved one.
+
+    A saved policy that was made for another scenario is used with a warning.
+
+    Args:
+        what: a registered name; ``package.module:Object``; the directory of a training run or a
+            policy's file; a :class:`Policy`, which is returned; a class of policies; or a function
+            ``f(csi, scenario)`` that maps H (N, L, L) to powers (N, L) in W.
+        scenario: the cell and its radio.
+        channels: to tune on: the training split of a set, or all channels of an array (N, L, L);
+            None draws from the scenario.
+        problem: to be solved; None is the problem that the scenario describes.
+        seed: of random numbers.
+        options: further arguments of the class's ``make``, those in its ``options``.
+
+    >>> make_policy("max", Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
+    tensor([[0.0100, 0.0100]])
+    """
+    known = _tuning_channels(channels)
+    found = _find(what, scenario, known)
+    accepted = policy_class(found).options if isinstance(found, type) else ()
+    for option in options.keys() - set(accepted):
+        raise InputError(
+            f"{option}: {getattr(found, 'name', what)} does not take it; accepted options: "
+            f"{', '.join(accepted) or 'none'}."
+        )
+    return _made(found, scenario, channels=known, problem=problem, seed=seed, **options)
+
+
+def make_policies(
+    names: Sequence[PolicyLike] | Mapping[str, PolicyLike],
+    scenario: Scenario,
+    *,
+    channels: Channels | ArrayLike | None = None,
+    problem: Problem | None = None,
+    seed: int = 0,
+) -> dict[str, Policy]:
+    """Make several policies for a scenario, by label.
+
+    A policy is labelled by the registered name that it was asked for, else by its own name; two
+    policies of one name are told apart by what they were asked for, or by a number.
+
+    Args:
+        names: each as in :func:`make_policy`; a mapping gives the labels.
+        scenario: the cell and its radio.
+        channels: to tune on, as in :func:`make_policy`.
+        problem: to be solved; None is the problem that the scenario describes.
+        seed: of random numbers.
     """
     if not names:
         raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
-    found: dict[str, Policy] = {}
-    named = {name: _class(name) for name in dict.fromkeys(names)}
-    taken = {kind.name for kind in named.values() if kind}
-    for name, kind in named.items():
-        if kind is not None:
-            label = name if name in POLICIES.names() else kind.name
-            found[label if label not in found else name] = kind.for_deployment(deployment)
-            continue
-        policy = _saved(name, deployment.scenario, recorded=deployment.recorded)
-        label = f"{policy.name}:{name}" if policy.name in taken else policy.name
-        taken.add(label)
-        found[label] = policy
+    known = _tuning_channels(channels)
+    given: dict[str, Any] = {"channels": known, "problem": problem, "seed": seed}
+    if isinstance(names, Mapping):
+        labelled = {label: _find(what, scenario, known) for label, what in names.items()}
+        return {label: _made(found, scenario, **given) for label, found in labelled.items()}
+    if isinstance(names, str | os.PathLike):
+        names = [names]
+    # Everything is found before the first policy is tuned, so that a wrong name costs no time.
+    wanted = {what: _find(what, scenario, known) for what in dict.fromkeys(names)}
+    classes = {policy_class(found).name for found in wanted.values() if isinstance(found, type)}
+    policies: dict[str, Policy] = {}
+    for what, found in wanted.items():
+        policy = _made(found, scenario, **given)
+        label = what if isinstance(what, str) and what in POLICIES.names() else policy.name
+        if label in policies or (isinstance(found, Policy) and label in classes):
+            if not isinstance(what, str | os.PathLike):
+                numbered = (f"{label}:{n}" for n in itertools.count(2))
+                label = next(name for name in numbered if name not in policies)
+            else:
+                label = f"{label}:{what}" if isinstance(found, Policy) else str(what)
+        policies[label] = policy
+    return policies
+
+
+def _tuning_channels(channels: Channels | ArrayLike | None) -> Channels | None:
+    """Channels whose training split is an array's whole, if they are an array."""
+    if channels is None or isinstance(channels, Channels):
+        return channels
+    csi = torch.as_tensor(channels)
+    none = torch.empty(0, dtype=torch.int64)
+    rows = {**dict.fromkeys(PARTS, none), "training": torch.arange(len(csi))}
+    return Channels(csi, rows, "of an array")
+
+
+def _find(what: PolicyLike, scenario: Scenario, channels: Channels | None) -> _Found:
+    """A policy, a class of policies or a function."""
+    found: object = what
+    if isinstance(what, str | os.PathLike):
+        name = str(what)
+        if name not in POLICIES.names() and Path(name).exists():
+            return _saved(name, scenario, recorded=channels is not None and channels.recorded)
+        try:
+            POLICIES.check(name)
+        except InputError as error:
+            accepted = str(error).removesuffix(".")
+            raise InputError(f"{accepted}, or the directory of a training run.") from None
+        found = POLICIES.find(name)
+    if isinstance(found, Policy):
+        _check_workers(found, scenario, found.name)
+        return found
+    if isinstance(found, type) or not callable(found):
+        return policy_class(found)
     return found
 
 
-def _class(name: str) -> type[Policy] | None:
-    """The class of a name; None for what was saved."""
-    if name not in POLICIES.names() and Path(name).exists():
-        return None
-    try:
-        POLICIES.check(name)
-    except InputError as error:
-        accepted = str(error).removesuffix(".")
-        raise InputError(f"{accepted}, or the directory of a training run.") from None
-    return policy_class(POLICIES.find(name))
+def _made(found: _Found, scenario: Scenario, **given: Any) -> Policy:
+    """The policy itself, or the one that its class or function makes."""
+    if isinstance(found, Policy):
+        return found
+    if isinstance(found, type):
+        return policy_class(found).make(scenario, **given)
+    return FunctionPolicy(scenario, found)
 
 
 def _saved(path: str, scenario: Scenario, *, recorded: bool) -> Policy:
     policy = load_policy(path)
+    _check_workers(policy, scenario, f"the {policy.name} of {path}")
+    if differences := made_for(policy, scenario, recorded=recorded):
+        warnings.warn(made_for_sentence(f"{policy.name} of {path}", differences), stacklevel=4)
+    return policy
+
+
+def _check_workers(policy: Policy, scenario: Scenario, name: str) -> None:
     if policy.fixed_workers not in (None, scenario.workers):
         raise InputError(
-            f"policies: the {policy.name} of {path} takes exactly {policy.fixed_workers} workers; "
-            f"there are {scenario.workers}."
+            f"policies: {name} takes exactly {policy.fixed_workers} workers; there are "
+            f"{scenario.workers}."
         )
-    if differences := made_for(policy, scenario, recorded=recorded):
-        warnings.warn(made_for_sentence(f"{policy.name} of {path}", differences), stacklevel=3)
-    return policy

@@ -21,9 +21,7 @@ from feduplink import link
 from feduplink.channels import Channels
 from feduplink.errors import InputError
 from feduplink.federated.uplink.rounds import RoundCosts, Rounds, UplinkRecord, UplinkRules, Uploads
-from feduplink.policies import Deployment
-from feduplink.policies.base import Policy
-from feduplink.policies.store import find_policies
+from feduplink.policies import Policy, make_policies
 from feduplink.progress import track_each
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.scenario import Scenario
@@ -207,8 +205,8 @@ def _is_path_of_scheme(name: str) -> bool:
 def find_access_scheme(name: str, **settings: Any) -> AccessScheme:
     """The scheme of a name: a registered one, an entry point's or ``package.module:Object``.
 
-    Of the ``settings`` each gets those that it takes, ``seconds_per_joule`` κ, ``delivery`` d and
-    the ``deployment``.
+    Of the ``settings`` each gets those that it takes, ``seconds_per_joule`` κ, ``delivery`` d, the
+    ``scenario`` and its ``channels``.
     """
     made_by: Any = ACCESS_SCHEMES.find(name)
     taken = inspect.signature(made_by).parameters
@@ -254,13 +252,16 @@ def find_senders(
     """
     anywhere = any_cell(scenario)
     source = recording or Channels.from_scenario(anywhere, seed=seed)
-    deployment = Deployment.from_channels(anywhere, source, seed=seed)
     schemes, policies = access_schemes_among(
-        names, seconds_per_joule=seconds_per_joule, delivery=delivery, deployment=deployment
+        names,
+        seconds_per_joule=seconds_per_joule,
+        delivery=delivery,
+        scenario=anywhere,
+        channels=source,
     )
     senders: dict[str, Sender] = {**schemes}
     if policies:
-        senders.update(find_policies(policies, deployment))
+        senders.update(make_policies(policies, anywhere, channels=source, seed=seed))
     return senders
 
 

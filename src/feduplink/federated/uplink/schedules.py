@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels import draw_training_csi
+from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.federated.uplink.access import AccessScheme, check_kappa
 from feduplink.federated.uplink.rounds import Rounds, UplinkRules, Uploads
 from feduplink.link import Schedule
-from feduplink.policies import Deployment
 from feduplink.scenario import Scenario
 from feduplink.scheduling import (
     choose_rounds,
@@ -69,8 +68,9 @@ class ComputedSchedule(ScheduledAccess):
         seconds_per_joule: κ, how many seconds one joule is worth; 0 is the fastest round.
         delivery: d, the share of rounds in which each worker's model has to arrive, one value or
             one per worker; 1 lets everyone send in every round.
-        deployment: what is known of the channels beforehand: rewards for delivered models are
-            learned from its training channels. None draws some from the scenario.
+        scenario: that rewards for delivered models are learned for; None is that of the uplink.
+        channels: the training channels are those that rewards are learned from; None draws some
+            from the scenario.
     """
 
     name = "schedule"
@@ -80,7 +80,8 @@ class ComputedSchedule(ScheduledAccess):
         self,
         seconds_per_joule: float = 0.0,
         delivery: float | Sequence[float] = 1.0,
-        deployment: Deployment | None = None,
+        scenario: Scenario | None = None,
+        channels: Channels | None = None,
     ) -> None:
         self.seconds_per_joule = check_kappa(seconds_per_joule)
         self.delivery = (delivery,) if isinstance(delivery, int | float) else tuple(delivery)
@@ -89,7 +90,7 @@ class ComputedSchedule(ScheduledAccess):
                 f"delivery: {delivery} is not accepted; accepted: above 0 and at most 1, one value "
                 "or one per worker."
             )
-        self._deployment = deployment
+        self._scenario, self._channels = scenario, channels
         self._rewards: dict[str, Tensor] = {}
 
     def schedules(self, csi: Tensor, present: Tensor, rules: UplinkRules) -> Schedule:
@@ -136,11 +137,12 @@ class ComputedSchedule(ScheduledAccess):
         delivery = torch.tensor(self.delivery, dtype=torch.float64)
         if len(delivery) == 1:
             delivery = delivery.expand(scenario.workers)
-        if self._deployment is None:
+        scenario = self._scenario or scenario
+        if self._channels is None:
             csi, recorded = draw_training_csi(scenario, _LEARNED_FROM), False
         else:
-            csi = self._deployment.training[:_LEARNED_FROM]
-            scenario, recorded = self._deployment.scenario, self._deployment.recorded
+            csi = self._channels.training[:_LEARNED_FROM]
+            recorded = self._channels.recorded
         own = scenario.listed_per_worker(*scenario.per_worker) is not None
         alike = scenario.geometry == "redrawn" and not (recorded or own)
         return find_rewards(

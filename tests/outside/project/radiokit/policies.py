@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from feduplink.policies import Deployment, NeuralPolicy, Policy
+from feduplink.channels import make_channels
+from feduplink.policies import NeuralPolicy, Policy
 
 
 class HalfPower(Policy):
@@ -18,9 +19,10 @@ class HalfPower(Policy):
         self.share = share
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> HalfPower:
-        median = deployment.training.diagonal(dim1=-2, dim2=-1).median()
-        return cls(deployment.scenario, float(median / (median + median)))
+    def make(cls, scenario, *, channels=None, problem=None, seed=0) -> HalfPower:
+        channels = channels or make_channels(scenario, seed=seed)
+        median = channels.training.diagonal(dim1=-2, dim2=-1).median()
+        return cls(scenario, float(median / (median + median)))
 
     def powers(self, csi: Tensor) -> Tensor:
         return (self.share * self.scenario.pmax_w).to(csi).expand(csi.shape[:-1])
