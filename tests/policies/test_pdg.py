@@ -48,7 +48,7 @@ def test_dense_convolution_equals_pytorch_geometric(fan_in, fan_out, default_csi
         torch.testing.assert_close(our, their, rtol=1e-5, atol=1e-5 * scale, msg=name)
 
 
-def powers_by_autograd(policy: GraphPolicy, csi: Tensor) -> Tensor:
+def powers_by_equation(policy: GraphPolicy, csi: Tensor) -> Tensor:
     adjacency = normalised_adjacency(csi)
     features = torch.full((*csi.shape[:-1], 1), policy.scenario.pmax_w, dtype=csi.dtype)
     *hidden, last = policy.layers
@@ -61,14 +61,14 @@ def powers_by_autograd(policy: GraphPolicy, csi: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)], ids=str
 )
-def test_gradients_are_those_of_autograd(dtype, tolerance, default_csi, generator):
+def test_powers_and_gradients_are_those_of_the_equation(dtype, tolerance, default_csi, generator):
     policy = GraphPolicy.initialised(Scenario()).to(dtype)
     for layer in policy.layers:
         torch.nn.init.normal_(layer.bias, std=0.1, generator=generator)
     csi = default_csi.to(dtype).clone().requires_grad_()
     inputs = (*policy.parameters(), csi)
 
-    ours, theirs = policy.powers(csi), powers_by_autograd(policy, csi)
+    ours, theirs = policy.powers(csi), powers_by_equation(policy, csi)
 
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=0)
     for our, their in zip(gradients(ours, inputs), gradients(theirs, inputs), strict=True):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from feduplink.policies.base import NeuralPolicy
@@ -65,76 +63,6 @@ def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
     return scale[..., :, None] * graph * scale[..., None, :]
 
 
-class _GraphConvolutions(torch.autograd.Function):
-    """Z_k+1 = ELU(Y_k), Y_k = Ĥ Z_k Θ_k + b_k, for a stack of layers; the result is the last Y.
-
-    The gradient by hand: autograd would record five operations per layer and compute each
-    exponential twice. With δ the gradient of Y_k and sums over channels and workers,
-
-        db_k = Σ δ,  dΘ_k = (Ĥ Z_k)ᵀ δ,  dZ_k = Ĥᵀ δ Θ_kᵀ,  dĤ = Σ_k δ (Z_k Θ_k)ᵀ,
-
-    and ELU'(Y) = 1 + min(Z, 0). Every product with Ĥ is done on the narrow side of Θ.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, adjacency: Tensor, features: Tensor, *weights: Tensor) -> Tensor:
-        """(N, L, L), (N, L, F) and Θ_0, b_0, Θ_1, ... to (N, L, G)."""
-        thetas, biases = weights[::2], weights[1::2]
-        inputs: list[Tensor] = []
-        gathered: list[Tensor | None] = []
-        for theta, bias in zip(thetas, biases, strict=True):
-            if inputs:
-                functional.elu_(features)
-            inputs.append(features)
-            if theta.shape[0] < theta.shape[1]:
-                features = adjacency @ features
-                gathered.append(features)
-                features = functional.linear(features, theta.mT, bias)
-            else:
-                gathered.append(None)
-                features = torch.baddbmm(bias, adjacency, features @ theta)
-        ctx.save_for_backward(adjacency, *thetas, *inputs, *gathered)
-        return features
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of Ĥ, Z_0, Θ_0, b_0, Θ_1, ..., those that are needed."""
-        adjacency, *saved = ctx.saved_tensors
-        layers = len(saved) // 3
-        thetas, inputs, gathered = (saved[i * layers : (i + 1) * layers] for i in range(3))
-        needs_adjacency, needs_features = ctx.needs_input_grad[:2]
-        of_adjacency = torch.zeros_like(adjacency) if needs_adjacency else None
-        of_weights: list[Tensor] = []
-        for k in reversed(range(layers)):
-            theta, features = thetas[k], inputs[k]
-            of_bias = delta.sum((0, 1))
-            if gathered[k] is None:
-                if of_adjacency is not None:
-                    of_adjacency += delta @ (features @ theta).mT
-                delta = adjacency.mT @ delta
-                of_theta = features.flatten(0, 1).mT @ delta.flatten(0, 1)
-                delta = delta @ theta.mT
-            else:
-                of_theta = gathered[k].flatten(0, 1).mT @ delta.flatten(0, 1)
-                delta = delta @ theta.mT
-                if of_adjacency is not None:
-                    of_adjacency += delta @ features.mT
-                delta = adjacency.mT @ delta
-            of_weights[:0] = of_theta, of_bias
-            if k:
-                delta.addcmul_(delta, features.clamp_max(0.0))
-        return of_adjacency, delta if needs_features else None, *of_weights
-
-
-def graph_convolutions(adjacency: Tensor, features: Tensor, *weights: Tensor) -> Tensor:
-    """(N, L, L), (N, L, F) and Θ_0, b_0, Θ_1, ... to (N, L, G), ELU between layers."""
-    result: Tensor = _GraphConvolutions.apply(  # type: ignore[no-untyped-call]
-        adjacency, features, *weights
-    )
-    return result
-
-
 class DenseGraphConvolution(nn.Module):
     """Z ↦ Ĥ Z Θ + b on a complete weighted graph, as a dense product.
 
@@ -156,7 +84,10 @@ class DenseGraphConvolution(nn.Module):
 
     def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
         """(N, L, fan_in) and (N, L, L) to (N, L, fan_out)."""
-        return graph_convolutions(adjacency, features, self.theta, self.bias)
+        # The product with Ĥ on the narrower side of Θ.
+        if self.theta.shape[0] < self.theta.shape[1]:
+            return functional.linear(adjacency @ features, self.theta.mT, self.bias)
+        return torch.baddbmm(self.bias, adjacency, features @ self.theta)
 
 
 class GraphPolicy(NeuralPolicy):
@@ -184,8 +115,10 @@ class GraphPolicy(NeuralPolicy):
         graph = normalised_adjacency(csi, transposed=self.architecture.transposed_graph)
         adjacency = graph.to(self.dtype)
         pmax = self.scenario.pmax_w.to(adjacency)
-        features = pmax.expand(csi.shape[:-1])[..., None].contiguous()
-        layers = cast("Iterable[DenseGraphConvolution]", self.layers)
-        weights = [w for layer in layers for w in (layer.theta, layer.bias)]
-        logits = graph_convolutions(adjacency, features, *weights).squeeze(-1)
-        return pmax * torch.sigmoid(logits)
+        features = pmax.expand(csi.shape[:-1])[..., None]
+        *hidden, last = self.layers
+        # Memory for a second copy of large batches costs more than the activation.
+        in_place = not torch.is_grad_enabled()
+        for layer in hidden:
+            features = functional.elu(layer(features, adjacency), inplace=in_place)
+        return pmax * torch.sigmoid(last(features, adjacency).squeeze(-1))
