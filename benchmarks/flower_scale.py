@@ -22,7 +22,7 @@ from feduplink.flower import TaskRun
 from feduplink.flower.flower_deployment import FlowerDeployment
 from feduplink.flower.loopback_federation import run_task
 from feduplink.flower.task_progress import finished_rounds
-from feduplink.progress import Advance, Work
+from feduplink.progress import Step, Work
 
 ROUNDS = 3
 
@@ -58,7 +58,7 @@ class Watch:
     def begin(self, work: Work) -> None:
         pass
 
-    def advance(self, _work: Work, _step: Advance) -> None:
+    def advance(self, _work: Work, _step: Step) -> None:
         self.ends.append(time.monotonic())
         self.memory = max(
             (self.memory, memory_mib(self.deployment.directory)), key=lambda m: sum(m.values())
@@ -79,7 +79,7 @@ def measure(nodes: int) -> None:
         run = TaskRun(
             scenario=Scenario(workers=nodes), policy="max", rounds=ROUNDS, out=Path(out, "run")
         )
-        run_task(deployment, run, name="max", observers=[watch])
+        run_task(deployment, run, name="max", callbacks=[watch])
         ran = time.monotonic()
         assert len(finished_rounds(run.out)) == ROUNDS
         exits.close()

@@ -41,7 +41,7 @@ MODULES = {
     "feduplink.workflows.evaluation": "Comparing",
     "feduplink.errors": "Errors",
     "feduplink.scenario": "Scenarios",
-    "feduplink.progress": "Progress and observers",
+    "feduplink.progress": "Progress and callbacks",
     "feduplink.reporting.comparison": "Plots of comparisons",
     "feduplink.reporting.training": "Plots of trainings",
     "feduplink.reporting.federated": "Plots of federations",

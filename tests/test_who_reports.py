@@ -1,4 +1,4 @@
-"""All that takes long tells its observers, in the same words."""
+"""Long-running work reports to callbacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from feduplink import (
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.optimum import Certificate, DualStep
 from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
-from feduplink.progress import Advance, Observer, Work, observed_by
+from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.settings import NetworkSettings
 from feduplink.tracking import CsvLog
 from feduplink.training import NetworkTraining, OneScenario
@@ -34,13 +34,13 @@ from recorder import Recorder
 SCENARIO = Scenario(workers=3)
 
 
-class DiskFull(Observer):
+class DiskFull(Callback):
     """Fails at a step."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         if step.done == self.at:
             raise OSError("no space left on device")
 
@@ -60,7 +60,7 @@ def test_training_tells_of_every_epoch(csi: Tensor):
     recorder = Recorder()
     training = _training(csi)
     best = training.run([recorder])
-    assert recorder.told == [("training of pdg", what) for what in ("begin", 1, 2, 3, "end")]
+    assert recorder.calls == [("training of pdg", what) for what in ("begin", 1, 2, 3, "end")]
     assert recorder.works[0].total == 3
     assert [step.detail for step in recorder.steps] == training.history
     assert recorder.steps[-1].figures["best"] == best.objective
@@ -78,7 +78,7 @@ def test_a_resumed_training_says_what_it_had(csi: Tensor, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("at", "left"), [(2, 2), (3, 2)])
-def test_an_observer_that_fails_costs_no_checkpoint_and_no_row(
+def test_a_failing_callback_costs_no_checkpoint_and_no_row(
     csi: Tensor, tmp_path: Path, at: int, left: int
 ):
     undisturbed = _training(csi, 4)
@@ -106,7 +106,7 @@ def test_the_network_of_pdx_tells_of_every_hundredth_step(tmp_path: Path):
 
 def test_the_optimum_tells_of_dual_steps_then_of_certificates(csi: Tensor):
     recorder = Recorder()
-    optimum = find_optimum(SCENARIO, csi, max_boxes=0, observers=[recorder])
+    optimum = find_optimum(SCENARIO, csi, max_boxes=0, callbacks=[recorder])
     assert [work.title for work in recorder.works] == ["dual problem", "certificate"]
     steps = [step.detail for step in recorder.steps if isinstance(step.detail, DualStep)]
     assert steps == optimum.solution.steps
@@ -118,7 +118,7 @@ def test_the_optimum_tells_of_dual_steps_then_of_certificates(csi: Tensor):
 
 def test_tuning_tells_what_it_does(csi: Tensor):
     recorder = Recorder()
-    with observed_by(recorder):
+    with report_to(recorder):
         OpenLoop.tuned(SCENARIO, csi)
         DualPolicy.learned(SCENARIO, csi)
         UnrolledPolicy.calibrated(UnrolledNetwork.initialised(0), SCENARIO, csi)
@@ -132,7 +132,7 @@ def test_tuning_tells_what_it_does(csi: Tensor):
 def test_comparing_and_judging_are_told(csi: Tensor):
     recorder = Recorder()
     policy = FullPower(SCENARIO)
-    with observed_by(recorder):
+    with report_to(recorder):
         compare({"a": policy, "b": policy}, csi, SCENARIO)
         evaluate(policy, csi, SCENARIO)
     assert recorder.of("comparison") == ["begin", 1, 2, "end"]

@@ -20,13 +20,14 @@ from .policies import (
     save_policy,
 )
 from .problem import Constraint, Problem
-from .progress import observed_by, show_progress
+from .progress import Callback, report_to, show_progress
 from .scenario import Scenario, shipped_scenarios
 from .settings import TrainingSettings
 from .training import Training, TrainingData
 from .version import __version__
 
 __all__ = [
+    "Callback",
     "Constraint",
     "DualPolicy",
     "FullPower",
@@ -56,8 +57,8 @@ __all__ = [
     "load_task",
     "make_policies",
     "make_policy",
-    "observed_by",
     "read_channels",
+    "report_to",
     "save_policy",
     "shipped_scenarios",
     "show_progress",

@@ -1,8 +1,8 @@
 """Progress callbacks, and progress bars on a terminal or in a notebook.
 
-Work reports its beginning, every step and its end to observers: those it is given, those of the
-enclosing blocks (:func:`observed_by`), and progress bars where somebody watches: on a terminal
-(standard error) and in a notebook, not in pipes, files and tests.
+Long-running work reports its beginning, every step and its end to callbacks: those it is given,
+those of the enclosing :func:`report_to` blocks, and progress bars. Bars appear on a terminal
+(standard error) and in a notebook, never in pipes, files and tests.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -26,12 +25,12 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Advance:
+class Step:
     """A step of work.
 
     Attributes:
-        done: amount of work done so far, of the work's ``total`` and in its unit.
-        figures: quantities to display, by name.
+        done: amount of work done so far, in the work's ``unit``, at most its ``total``.
+        figures: quantities to display and to track, by name.
         detail: the full record of this step in its own type: an
             :class:`~feduplink.training.Epoch`, a :class:`~feduplink.federated.FinishedRound`, a
             :class:`~feduplink.optimum.DualStep`, a :class:`~feduplink.optimum.Certificate`.
@@ -48,65 +47,70 @@ class Work:
 
     Attributes:
         title: what is being done.
-        total: amount of work at most; None if unknown.
+        total: largest amount of work; None if unknown.
         unit: what is counted, in the plural: ``epochs``.
         earlier: steps already done by the run that this one resumes.
         transient: whether its bar disappears when it ends.
+        source: the object that does the work, such as a :class:`~feduplink.training.Trainer`.
     """
 
     title: str
     total: float | None = None
     unit: str = ""
-    earlier: Sequence[Advance] = ()
+    earlier: Sequence[Step] = ()
     transient: bool = False
+    source: object = None
 
 
-class Observer:
-    """Callbacks of work; a subclass overrides those it needs.
+class Callback:
+    """Callbacks of long-running work; a subclass overrides those it needs.
 
-    >>> class Printer(Observer):
-    ...     def advance(self, work: Work, step: Advance) -> None:
+    >>> class Printer(Callback):
+    ...     def on_step(self, work: Work, step: Step) -> None:
     ...         print(f"{work.title}: {step.done:g} of {work.total:g} {work.unit}")
 
-    An exception raised by an observer ends the work, after all other observers were called.
+    An exception raised by a callback ends the work, after all other callbacks were called.
     """
 
-    def begin(self, work: Work) -> None:
+    def on_begin(self, work: Work) -> None:
         """Called before the first step."""
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         """Called after every step."""
 
-    def end(self, work: Work) -> None:
+    def on_end(self, work: Work) -> None:
         """Called after the last step, also when the work failed."""
 
 
-_observers: ContextVar[tuple[Observer, ...]] = ContextVar("feduplink-observers", default=())
+_enclosing: ContextVar[tuple[Callback, ...]] = ContextVar("feduplink-callbacks", default=())
 
 
 @contextlib.contextmanager
-def observed_by(*observers: Observer) -> Iterator[None]:
-    """Report all work inside the block to these observers as well."""
-    token = _observers.set((*_observers.get(), *observers))
+def report_to(*callbacks: Callback) -> Iterator[None]:
+    """Report all work inside the block to these callbacks as well."""
+    token = _enclosing.set((*_enclosing.get(), *callbacks))
     try:
         yield
     finally:
-        _observers.reset(token)
+        _enclosing.reset(token)
 
 
 @dataclass(frozen=True)
-class Tracker:
-    """Work in progress with its observers."""
+class Progress:
+    """Work in progress with its callbacks."""
 
     work: Work
-    observers: Sequence[Observer]
+    callbacks: Sequence[Callback]
 
     def advance(
         self, done: float, figures: Mapping[str, float] | None = None, detail: object = None
     ) -> None:
-        """Report a step; the arguments are the fields of :class:`Advance`."""
-        step = Advance(done, figures or {}, detail)
-        _call_all(self.observers, lambda observer: observer.advance(self.work, step))
+        """Report a step; the arguments are the fields of :class:`Step`."""
+        step = Step(done, figures or {}, detail)
+        # The stack calls all of them, last in first out, and then raises what one of them raised.
+        with contextlib.ExitStack() as stack:
+            for callback in reversed(self.callbacks):
+                stack.callback(callback.on_step, self.work, step)
 
 
 @contextlib.contextmanager
@@ -114,11 +118,12 @@ def track(
     title: str,
     total: float | None = None,
     unit: str = "",
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
     *,
-    earlier: Sequence[Advance] = (),
+    earlier: Sequence[Step] = (),
     transient: bool = False,
-) -> Iterator[Tracker]:
+    source: object = None,
+) -> Iterator[Progress]:
     """Report the block as work; the arguments are the fields of :class:`Work`.
 
     As a decorator it reports every call of a function:
@@ -127,42 +132,27 @@ def track(
     ... def count() -> int:
     ...     return 3
     """
-    work = Work(title, total, unit, tuple(earlier), transient)
-    watching = (*observers, *_observers.get(), *progress_observers())
-    begun: list[Observer] = []
-    try:
-        for observer in watching:
-            observer.begin(work)
-            begun.append(observer)
-        yield Tracker(work, watching)
-    finally:
-        _call_all(begun, lambda observer: observer.end(work))
+    work = Work(title, total, unit, tuple(earlier), transient, source)
+    called = (*callbacks, *_enclosing.get(), *progress_bars())
+    with contextlib.ExitStack() as stack:
+        for callback in called:
+            callback.on_begin(work)
+            stack.callback(callback.on_end, work)
+        yield Progress(work, called)
 
 
 def track_each(title: str, items: Collection[_T], unit: str = "") -> Iterator[_T]:
     """Iterate over ``items`` and report the loop as work."""
-    with track(title, len(items), unit) as tracker:
+    with track(title, len(items), unit) as progress:
         for number, item in enumerate(items):
             yield item
-            tracker.advance(number + 1)
-
-
-def _call_all(observers: Sequence[Observer], call: Callable[[Observer], None]) -> None:
-    """Call every observer, then raise the first exception that one of them raised."""
-    failures: list[Exception] = []
-    for observer in observers:
-        try:
-            call(observer)
-        except Exception as failure:
-            failures.append(failure)
-    if failures:
-        raise failures[0]
+            progress.advance(number + 1)
 
 
 _shown = True
 
 
-class show_progress:
+def show_progress(shown: bool = True) -> contextlib.AbstractContextManager[object]:
     """Turn progress bars on or off, from the call on or, as a context manager, for a block.
 
     ``FEDUPLINK_PROGRESS=0`` in the environment turns them off in any case.
@@ -170,25 +160,14 @@ class show_progress:
     >>> with show_progress(False):
     ...     pass  # no bars here
     """
-
-    def __init__(self, shown: bool = True) -> None:
-        global _shown
-        self._before, _shown = _shown, shown
-
-    def __enter__(self) -> None:
-        """The setting is in force since the call."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        global _shown
-        _shown = self._before
+    global _shown
+    restore = contextlib.ExitStack()
+    restore.callback(show_progress, _shown)
+    _shown = shown
+    return restore
 
 
-class ProgressBars(Observer):
+class ProgressBars(Callback):
     """A bar of ``tqdm`` for each work in progress; only the outermost one stays when it ends.
 
     Args:
@@ -199,7 +178,7 @@ class ProgressBars(Observer):
         self.delay_s = delay_s
         self._bars: dict[Work, tqdm[Any]] = {}
 
-    def begin(self, work: Work) -> None:
+    def on_begin(self, work: Work) -> None:
         """Create the bar."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
@@ -216,7 +195,7 @@ class ProgressBars(Observer):
             file=sys.stderr,
         )
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         """Move the bar and show the figures with four digits."""
         bar = self._bars[work]
         if step.figures:
@@ -227,7 +206,7 @@ class ProgressBars(Observer):
             bar.set_postfix(shown, refresh=False)
         bar.update(step.done - bar.n)
 
-    def end(self, work: Work) -> None:
+    def on_end(self, work: Work) -> None:
         """Close the bar."""
         self._bars.pop(work).close()
 
@@ -235,8 +214,8 @@ class ProgressBars(Observer):
 _bars = ProgressBars()
 
 
-def progress_observers() -> tuple[Observer, ...]:
-    """Progress bars if somebody watches and they are on, else nothing."""
+def progress_bars() -> tuple[Callback, ...]:
+    """Progress bars if they are on and standard error is a terminal or a notebook, else nothing."""
     if not _shown or os.environ.get(VARIABLE) == "0":
         return ()
     watched = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())

@@ -8,7 +8,7 @@ import itertools
 import time
 from pathlib import Path
 
-from feduplink.progress import Advance, Observer, Work
+from feduplink.progress import Callback, Step, Work
 from feduplink.storage.files import write_text
 from feduplink.training.trainer import Epoch
 
@@ -16,7 +16,7 @@ from feduplink.training.trainer import Epoch
 _WRITE_EVERY_S = 2.0
 
 
-class CsvLog(Observer):
+class CsvLog(Callback):
     """One row per epoch: objective, participation, violation and all constraints by worker.
 
     The file is whole at all times, and behind by no more than some seconds.
@@ -25,7 +25,7 @@ class CsvLog(Observer):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begin(self, work: Work) -> None:
+    def on_begin(self, work: Work) -> None:
         """Start the file anew with the epochs so far."""
         self._text = io.StringIO(newline="")
         self._writer = csv.writer(self._text)
@@ -33,13 +33,13 @@ class CsvLog(Observer):
             self._add(step)
         self._write()
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         """Add a row."""
         self._add(step)
         if time.monotonic() - self._written > _WRITE_EVERY_S:
             self._write()
 
-    def end(self, work: Work) -> None:
+    def on_end(self, work: Work) -> None:
         """Write what is left."""
         self._write()
 
@@ -47,7 +47,7 @@ class CsvLog(Observer):
         write_text(self._path, self._text.getvalue())
         self._written = time.monotonic()
 
-    def _add(self, step: Advance) -> None:
+    def _add(self, step: Step) -> None:
         epoch = step.detail
         if not isinstance(epoch, Epoch):
             return
@@ -72,7 +72,7 @@ def _digits(value: float) -> str:
     return f"{value:.6g}"
 
 
-class TensorBoardLog(Observer):
+class TensorBoardLog(Callback):
     """Scalars for TensorBoard (install the ``track`` extra)."""
 
     def __init__(self, directory: Path) -> None:
@@ -81,12 +81,12 @@ class TensorBoardLog(Observer):
         # A resumed run writes its earlier epochs again: those of the interrupted one go.
         self._writer = SummaryWriter(str(directory), purge_step=0)
 
-    def begin(self, work: Work) -> None:
+    def on_begin(self, work: Work) -> None:
         """Write the epochs so far."""
         for step in work.earlier:
-            self.advance(work, step)
+            self.on_step(work, step)
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         """Write the epoch's figures."""
         if not isinstance(step.detail, Epoch):
             return
@@ -100,6 +100,6 @@ class TensorBoardLog(Observer):
         for name, value in figures.items():
             self._writer.add_scalar(f"validation/{name}", value, epoch.number + 1)
 
-    def end(self, work: Work) -> None:
+    def on_end(self, work: Work) -> None:
         """Close the writer."""
         self._writer.close()

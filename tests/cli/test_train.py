@@ -107,7 +107,7 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(CsvLog, "advance", interrupt)
+        patch.setattr(CsvLog, "on_step", interrupt)
         ended = run("train", "--policy", "pdg", *QUICK, "--out", "parts")
     assert ended.status == 130
     assert "--resume" in ended.err
@@ -125,7 +125,7 @@ def test_interrupt_before_the_first_checkpoint_promises_nothing(
     def interrupt(self: CsvLog, work, step):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(CsvLog, "advance", interrupt)
+    monkeypatch.setattr(CsvLog, "on_step", interrupt)
     ended = run("train", "--policy", "pdg", *QUICK)
     assert ended.status == 130
     assert "no checkpoint yet" in ended.err

@@ -9,7 +9,7 @@ import pytest
 
 from feduplink import InputError
 from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.progress import observed_by
+from feduplink.progress import report_to
 from recorder import Recorder
 
 from .tiny import TINY
@@ -63,7 +63,7 @@ def test_seeds_follow_the_first(tmp_path: Path):
 
 def test_map_in_this_process(tmp_path: Path):
     recorder, context = Recorder(), ExperimentContext(tmp_path, TINY)
-    with observed_by(recorder):
+    with report_to(recorder):
         done = context.map(_square, [(3,), (2,)], "numbers")
     assert done == [(9, os.getpid()), (4, os.getpid())]
     assert recorder.of("numbers") == ["begin", 1, 2, "end"]
@@ -72,7 +72,7 @@ def test_map_in_this_process(tmp_path: Path):
 
 def test_map_in_other_processes_keeps_the_order(tmp_path: Path):
     recorder, context = Recorder(), ExperimentContext(tmp_path, TINY, processes=2)
-    with observed_by(recorder):
+    with report_to(recorder):
         done = context.map(_square, [(number,) for number in range(5)], "numbers")
     assert [square for square, _ in done] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process in done}

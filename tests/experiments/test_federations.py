@@ -22,7 +22,7 @@ from feduplink.experiments.federations import (
 )
 from feduplink.federated.data import data_set
 from feduplink.federated.data.partition import weighed_by_noise
-from feduplink.progress import observed_by
+from feduplink.progress import report_to
 from recorder import Recorder, Stop, StopAt
 
 from .made import federations as made
@@ -46,7 +46,7 @@ def test_a_comparison_is_run_once(
     context: ExperimentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     own, recorder = _own(context, tmp_path), Recorder()
-    with observed_by(recorder):
+    with report_to(recorder):
         first = federation(own, CHEAP)
     assert recorder.of(ROUNDS) == ["begin", 1, 2, 3, "end"]
     assert {name: len(runs) for name, runs in first.policies.items()} == {
@@ -75,10 +75,10 @@ def test_an_interrupted_comparison_goes_on_to_the_same_end(
 ):
     recorder = Recorder()
     undisturbed = federation(_own(context, tmp_path / "a", 12), CHEAP)
-    with pytest.raises(Stop), observed_by(StopAt(11, "rounds")):
+    with pytest.raises(Stop), report_to(StopAt(11, "rounds")):
         federation(_own(context, tmp_path / "b", 12), CHEAP)
     assert _files(tmp_path / "b") == [".safetensors"]
-    with observed_by(recorder):
+    with report_to(recorder):
         assert federation(_own(context, tmp_path / "b", 12), CHEAP) == undisturbed
     assert recorder.of(ROUNDS) == ["begin", 11, 12, "end"]
     assert _files(tmp_path / "b") == [".json"]

@@ -33,7 +33,7 @@ from feduplink.federated.data import (
 )
 from feduplink.federated.data.datasets import content_digest
 from feduplink.federated.data.reviews import encode, most_frequent, read_reviews, tokens
-from feduplink.progress import observed_by
+from feduplink.progress import report_to
 from recorder import Recorder
 
 
@@ -109,7 +109,7 @@ def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
         (directory / name).write_bytes(gzip.compress(name.encode()))
     entry = served("mnist", address, names, [content_digest(directory / name) for name in names])
     recorder, target = Recorder(), tmp_path / "data"
-    with observed_by(recorder):
+    with report_to(recorder):
         fetch(entry, target)
     assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
     megabytes = (directory / names[-1]).stat().st_size / 1e6

@@ -119,9 +119,9 @@ def test_runs_differ(small_task: Task):
     assert first.airtime_s != second.airtime_s
 
 
-def test_observers_hear_of_every_round(small_task: Task):
+def test_every_round_is_reported(small_task: Task):
     recorder = Recorder()
-    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, observers=[recorder])
+    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, callbacks=[recorder])
     assert recorder.of("federated learning of blobs") == ["begin", *range(1, 7), "end"]
     errors = [step.figures["ideal"] for step in recorder.steps]
     assert errors == list(history.policies["ideal"][0].error)

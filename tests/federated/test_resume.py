@@ -46,14 +46,14 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
             policies(),
             SCENARIO,
             settings,
-            observers=[StopAt(4, "rounds")],
+            callbacks=[StopAt(4, "rounds")],
             checkpoint=file,
         )
     used = policies()
     used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
     recorder = Recorder()
     resumed = federate(
-        small_task, used, SCENARIO, settings, observers=[recorder], checkpoint=file, resume=True
+        small_task, used, SCENARIO, settings, callbacks=[recorder], checkpoint=file, resume=True
     )
     assert recorder.steps[0].done == 4
     assert resumed == expected
@@ -196,12 +196,12 @@ import sys, time
 from pathlib import Path
 from feduplink import FullPower, Scenario
 from feduplink.federated import FederationSettings, Ideal, federate, load_task
-from feduplink.progress import Observer
+from feduplink.progress import Callback
 import torch
 torch.set_num_threads(1)
 
-class Slowly(Observer):
-    def advance(self, work, step):
+class Slowly(Callback):
+    def on_step(self, work, step):
         print(step.done, flush=True)
         time.sleep(float(sys.argv[2]))
 
@@ -211,7 +211,7 @@ history = federate(
     {"ideal": Ideal(), "max": FullPower(scenario)},
     scenario,
     FederationSettings(runs=2, rounds=8, checkpoint_every=2),
-    observers=[Slowly()],
+    callbacks=[Slowly()],
     checkpoint=Path(sys.argv[1]),
     resume=Path(sys.argv[1]).exists(),
 )

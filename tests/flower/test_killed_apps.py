@@ -17,7 +17,7 @@ from feduplink.flower import TaskResult, TaskRun
 from feduplink.flower.flower_deployment import DeploymentError, FlowerDeployment
 from feduplink.flower.loopback_federation import loopback_deployment, run_task
 from feduplink.flower.task_progress import finished_rounds
-from feduplink.progress import Advance, Observer, Work
+from feduplink.progress import Callback, Step, Work
 
 from .left_behind import commands_of, processes_of
 
@@ -34,13 +34,13 @@ def task(out: Path, rounds: int) -> TaskRun:
     return TaskRun(scenario=Scenario(workers=WORKERS), policy="ideal", rounds=rounds, out=out)
 
 
-class After(Observer):
+class After(Callback):
     """Does something once, when a round has finished."""
 
     def __init__(self, do: Callable[[], None]) -> None:
         self.do, self.done = do, False
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         if not self.done:
             self.do()
         self.done = True
@@ -76,7 +76,7 @@ def test_a_serverapp_that_is_ended_is_told_and_the_next_run_is_whole(
 ):
     after = After(lambda: signal_serverapp(deployment, number))
     with pytest.raises(DeploymentError, match=r"^The Flower run (failed|stopped): "):
-        run_task(deployment, task(tmp_path, 100), name="ideal", observers=[after])
+        run_task(deployment, task(tmp_path, 100), name="ideal", callbacks=[after])
     assert after.done
     assert {path.name for path in tmp_path.iterdir()} == {"rounds.jsonl"}
     with pytest.raises(InputError, match=r"has no flower\.json"):
@@ -97,7 +97,7 @@ def test_a_clientapp_that_is_killed_is_run_again_or_absent_in_its_round(
     for number, after_s in enumerate((0.0, 1.0)):
         kill = After(lambda after_s=after_s: kill_a_clientapp(deployment, after_s))
         out = tmp_path / str(number)
-        found = run_task(deployment, task(out, 3), name="ideal", observers=[kill])
+        found = run_task(deployment, task(out, 3), name="ideal", callbacks=[kill])
         assert kill.done
         present = sorted(len(uplink.present) for uplink in found.uplink)
         assert present in ([2, 2, 2], [1, 2, 2])
@@ -111,7 +111,7 @@ def test_an_executor_that_dies_is_named(tmp_path: Path):
     with loopback_deployment(WORKERS) as deployment:
         after = After(deployment.processes()[1].kill)
         with pytest.raises(DeploymentError, match=r"^clientapp-executor ended with status 137"):
-            run_task(deployment, task(tmp_path, 100), name="ideal", observers=[after])
+            run_task(deployment, task(tmp_path, 100), name="ideal", callbacks=[after])
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from feduplink.progress import Advance, Observer, Work
+from feduplink.progress import Callback, Step, Work
 from feduplink.tracking import CsvLog, TensorBoardLog
 from feduplink.training import Epoch
 
@@ -26,17 +26,17 @@ def epoch(number: int) -> Epoch:
     )
 
 
-def watch(log: Observer, first: int, last: int) -> None:
+def watch(log: Callback, first: int, last: int) -> None:
     """A run that resumes after epoch ``first`` − 1 and ends with epoch ``last``."""
     work = Work("training", 10, "epochs", [advance(n) for n in range(first)])
-    log.begin(work)
+    log.on_begin(work)
     for number in range(first, last + 1):
-        log.advance(work, advance(number))
-    log.end(work)
+        log.on_step(work, advance(number))
+    log.on_end(work)
 
 
-def advance(number: int) -> Advance:
-    return Advance(number + 1, {}, epoch(number))
+def advance(number: int) -> Step:
+    return Step(number + 1, {}, epoch(number))
 
 
 def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):

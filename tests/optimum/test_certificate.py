@@ -42,7 +42,7 @@ def test_the_powers_reach_the_lower_bound_and_more_boxes_never_loosen_it(
     problem = Problem.from_scenario(default_scenario)
     prices = Prices.from_problem(problem, default_scenario, multipliers)
     recorder = Recorder()
-    certificate = certify(batch, prices, max_boxes=60_000, target_gap=1e-5, observers=[recorder])
+    certificate = certify(batch, prices, max_boxes=60_000, target_gap=1e-5, callbacks=[recorder])
     assert certificate.boxes >= 60_000
     torch.testing.assert_close(batch.value(certificate.power, prices), certificate.lower)
     assert (certificate.power <= batch.pmax_w).all()

@@ -61,7 +61,7 @@ def test_every_step_is_reported_and_multipliers_are_never_negative():
     scenario = Scenario(workers=3, interference=4, rate_min=(1.2, 0.0, 0.5))
     csi = draw_csi(scenario, 100, torch.Generator().manual_seed(5))
     recorder = Recorder()
-    solution = solve_dual(scenario, csi, observers=[recorder])
+    solution = solve_dual(scenario, csi, callbacks=[recorder])
     assert [step.detail for step in recorder.steps] == solution.steps
     assert (solution.multipliers.constraints >= 0).all()
     assert float(solution.multipliers.constraints[0, 0]) > 0

@@ -61,8 +61,8 @@ def test_a_search_with_little_memory_proves_the_same():
     expected = _proved(batch, prices)
     target = Target(0.01 * _BIT, 0.01 * _BIT)
     search = PowerSearch(batch, prices, target, record=False, chunk=5 * 16, max_open=5 * 40)
-    with track("search") as tracker:
-        certificate = search.run(Budget(), tracker)
+    with track("search") as progress:
+        certificate = search.run(Budget(), progress)
     assert float((certificate.upper - certificate.lower).max()) <= 0.01 * _BIT
     torch.testing.assert_close(certificate.lower, expected.lower, rtol=0, atol=0.01 * _BIT)
 

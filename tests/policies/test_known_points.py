@@ -15,7 +15,7 @@ from feduplink.policies import (
     shipped_pdx,
     shipped_point,
 )
-from feduplink.progress import observed_by
+from feduplink.progress import report_to
 from recorder import Recorder
 
 SMALL = Scenario(workers=3)
@@ -39,7 +39,7 @@ def searched(work: Recorder) -> bool:
 
 @pytest.mark.parametrize("name", shipped_scenarios())
 def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
-    with observed_by(recorder := Recorder()):
+    with report_to(recorder := Recorder()):
         policy = shipped_pdx(Scenario.from_yaml(name))
     assert not searched(recorder)
     assert policy.allocate(draw_csi(policy.scenario, 2, torch.Generator())).shape == (2, 8)
@@ -65,14 +65,14 @@ def test_those_that_ship_are_those_that_are_found(cache: Path):
 def test_what_was_found_is_kept_and_is_the_same(kind: str, cache: Path):
     csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
     make = shipped_pdx if kind == "pdx" else DualPolicy.learned
-    with observed_by(first := Recorder()):
+    with report_to(first := Recorder()):
         found = make(SMALL, csi)
-    with observed_by(second := Recorder()):
+    with report_to(second := Recorder()):
         again = make(SMALL, csi)
     assert searched(first)
     assert not searched(second)
     assert equal(found.point, again.point)
-    with observed_by(others := Recorder()):
+    with report_to(others := Recorder()):
         make(SMALL, csi[1:])
     assert searched(others)
 

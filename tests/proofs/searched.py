@@ -63,9 +63,9 @@ def searched_optimum(seed: int, *, gap: float = 1e-2) -> Optimum:
     worth = float((prices.success + prices.rate + prices.efficiency / scenario.static_power).sum())
     batch = ChannelBatch.from_scenario(scenario, csi)
     if seed // 2 % 2:
-        with track("search") as tracker:
+        with track("search") as progress:
             search = RelaxationSearch(batch, prices, Target(gap * worth), record=True)
-            certificate = search.run(Budget(_MAX_BOXES), tracker)
+            certificate = search.run(Budget(_MAX_BOXES), progress)
     else:
         certificate = certify(
             batch, prices, max_boxes=_MAX_BOXES, target_gap=gap * worth, record=True

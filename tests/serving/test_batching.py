@@ -19,7 +19,7 @@ class Computation:
         self.go_on = threading.Event()
         self.shapes: list[tuple[int, ...]] = []
         self.threads: set[threading.Thread] = set()
-        self.told: list[int] = []
+        self.calls: list[int] = []
 
     def __call__(self, csi: np.ndarray) -> np.ndarray:
         self.shapes.append(csi.shape)
@@ -32,7 +32,7 @@ class Computation:
 
     def computed(self, count: int, seconds: float) -> None:
         assert seconds > 0
-        self.told.append(count)
+        self.calls.append(count)
 
 
 async def asked(computation: Computation, *requests: np.ndarray) -> list[object]:
@@ -51,7 +51,7 @@ def test_those_that_arrive_together_are_computed_together():
     requests = [channels(count, 4) * (count + 1) for count in (1, 2, 1, 3)]
     found = asyncio.run(asked(computation, *requests))
     assert computation.shapes == [(1, 4, 4), (6, 4, 4)]
-    assert computation.told == [1, 6]
+    assert computation.calls == [1, 6]
     for csi, powers in zip(requests, found, strict=True):
         np.testing.assert_allclose(powers, powers_of(csi), rtol=1e-6)
 

@@ -15,7 +15,7 @@ from feduplink.errors import InputError
 from feduplink.federated import LearnedSchedule
 from feduplink.optimum import check_reachable
 from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy, policy_class
-from feduplink.progress import Observer
+from feduplink.progress import Callback
 from feduplink.registry import POLICIES
 from feduplink.reporting.comparison import comparison_table
 from feduplink.settings import Architecture, GraphArchitecture, PresetName, TrainingSettings
@@ -91,8 +91,8 @@ def _architecture(args: argparse.Namespace, preset: Architecture) -> Architectur
     return type(preset)(**{**preset.model_dump(), **explicit})
 
 
-def _logs(args: argparse.Namespace, directory: Path) -> list[Observer]:
-    logs: list[Observer] = []
+def _logs(args: argparse.Namespace, directory: Path) -> list[Callback]:
+    logs: list[Callback] = []
     if args.tensorboard:
         try:
             logs.append(TensorBoardLog(directory / "tensorboard"))

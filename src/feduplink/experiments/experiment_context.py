@@ -83,7 +83,7 @@ class ExperimentContext:
     ) -> list[_T]:
         """``work(context, *arguments[i])`` for every i, in order, several at once.
 
-        ``what`` names them in the plural; observers are told how many of them are done.
+        ``what`` names them in the plural, for progress bars.
         ``work`` is a function of a module: other processes have to find it. Where one fails, the
         others are not waited for.
         """

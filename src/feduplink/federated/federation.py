@@ -41,7 +41,7 @@ from feduplink.federated.uplink.rounds import (
     everyone,
     recorded_rounds,
 )
-from feduplink.progress import Advance, Observer, track
+from feduplink.progress import Callback, Step, track
 from feduplink.randomness import own_arithmetic, stream_seed
 from feduplink.registry import object_path
 from feduplink.scenario import Scenario
@@ -207,7 +207,7 @@ def federate(
     seed: int = 0,
     device: str | torch.device = "cpu",
     recorded: Tensor | None = None,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
     checkpoint: Path | None = None,
     resume: bool = False,
 ) -> FederatedHistory:
@@ -217,7 +217,7 @@ def federate(
     drawn from the scenario or ``recorded``, (runs · rounds or more, L, L), in their order. With
     ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
     from it and ends with the same figures as one left alone (bit for bit on a CPU). The
-    ``observers`` are told of every :class:`FinishedRound`.
+    ``callbacks`` are called after every :class:`FinishedRound`.
     """
     federation = Federation(
         task,
@@ -232,7 +232,7 @@ def federate(
         if checkpoint is None:
             raise InputError("resume: accepted only with a checkpoint to resume from.")
         federation.resume(checkpoint)
-    return federation.run(observers, checkpoint)
+    return federation.run(callbacks, checkpoint)
 
 
 class Federation:
@@ -292,22 +292,22 @@ class Federation:
         }
 
     def run(
-        self, observers: Sequence[Observer] = (), checkpoint: Path | None = None
+        self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None
     ) -> FederatedHistory:
         """Go through the rounds that are left."""
         title, earlier = f"federated learning of {self.task.name}", self._advances()
         with (
             own_arithmetic(self.device),
-            track(title, self.rounds, "rounds", observers, earlier=earlier) as tracker,
+            track(title, self.rounds, "rounds", callbacks, earlier=earlier) as progress,
         ):
             fits = self.capacity()
             while len(self.state.errors) < self.rounds:
                 self.run_round(len(self.state.errors), fits.simulations, fits.room)
-                # First the checkpoint, which no observer that fails should cost.
+                # First the checkpoint, which a failing callback must not cost.
                 if checkpoint and len(self.state.errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
                 finished = self._finished(len(self.state.errors))
-                tracker.advance(finished.number, finished.mean_errors, finished)
+                progress.advance(finished.number, finished.mean_errors, finished)
         if checkpoint:
             self.save(checkpoint)
         return self.history()
@@ -358,10 +358,10 @@ class Federation:
         errors = (tuple(runs) for runs in self.state.errors[number - 1].tolist())
         return FinishedRound(number, dict(zip(self.names, errors, strict=True)))
 
-    def _advances(self) -> list[Advance]:
-        """What observers were told of the rounds so far."""
+    def _advances(self) -> list[Step]:
+        """The steps that were reported for the rounds so far."""
         finished = map(self._finished, range(1, len(self.state.errors) + 1))
-        return [Advance(found.number, found.mean_errors, found) for found in finished]
+        return [Step(found.number, found.mean_errors, found) for found in finished]
 
     @track("powers of all rounds")
     def _transmit(self, schemes: Mapping[str, AccessScheme]) -> list[UplinkRecord]:

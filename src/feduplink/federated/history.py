@@ -31,7 +31,7 @@ _TARGET_COLUMNS = ("rounds\nto target", "seconds\nto target", "joules\nto target
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """What observers are told of a round.
+    """Errors after a round, as reported to callbacks.
 
     Attributes:
         number: how many are done.

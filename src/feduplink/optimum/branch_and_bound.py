@@ -31,7 +31,7 @@ from feduplink.lagrangian import (
     starting_points,
     switched_from_each,
 )
-from feduplink.progress import Tracker
+from feduplink.progress import Progress
 
 #: How a leaf's bound is proved: each worker's best ends, a tangent of the concave relaxation, or
 #: that nothing is left of the region.
@@ -421,13 +421,13 @@ class BranchAndBound(ABC):
     def close_all(self) -> None:
         """Record the open boxes as leaves."""
 
-    def run(self, budget: Budget, tracker: Tracker) -> Certificate:
+    def run(self, budget: Budget, progress: Progress) -> Certificate:
         """Search until the target is met or the budget is spent."""
         while True:
             certificate = self.certificate()
             figures = {"gap": certificate.gap, "boxes": certificate.boxes}
             used = certificate.boxes if budget.seconds is None else certificate.seconds
-            tracker.advance(used, figures, certificate)
+            progress.advance(used, figures, certificate)
             if (
                 self.target.met_by(certificate)
                 or budget.is_spent(certificate.boxes, certificate.seconds)

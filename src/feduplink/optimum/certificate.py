@@ -19,7 +19,7 @@ from feduplink.optimum.concave_relaxation import has_relaxation
 from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import check_monotone
 from feduplink.optimum.power_search import PowerSearch
-from feduplink.progress import Observer, track
+from feduplink.progress import Callback, track
 
 
 def certify(
@@ -32,7 +32,7 @@ def certify(
     channel_gap: float | Tensor | None = None,
     reached: float | None = None,
     record: bool = False,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Certificate:
     """Bound the largest Lagrangian of every channel from both sides.
 
@@ -49,15 +49,15 @@ def certify(
         reached: mean value from which the mean gap counts.
         record: keep the tree, for others to check. The search then omits steps that only it can
             prove, and may take longer.
-        observers: called with every :class:`Certificate` on the way.
+        callbacks: called with every :class:`Certificate` on the way.
     """
     check_provable(prices)
     search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
     target = Target(target_gap, channel_gap, reached)
     budget = Budget(max_boxes, budget_s)
     total, unit = (budget.boxes, "boxes") if budget_s is None else (budget_s, "s")
-    with track("certificate", total, unit, observers) as tracker:
-        return search(batch, prices, target, record=record).run(budget, tracker)
+    with track("certificate", total, unit, callbacks) as progress:
+        return search(batch, prices, target, record=record).run(budget, progress)
 
 
 def check_provable(prices: Prices) -> None:

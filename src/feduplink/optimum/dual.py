@@ -18,7 +18,7 @@ from feduplink.optimum.calibration import PRIMAL_TOLERANCE
 from feduplink.optimum.dual_function import DualFunction, Evaluation, Vector, lagrangian_constant
 from feduplink.optimum.primal_recovery import MET, recovered, repaired
 from feduplink.problem import Problem
-from feduplink.progress import Observer, Tracker, track
+from feduplink.progress import Callback, Progress, track
 from feduplink.scenario import Scenario
 
 #: Whose powers a solution has if no policy was better.
@@ -90,10 +90,10 @@ class DualSolution:
 class _Search:
     """Evaluates the dual function and remembers the best powers on the way."""
 
-    def __init__(self, function: DualFunction, x: Vector, tracker: Tracker) -> None:
+    def __init__(self, function: DualFunction, x: Vector, progress: Progress) -> None:
         self.function = function
         self.maximiser = MultiStart(function.batch, function.prices(x))
-        self.tracker = tracker
+        self.progress = progress
         self.steps: list[DualStep] = []
         self.best: tuple[tuple[bool, float], Tensor, Multipliers] | None = None
         self.feasible: tuple[Tensor, Judgement] | None = None
@@ -109,7 +109,7 @@ class _Search:
             self._offer(repaired(at.power, self.function.batch, self.function.problem))
         step = DualStep(at.value, verdict.objective, verdict.violation)
         self.steps.append(step)
-        self.tracker.advance(len(self.steps), asdict(step), step)
+        self.progress.advance(len(self.steps), asdict(step), step)
         return at
 
     def reached(self, value: float, tolerance: float) -> bool:
@@ -152,7 +152,7 @@ def solve_dual(
     *,
     start: Multipliers | None = None,
     most_evaluations: int = 100,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> DualSolution:
     """Minimise the dual function on channels (N, L, L) and recover the primal solution.
 
@@ -161,13 +161,13 @@ def solve_dual(
     primal solution is within :data:`PRIMAL_GAP` of the dual value, or for ``most_evaluations``. It
     begins at the multipliers ``start``, if given.
 
-    The ``observers`` are told of every :class:`DualStep`.
+    The ``callbacks`` are called after every :class:`DualStep`.
     """
     problem = problem or Problem.from_scenario(scenario)
     function = DualFunction(scenario, problem, csi)
     x = function.start(start)
-    with track("dual problem", None, "evaluations", observers) as tracker:
-        search = _Search(function, x, tracker)
+    with track("dual problem", None, "evaluations", callbacks) as progress:
+        search = _Search(function, x, progress)
         while len(search.steps) < most_evaluations:
             evaluations = min(_RUN, most_evaluations - len(search.steps))
             x = function.minimised(

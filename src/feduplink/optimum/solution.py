@@ -19,7 +19,7 @@ from feduplink.optimum.certificate import certify, check_provable
 from feduplink.optimum.dual import SEARCH, DualSolution, solve_dual
 from feduplink.optimum.primal_recovery import MET, repaired
 from feduplink.problem import Problem
-from feduplink.progress import Observer
+from feduplink.progress import Callback
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
@@ -169,7 +169,7 @@ def find_optimum(
     channel_gap: float | None = None,
     record: bool = False,
     device: str | torch.device = "cpu",
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Optimum:
     """Solve the problem on channels (N, L, L), then certify the solution.
 
@@ -187,7 +187,7 @@ def find_optimum(
         channel_gap: and, if given, no channel's gap is above this.
         device: where the search runs; what it finds is where the channels are.
         record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
-        observers: told of every evaluation of the dual function (``DualStep``), then of every
+        callbacks: called after every evaluation of the dual function (``DualStep``), then of every
             improvement of the bound (``Certificate``).
     """
     check_csi(csi, scenario.workers)
@@ -198,7 +198,7 @@ def find_optimum(
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
     check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
     moved = csi.to(usable_device(device))
-    solution = solve_dual(scenario, moved, problem, observers=observers)
+    solution = solve_dual(scenario, moved, problem, callbacks=callbacks)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
@@ -210,7 +210,7 @@ def find_optimum(
         # reach.
         reached=solution.judgement.objective - solution.constant,
         record=record,
-        observers=observers,
+        callbacks=callbacks,
     )
     power = solution.power.to(csi.device)
     solution = replace(

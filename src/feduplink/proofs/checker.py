@@ -250,13 +250,13 @@ def _failure(proof: Proof, processes: int) -> str | None:
             if (failure := wrong(proof)) is not None:
                 return failure
     parts = list(_parts(proof))
-    with track("check", len(proof.tree.node), "boxes") as tracker:
+    with track("check", len(proof.tree.node), "boxes") as progress:
         done = 0
         for part, failure in zip(parts, _checked(parts, processes), strict=True):
             if failure is not None:
                 return failure
             done += len(part.proof.tree.node)
-            tracker.advance(done)
+            progress.advance(done)
     return None
 
 

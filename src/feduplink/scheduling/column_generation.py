@@ -417,12 +417,12 @@ def find_front(
     """The same for several κ, which share what is found: the front between time and energy."""
     check_rounds(csi, seconds_per_joule)
     found: list[list[ScheduleSolution]] = [[] for _ in seconds_per_joule]
-    with track("schedules", len(csi), "channels") as tracker:
+    with track("schedules", len(csi), "channels") as progress:
         for batch, demand in round_batches(scenario, csi, bits, senders):
             search = ColumnGeneration(batch, demand)
             for kappa, parts in zip(seconds_per_joule, found, strict=True):
                 parts.append(search.solve(kappa, tolerance=tolerance))
-            tracker.advance(sum(len(part.cost) for part in found[0]))
+            progress.advance(sum(len(part.cost) for part in found[0]))
     return [ScheduleSolution.concat(parts) for parts in found]
 
 
@@ -451,13 +451,13 @@ def bound_front(
     budget = Budget(max_boxes, budget_s)
     check_rounds(csi, seconds_per_joule)
     found: list[list[BoundedSchedules]] = [[] for _ in seconds_per_joule]
-    with track("bounds of schedules", len(csi), "channels") as tracker:
+    with track("bounds of schedules", len(csi), "channels") as progress:
         for batch, demand in round_batches(scenario, csi, bits):
             search = ColumnGeneration(batch, demand)
             share = len(demand) / len(csi)
             for kappa, parts in zip(seconds_per_joule, found, strict=True):
                 parts.append(bound_schedules(search, kappa, gap=gap, budget=budget.share(share)))
-            tracker.advance(sum(len(part.lower) for part in found[0]))
+            progress.advance(sum(len(part.lower) for part in found[0]))
     return [
         BoundedSchedules(
             ScheduleSolution.concat([part.solution for part in parts]),

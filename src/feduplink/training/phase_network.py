@@ -89,7 +89,7 @@ def train_phase_network(
     rates = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, max_lr=settings.learning_rate, total_steps=settings.steps, pct_start=0.05
     )
-    with track("training of learned schedules", settings.steps, "steps") as tracker:
+    with track("training of learned schedules", settings.steps, "steps") as progress:
         for step in range(settings.steps):
             proposal = PhaseProposal(curriculum.draw(settings.batch_size, generator))
             before = proposal.master.value
@@ -106,5 +106,5 @@ def train_phase_network(
                     mean.lerp_(weight, share)
             if (step + 1) % _REPORT_EVERY == 0:
                 cost = float((proposal.master.value / before).mean())
-                tracker.advance(step + 1, {"cost over one at a time": cost})
+                progress.advance(step + 1, {"cost over one at a time": cost})
     return averaged

@@ -18,7 +18,7 @@ from feduplink.evaluation import allocate_seen
 from feduplink.judgement import Judgement, feasible_first, judge
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
-from feduplink.progress import Advance, Observer, track
+from feduplink.progress import Callback, Step, track
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.settings import TrainingSettings
@@ -266,21 +266,21 @@ class Training:
             return False
         return len(self.history) - 1 - best.number >= self.settings.patience
 
-    def run(self, observers: Sequence[Observer] = (), checkpoint: Path | None = None) -> Epoch:
+    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> Epoch:
         """Train to the end; the policy then has the best epoch's weights. Returns that epoch.
 
-        The ``observers`` are told of every :class:`Epoch`.
+        The ``callbacks`` are called after every :class:`Epoch`.
         """
         title, epochs = f"training of {self.policy.name}", self.settings.epochs
         earlier = _advances(self.history)
-        with track(title, epochs, "epochs", observers, earlier=earlier) as tracker:
+        with track(title, epochs, "epochs", callbacks, earlier=earlier) as progress:
             while not self.finished:
                 epoch = self._run_epoch()
-                # First the checkpoint, which no observer that fails should cost.
+                # First the checkpoint, which a failing callback must not cost.
                 if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
                 best = best_epoch(self.history)
-                tracker.advance(epoch.number + 1, _figures(epoch, best), epoch)
+                progress.advance(epoch.number + 1, _figures(epoch, best), epoch)
         if checkpoint:
             self.save(checkpoint)
         self.policy.load_state_dict(self._best_weights)
@@ -399,11 +399,11 @@ def _problem_identity(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _advances(history: list[Epoch]) -> list[Advance]:
-    """What observers were told of the epochs of ``history``."""
+def _advances(history: list[Epoch]) -> list[Step]:
+    """The steps that were reported for the epochs of ``history``."""
     best_so_far = accumulate(history, lambda *epochs: best_epoch(list(epochs)))
     return [
-        Advance(epoch.number + 1, _figures(epoch, best), epoch)
+        Step(epoch.number + 1, _figures(epoch, best), epoch)
         for epoch, best in zip(history, best_so_far, strict=True)
     ]
 

@@ -25,7 +25,7 @@ from feduplink.policies.pdx_network import (
     lagrangian_at_gates,
     price_unit,
 )
-from feduplink.progress import Advance, Observer, track
+from feduplink.progress import Callback, Step, track
 from feduplink.randomness import torch_generator
 from feduplink.settings import NetworkSettings
 from feduplink.storage.tensorfile import (
@@ -161,22 +161,22 @@ class NetworkTraining:
             pct_start=0.05,
         )
 
-    def run(self, observers: Sequence[Observer] = (), checkpoint: Path | None = None) -> None:
+    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> None:
         """Take the steps that are left.
 
-        The ``observers`` are told of the Lagrangian reached, every hundred steps; as often the
+        The ``callbacks`` are called every hundred steps with the Lagrangian reached; as often the
         state is written to ``checkpoint``.
         """
-        earlier = [Advance(self.step)] if self.step else []
+        earlier = [Step(self.step)] if self.step else []
         steps = self.settings.steps
-        with track("training of pdx", steps, "steps", observers, earlier=earlier) as tracker:
+        with track("training of pdx", steps, "steps", callbacks, earlier=earlier) as progress:
             while self.step < steps:
                 reached = self._take_step()
                 self.step += 1
                 if self.step % _REPORT_EVERY == 0:
                     if checkpoint:
                         self.save(checkpoint)
-                    tracker.advance(self.step, {"Lagrangian": float(reached)})
+                    progress.advance(self.step, {"Lagrangian": float(reached)})
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the state between two steps."""

@@ -30,7 +30,7 @@ import numpy as np
 
 from feduplink.errors import InputError, unknown_name
 from feduplink.federated.data.reviews import most_frequent, read_reviews
-from feduplink.progress import Tracker, track
+from feduplink.progress import Progress, track
 from feduplink.storage.files import check_regular
 
 #: Of all arrays together, unpacked.
@@ -381,9 +381,9 @@ def _download(url: str, sha256: str | None, scratch: Path) -> Path:
     import pooch  # a tenth of a second, for this function alone
 
     name = url.rsplit("/", 1)[-1]
-    with track(f"fetching {name}", None, "MB") as tracker:
+    with track(f"fetching {name}", None, "MB") as progress:
         downloader = pooch.HTTPDownloader(
-            progressbar=_Bar(tracker),
+            progressbar=_Bar(progress),
             chunk_size=_DOWNLOAD_BLOCK_BYTES,
             timeout=_TIMEOUT_S,
             # A server that packs what it sends would have requests unpack our .gz files.
@@ -418,18 +418,18 @@ def _reason(error: BaseException) -> str:
 
 
 class _Bar:
-    """A progress bar as pooch wants it, which only tells a tracker how far it is."""
+    """The progress bar that pooch calls; reports to callbacks."""
 
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, progress: Progress) -> None:
         self.total = 0
-        self._tracker = tracker
+        self._progress = progress
         self._done = 0
 
     def update(self, size: int) -> None:
         """So many bytes more; the last block counts as a whole one."""
         self._done += size
         received = min(self._done, self.total or self._done)
-        self._tracker.advance(received / 1e6, {"of MB": self.total / 1e6} if self.total else {})
+        self._progress.advance(received / 1e6, {"of MB": self.total / 1e6} if self.total else {})
 
     def reset(self) -> None:
         """Called at the end, before the whole is told at once."""

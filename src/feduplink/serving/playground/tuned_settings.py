@@ -26,7 +26,7 @@ from feduplink.lagrangian import DualPoint, Multipliers
 from feduplink.policies import OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
 from feduplink.policies.pdx import CHANNELS
 from feduplink.problem import Problem
-from feduplink.progress import Advance, Observer, Work, observed_by
+from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import FirstScene, Setting
@@ -125,20 +125,20 @@ class _Ended(Exception):
     """The search ends without a result."""
 
 
-class _Step(Observer):
+class _Step(Callback):
     """Calls a function after every step of work."""
 
     def __init__(self, stepped: Callable[[], None]) -> None:
         self._stepped = stepped
 
-    def begin(self, work: Work) -> None:
+    def on_begin(self, work: Work) -> None:
         """Nothing is done yet."""
 
-    def advance(self, work: Work, step: Advance) -> None:
+    def on_step(self, work: Work, step: Step) -> None:
         """A step is done."""
         self._stepped()
 
-    def end(self, work: Work) -> None:
+    def on_end(self, work: Work) -> None:
         """Nothing is left to do."""
 
 
@@ -208,7 +208,7 @@ class TunedSettings:
             self._change.notify()
 
     def _search(self) -> None:
-        with observed_by(_Step(self._pause)):
+        with report_to(_Step(self._pause)):
             while not self._stopping:
                 with contextlib.suppress(_Ended):
                     self._search_once()
