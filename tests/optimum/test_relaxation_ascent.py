@@ -20,20 +20,22 @@ def _relaxed(seed: int) -> RelaxedBoxes:
     boxes = boxes.take(~empty)
     weight = torch.full_like(boxes.t_low, 0.5)
     batch = instance.batch.take(boxes.channel)
-    return RelaxedBoxes(batch, instance.prices, boxes, weight, relaxation.negligible)
+    return RelaxedBoxes.of_boxes(batch, instance.prices, boxes, weight, relaxation.negligible)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 6, 12, 14, 18])
 def test_no_point_of_the_box_is_higher(seed: int):
     relaxed = _relaxed(seed)
-    guess = relaxed.batch.pmax_w.expand_as(relaxed.t_low)
+    guess = relaxed.batch.pmax_w.expand_as(relaxed.boxes.t_low)
     summit = ascend(relaxed, guess, 60)
     generator = torch.Generator().manual_seed(seed)
-    shares = torch.rand(_SAMPLES, *relaxed.t_low.shape, generator=generator, dtype=torch.float64)
+    shares = torch.rand(
+        _SAMPLES, *relaxed.boxes.t_low.shape, generator=generator, dtype=torch.float64
+    )
     # A millionth of all prices, of which the slack has 1e-8 per worker.
-    rounding = 100 * relaxed.slack / relaxed.t_low.shape[-1]
+    rounding = 100 * relaxed.slack / relaxed.boxes.t_low.shape[-1]
     for share in shares:
-        t = relaxed.t_low + share * (relaxed.t_high - relaxed.t_low)
+        t = relaxed.boxes.t_low + share * (relaxed.t_high - relaxed.boxes.t_low)
         elsewhere, _ = relaxed.expand(relaxed.powers(t))
         assert (elsewhere.value <= summit.value + rounding).all()
 
@@ -41,7 +43,7 @@ def test_no_point_of_the_box_is_higher(seed: int):
 @pytest.mark.parametrize("seed", [0, 6, 12])
 def test_more_steps_are_never_lower(seed: int):
     relaxed = _relaxed(seed)
-    guess = relaxed.batch.pmax_w.expand_as(relaxed.t_low)
+    guess = relaxed.batch.pmax_w.expand_as(relaxed.boxes.t_low)
     values = [ascend(relaxed, guess, steps).value for steps in (1, 2, 4, 8)]
     for fewer, more in itertools.pairwise(values):
         assert (more >= fewer).all()

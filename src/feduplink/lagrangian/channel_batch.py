@@ -13,6 +13,7 @@ in t.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,10 +22,11 @@ from feduplink import link
 from feduplink.lagrangian.prices import Prices
 from feduplink.link import Slopes
 from feduplink.scenario import Scenario
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class ChannelBatch:
+class ChannelBatch(TensorRecord):
     """A batch of channels with the radio's constants, ready for the Lagrangian.
 
     Attributes:
@@ -34,6 +36,8 @@ class ChannelBatch:
         waterfall, amplifier_inefficiency: as in the scenario.
 
     """
+
+    shared: ClassVar[frozenset[str]] = frozenset({"pmax_w", "static_power_w"})
 
     direct: Tensor
     cross: Tensor
@@ -55,20 +59,6 @@ class ChannelBatch:
             static_power_w=scenario.static_power.to(csi).expand(csi.shape[-1]),
             amplifier_inefficiency=scenario.amplifier_inefficiency,
         )
-
-    def to(self, dtype: torch.dtype) -> ChannelBatch:
-        """The same channels in another precision."""
-        return replace(
-            self,
-            direct=self.direct.to(dtype),
-            cross=self.cross.to(dtype),
-            pmax_w=self.pmax_w.to(dtype),
-            static_power_w=self.static_power_w.to(dtype),
-        )
-
-    def take(self, index: Tensor | slice) -> ChannelBatch:
-        """Some of the channels, by index, mask or slice."""
-        return replace(self, direct=self.direct[index], cross=self.cross[index])
 
     def interference(self, power: Tensor) -> Tensor:
         """1 + Σ_{j≠i} β_ij p_j, (N, L)."""

@@ -18,7 +18,6 @@ little energy, there is also −e_i p_i.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,10 +28,11 @@ from feduplink.errors import InputError
 from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class Prices:
+class Prices(TensorRecord):
     """Prices of one unit of each quantity, (L,) each; (N, L) if channels have their own.
 
     Attributes:
@@ -83,15 +83,11 @@ class Prices:
             )
         return replace(self, others=(*self.others, (measure, price)))
 
-    def to(self, dtype: torch.dtype) -> Prices:
-        """The same prices in another precision."""
-        return self._each(lambda price: price.to(dtype))
-
     def take(self, index: Tensor | slice) -> Prices:
-        """Those of some of the channels, by index, mask or slice; itself if all share them."""
+        """Return the prices of some channels; the same object if all channels share them."""
         if not self._per_channel:
             return self
-        return self._each(lambda price: price[index] if price.ndim > 1 else price)
+        return self._map(lambda price: price[index] if price.ndim > 1 else price)
 
     @cached_property
     def on_success(self) -> bool:
@@ -110,16 +106,6 @@ class Prices:
         if self.power_cost is not None:
             prices.append(self.power_cost)
         return any(price.ndim > 1 for price in prices)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Prices:
-        return Prices(
-            change(self.success),
-            change(self.rate),
-            change(self.efficiency),
-            change(self.activation_cost),
-            tuple((measure, change(price)) for measure, price in self.others),
-            None if self.power_cost is None else change(self.power_cost),
-        )
 
     def check_usual(self, who: str) -> None:
         """Refuse, in the name of ``who``, measures and limits that only the search can price."""
@@ -144,7 +130,7 @@ def _same_draw(measure: EnergyEfficiency, scenario: Scenario) -> bool:
 
 
 @dataclass(frozen=True)
-class Multipliers:
+class Multipliers(TensorRecord):
     """A point of the dual problem.
 
     Attributes:
@@ -155,10 +141,6 @@ class Multipliers:
 
     constraints: Tensor
     objective_weight: Tensor
-
-    def to(self, device: torch.device) -> Multipliers:
-        """The same multipliers on a device."""
-        return Multipliers(self.constraints.to(device), self.objective_weight.to(device))
 
     def offset(self, problem: Problem) -> float:
         """−Σ λ c0 over the constraints on all rounds: what they add to every Lagrangian."""

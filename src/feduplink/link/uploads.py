@@ -15,7 +15,6 @@ and, at κ seconds per joule, its own energy: τ + κ (p + P_c) τ.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,10 +22,11 @@ from torch import Tensor
 
 from feduplink.link.quality import most_efficient_power
 from feduplink.link.quality import sinr as sinr_of
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class Upload:
+class Upload(TensorRecord):
     """The uploads of a round, (..., L) each but ``duration_s``.
 
     Attributes:
@@ -104,7 +104,7 @@ _TOGETHER = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
-class Schedule:
+class Schedule(TensorRecord):
     """Who sends when, at which power: K phases of every round.
 
     Attributes:
@@ -145,18 +145,6 @@ class Schedule:
         """What every worker can send if all phases take their time, (..., L) bits."""
         rates = bandwidth_hz * bits_per_hz(sinr_of(csi[..., None, :, :], self.power))
         return (self.durations_s[..., None] * rates).sum(-2)
-
-    def take(self, index: Tensor | slice) -> Schedule:
-        """Those of some rounds, by index, mask or slice."""
-        return Schedule(self.durations_s[index], self.power[index])
-
-    @classmethod
-    def concat(cls, parts: Sequence[Schedule]) -> Schedule:
-        """Rounds of several schedules, one after the other along the first dimension."""
-        return cls(
-            torch.cat([part.durations_s for part in parts]),
-            torch.cat([part.power for part in parts]),
-        )
 
     def limited(self, pmax_w: Tensor) -> Schedule:
         """The same with no power above Pmax, () or (L,) W."""

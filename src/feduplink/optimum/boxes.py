@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum.branch_and_bound import Tangents
+from feduplink.tensor_record import TensorRecord
 
 #: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
 SINR, POWER, REST = 0, 1, 2
@@ -18,7 +19,7 @@ _SHORTEST_RUN = {"cpu": 16, "cuda": 4096}
 
 
 @dataclass(frozen=True)
-class Boxes:
+class Boxes(TensorRecord):
     """Regions of the search: M boxes, each of one channel.
 
     Attributes:
@@ -39,23 +40,9 @@ class Boxes:
     silent: Tensor
     node: Tensor
 
-    def take(self, index: Tensor | slice) -> Boxes:
-        """Some of the boxes, by index, mask or slice."""
-        return Boxes(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    def with_rows(self, rows: Tensor, others: Boxes) -> Boxes:
-        """With other boxes in the place of some, (R,)."""
-        pairs = ((getattr(self, f.name), getattr(others, f.name)) for f in fields(self))
-        return Boxes(*(old.index_copy(0, rows, new) for old, new in pairs))
-
-    @staticmethod
-    def concat(parts: list[Boxes]) -> Boxes:
-        """All boxes of several batches."""
-        return Boxes(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Boxes)))
-
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(TensorRecord):
     """What the relaxation says of each box.
 
     Attributes:
@@ -77,33 +64,6 @@ class Bounds:
     proof: Tensor
     tangents: Tangents
     upper_weight: Tensor
-
-    def take(self, index: Tensor) -> Bounds:
-        """Those of some of the boxes, by index or mask."""
-        return Bounds(
-            self.upper[index],
-            self.power[index],
-            self.worker[index],
-            self.how[index],
-            self.split_at[index],
-            self.proof[index],
-            self.tangents.take(index),
-            self.upper_weight[index],
-        )
-
-    @staticmethod
-    def concat(parts: list[Bounds]) -> Bounds:
-        """Those of all boxes of several batches."""
-        return Bounds(
-            torch.cat([part.upper for part in parts]),
-            torch.cat([part.power for part in parts]),
-            torch.cat([part.worker for part in parts]),
-            torch.cat([part.how for part in parts]),
-            torch.cat([part.split_at for part in parts]),
-            torch.cat([part.proof for part in parts]),
-            Tangents.concat([part.tangents for part in parts]),
-            torch.cat([part.upper_weight for part in parts]),
-        )
 
 
 def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
@@ -143,7 +103,7 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
 
 
 @dataclass(frozen=True)
-class PowerBoxes:
+class PowerBoxes(TensorRecord):
     """Regions of the search: M boxes of powers, each of one channel.
 
     Attributes:
@@ -157,17 +117,6 @@ class PowerBoxes:
     low: Tensor
     high: Tensor
     node: Tensor
-
-    def take(self, index: Tensor | slice) -> PowerBoxes:
-        """Some of the boxes, by index, mask or slice."""
-        return PowerBoxes(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    @staticmethod
-    def concat(parts: list[PowerBoxes]) -> PowerBoxes:
-        """All boxes of several batches."""
-        return PowerBoxes(
-            *(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(PowerBoxes))
-        )
 
     @staticmethod
     def roots(batch: ChannelBatch) -> PowerBoxes:

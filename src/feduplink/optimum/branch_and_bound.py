@@ -32,6 +32,7 @@ from feduplink.lagrangian import (
     switched_from_each,
 )
 from feduplink.progress import Progress
+from feduplink.tensor_record import TensorRecord
 
 #: How a leaf's bound is proved: each worker's best ends, a tangent of the concave relaxation, or
 #: that nothing is left of the region.
@@ -39,7 +40,7 @@ MONOTONE, TANGENT, EMPTY = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Tangents:
+class Tangents(TensorRecord):
     """What fixes the linearisation that bounds a box, (T, L) each.
 
     Attributes:
@@ -52,19 +53,6 @@ class Tangents:
     at_log_power: Tensor
     sinr_slope: Tensor
     rate_end: Tensor
-
-    def take(self, index: Tensor) -> Tangents:
-        """Those of some boxes, by index or mask."""
-        return Tangents(self.at_log_power[index], self.sinr_slope[index], self.rate_end[index])
-
-    @staticmethod
-    def concat(parts: list[Tangents]) -> Tangents:
-        """Those of several batches."""
-        return Tangents(
-            torch.cat([part.at_log_power for part in parts]),
-            torch.cat([part.sinr_slope for part in parts]),
-            torch.cat([part.rate_end for part in parts]),
-        )
 
 
 @dataclass(frozen=True)
@@ -154,11 +142,7 @@ class TreeRecorder:
     def close_by_tangents(self, nodes: Tensor, upper: Tensor, tangents: Tangents) -> None:
         """Make ``nodes`` leaves whose bound a tangent proves."""
         self.close(nodes, upper, TANGENT)
-        self._tangents.append(
-            Tangents(
-                tangents.at_log_power.cpu(), tangents.sinr_slope.cpu(), tangents.rate_end.cpu()
-            )
-        )
+        self._tangents.append(tangents.to("cpu"))
 
     def tree(self) -> BranchingTree:
         """What was recorded; every node must have been split or closed."""
@@ -265,7 +249,7 @@ MAX_BOXES = 2_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate:
+class Certificate(TensorRecord):
     """Bounds on the largest Lagrangian of each channel.
 
     Attributes:
@@ -290,15 +274,6 @@ class Certificate:
             f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
             f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
             f"{self.boxes} boxes, {self.seconds:.1f} s)"
-        )
-
-    def to(self, device: torch.device) -> Certificate:
-        """The same on another device."""
-        return replace(
-            self,
-            lower=self.lower.to(device),
-            upper=self.upper.to(device),
-            power=self.power.to(device),
         )
 
     @property

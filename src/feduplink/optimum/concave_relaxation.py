@@ -15,9 +15,10 @@ therefore sound whatever point the linearisation is taken at, and tight at the m
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from feduplink.link import Slopes
 from feduplink.optimum.boxes import POWER, REST, SINR, Bounds, Boxes
 from feduplink.optimum.branch_and_bound import EMPTY, MONOTONE, TANGENT, Tangents
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+from feduplink.tensor_record import TensorRecord
 
 #: Intervals of s or t this narrow are not split any further.
 _NARROW = 1e-3
@@ -38,7 +40,7 @@ _CUT_BISECTIONS = 5
 
 
 @dataclass(frozen=True)
-class Linearised:
+class Linearised(TensorRecord):
     """The linearisation of M relaxations, each at a point of its box.
 
     Attributes:
@@ -62,97 +64,41 @@ class Linearised:
     worker: Tensor
     gradient: Tensor
 
-    def take(self, index: Tensor) -> Linearised:
-        """Those of some boxes, by mask or index."""
-        return Linearised(*(tensor[index] for tensor in vars(self).values()))
 
-    def replaced_where(self, chosen: Tensor, other: Linearised) -> Linearised:
-        """With another linearisation in its place where ``chosen``, (M,)."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        rows = chosen[:, None]
-        return Linearised(
-            *(torch.where(chosen if own.dim() == 1 else rows, new, own) for own, new in pairs)
-        )
+@dataclass(frozen=True)
+class McCormick(TensorRecord):
+    """An upper bound on EE = R q over intervals of R and of q = 1 / (μ p + P_c).
 
+    R q is under both of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and R⁺ q + q⁻ R − R⁺ q⁻, and so
+    under every mean of the two. Tensors are (M, L).
 
-class RelaxedBoxes:
-    """The concave relaxation over a batch of boxes.
-
-    A worker that may rest is represented by a power of at least its lowest one, which it would
-    not send when silent: the others' ln SINR is therefore raised by what that power costs them.
+    Attributes:
+        rate_low, rate_high: R⁻ and R⁺.
+        q_low, q_high: q⁻ and q⁺.
+        upper_weight: weight of the second plane in [0, 1].
     """
 
-    def __init__(
-        self,
-        batch: ChannelBatch,
-        prices: Prices,
-        boxes: Boxes,
-        upper_weight: Tensor,
-        negligible: float,
-    ) -> None:
-        self.boxes, self.batch, self.prices = boxes, batch, prices
-        self.slack = negligible * boxes.silent.shape[-1]
-        self.log_direct = batch.direct.log()
-        self.heard = ~boxes.silent
-        self.t_low, self.t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
-        self.lowest, self.highest = self.t_low.exp(), self.t_high.exp()
-        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, self.lowest)
-        least = 1 + _weigh(batch.cross, sure_power)
-        resting = torch.where(boxes.may_rest, self.lowest, 0.0)
-        self.raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
-        self.raised = self.raised_by.sum(-1)
+    rate_low: Tensor
+    rate_high: Tensor
+    q_low: Tensor
+    q_high: Tensor
+    upper_weight: Tensor
 
-        # EE = R q(t) is under both of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and
-        # R⁺ q + q⁻ R − R⁺ q⁻, and so under every mean of the two.
-        self.upper_weight = upper_weight
-        self.rate_low = link.rate_from_log(boxes.s_low)
-        self.rate_high = link.rate_from_log(boxes.s_high)
-        self.q_high, self.q_low = self._q(self.lowest), self._q(self.highest)
-        lower_weight = 1 - upper_weight
-        rate = lower_weight * self.rate_low + upper_weight * self.rate_high
+    def plane(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean r q + q⁰ R − c of the two planes: r, q⁰ and c, (M, L) each."""
+        lower_weight = 1 - self.upper_weight
+        rate = lower_weight * self.rate_low + self.upper_weight * self.rate_high
         constant = lower_weight * self.rate_low * self.q_high
-        constant = constant + upper_weight * self.rate_high * self.q_low
-        self.q_factor = prices.efficiency * rate
-        self.q_base = lower_weight * self.q_high + upper_weight * self.q_low
-        self.shift = prices.efficiency * (rate * self.q_base - constant)
+        constant = constant + self.upper_weight * self.rate_high * self.q_low
+        base = lower_weight * self.q_high + self.upper_weight * self.q_low
+        return rate, base, constant
 
-        self.draw = DrawEnvelope.on_interval(
-            batch.static_power_w, batch.amplifier_inefficiency, self.t_low, self.t_high
-        )
-        # What power costs is charged to workers that are sure to send; those that may rest pay
-        # nothing when they do.
-        self.charged = self.heard & ~boxes.may_rest
-        value = WorkerValue(
-            prices.success.expand_as(self.q_base),
-            prices.rate + prices.efficiency * self.q_base,
-            prices.activation_cost - self.shift,
-            batch.waterfall,
-        )
-        most = 1 + _weigh(batch.cross, torch.where(self.heard, self.highest, 0.0))
-        at_rest = self.log_direct + boxes.t_low - most.log()
-        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
-        at_rest = -self.q_factor * (self.q_high - self.q_base)
-        floor = torch.where(boxes.may_rest, at_rest, -math.inf)
-        self.envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
+    def balanced_weight(self, rate: Tensor, q: Tensor, *, whole: bool) -> Tensor:
+        """The weight moved towards where both planes lose the same at (R, q), (M, L).
 
-    def take(self, index: Tensor) -> RelaxedBoxes:
-        """Some of the boxes, by mask or index, nothing computed anew."""
-        some = copy.copy(self)
-        for name in ("boxes", "batch", "envelope", "draw"):
-            setattr(some, name, getattr(self, name).take(index))
-        for name, part in vars(self).items():
-            if isinstance(part, Tensor):
-                setattr(some, name, part[index])
-        return some
-
-    def balanced_weight(self, at: Linearised, *, whole: bool) -> Tensor:
-        """Weights of the upper plane, (M, L), nearer to where both lose the same at a point.
-
-        There the bound is least; ``whole``: all on the plane that loses less.
+        There the bound is least. ``whole``: all on the plane that loses less.
         """
-        rate = link.rate_from_log(at.log_sinr)
         rate = torch.minimum(torch.maximum(rate, self.rate_low), self.rate_high)
-        q = self._q(torch.where(self.heard, at.power, self.highest))
         by_lower = (self.q_high - q) * (rate - self.rate_low)
         by_upper = (self.rate_high - rate) * (q - self.q_low)
         if whole:
@@ -161,15 +107,144 @@ class RelaxedBoxes:
         step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
         return (self.upper_weight + _BALANCING * step).clamp(0.0, 1.0)
 
-    def _q(self, power: Tensor) -> Tensor:
-        return link.inverse_draw(
-            power, self.batch.static_power_w, self.batch.amplifier_inefficiency
-        )[0]
+
+@dataclass(frozen=True)
+class RelaxedBoxes(TensorRecord):
+    """The concave relaxation of the Lagrangian over M boxes.
+
+    A worker that may rest is represented by a power of at least its lowest one, which it would
+    not transmit when silent. The others' ln SINR is therefore raised by the most that this power
+    lowers it.
+
+    Attributes:
+        batch: the channel of every box.
+        prices: of the Lagrangian.
+        boxes: M of them.
+        slack: bound on the value of workers that transmit below their floor.
+        raised_by: ln of the factor on the SINR of worker i for a worker j that may rest, (M, L, L).
+        efficiency: the plane above EE = R q.
+        q_factor: c times the plane's slope in q, (M, L).
+        q_base: the plane's slope in R, (M, L).
+        shift: c times (the plane's constant part at q = ``q_base``), (M, L).
+        draw: concave envelope of q in ln p.
+        envelope: concave envelope of a worker's value in ln SINR.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset({"prices"})
+
+    batch: ChannelBatch
+    prices: Prices
+    boxes: Boxes
+    slack: float
+    raised_by: Tensor
+    efficiency: McCormick
+    q_factor: Tensor
+    q_base: Tensor
+    shift: Tensor
+    draw: DrawEnvelope
+    envelope: Envelope
+
+    @classmethod
+    def of_boxes(
+        cls,
+        batch: ChannelBatch,
+        prices: Prices,
+        boxes: Boxes,
+        upper_weight: Tensor,
+        negligible: float,
+    ) -> RelaxedBoxes:
+        """Relax the Lagrangian over boxes whose channels are the rows of ``batch``.
+
+        ``upper_weight`` (M, L) is that of McCormick's planes, ``negligible`` what a worker below
+        its floor may be worth.
+        """
+        t_low, t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
+        lowest, highest = t_low.exp(), t_high.exp()
+        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, lowest)
+        least = 1 + _weigh(batch.cross, sure_power)
+        resting = torch.where(boxes.may_rest, lowest, 0.0)
+        raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
+
+        efficiency = McCormick(
+            rate_low=link.rate_from_log(boxes.s_low),
+            rate_high=link.rate_from_log(boxes.s_high),
+            q_low=_q(batch, highest),
+            q_high=_q(batch, lowest),
+            upper_weight=upper_weight,
+        )
+        rate, q_base, constant = efficiency.plane()
+        q_factor = prices.efficiency * rate
+        shift = prices.efficiency * (rate * q_base - constant)
+        draw = DrawEnvelope.on_interval(
+            batch.static_power_w, batch.amplifier_inefficiency, t_low, t_high
+        )
+        value = WorkerValue(
+            prices.success.expand_as(q_base),
+            prices.rate + prices.efficiency * q_base,
+            prices.activation_cost - shift,
+            batch.waterfall,
+        )
+        most = 1 + _weigh(batch.cross, torch.where(boxes.silent, 0.0, highest))
+        at_rest = batch.direct.log() + boxes.t_low - most.log()
+        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
+        at_rest = -q_factor * (efficiency.q_high - q_base)
+        floor = torch.where(boxes.may_rest, at_rest, -math.inf)
+        envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
+        slack = negligible * boxes.silent.shape[-1]
+        return cls(
+            batch,
+            prices,
+            boxes,
+            slack,
+            raised_by,
+            efficiency,
+            q_factor,
+            q_base,
+            shift,
+            draw,
+            envelope,
+        )
+
+    @cached_property
+    def on_air(self) -> Tensor:
+        """Workers that may transmit, (M, L) bool."""
+        return ~self.boxes.silent
+
+    @cached_property
+    def t_high(self) -> Tensor:
+        """Upper limit of ln p, no less than the lower one, (M, L)."""
+        return torch.maximum(self.boxes.t_high, self.boxes.t_low)
+
+    @cached_property
+    def lowest(self) -> Tensor:
+        """Lower limit of the powers, (M, L) W."""
+        return self.boxes.t_low.exp()
+
+    @cached_property
+    def highest(self) -> Tensor:
+        """Upper limit of the powers, (M, L) W."""
+        return self.t_high.exp()
+
+    @cached_property
+    def log_direct(self) -> Tensor:
+        """ln α, (M, L)."""
+        return self.batch.direct.log()
+
+    @cached_property
+    def raised(self) -> Tensor:
+        """By how much every worker's ln SINR is raised, (M, L)."""
+        return self.raised_by.sum(-1)
+
+    def balanced_weight(self, at: Linearised, *, whole: bool) -> Tensor:
+        """Weights of McCormick's planes, (M, L), that suit the point of a linearisation better."""
+        rate = link.rate_from_log(at.log_sinr)
+        q = _q(self.batch, torch.where(self.on_air, at.power, self.highest))
+        return self.efficiency.balanced_weight(rate, q, whole=whole)
 
     def inside(self, power: Tensor) -> Tensor:
         """The powers moved into the boxes."""
         moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
-        return torch.where(self.heard, moved, 0.0)
+        return torch.where(self.on_air, moved, 0.0)
 
     def powers(self, log_power: Tensor) -> Tensor:
         """e^t, moved into the boxes."""
@@ -188,8 +263,9 @@ class RelaxedBoxes:
         return cost, slope, bend
 
     def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The cost where it is charged, else 0."""
-        return self._cost(torch.where(self.charged, power, 0.0))
+        """The cost to workers that are sure to transmit; one that may rest pays nothing then."""
+        charged = self.on_air & ~self.boxes.may_rest
+        return self._cost(torch.where(charged, power, 0.0))
 
     def expand(self, power: Tensor) -> tuple[Linearised, Tensor]:
         """The linearisation at ``power``, (M, L) W, a sound bound at any, and the Hessian.
@@ -203,7 +279,7 @@ class RelaxedBoxes:
         line = self.envelope.affine(s, value)
         draw, draw_slope, draw_bend = self.draw.at(t)
         by_draw = self.q_factor * (draw - self.q_base)
-        mask = self.heard.to(power)
+        mask = self.on_air.to(power)
         factor = mask * self.q_factor
         slopes = Slopes(
             s=mask * slope,
@@ -217,7 +293,7 @@ class RelaxedBoxes:
             by_draw = by_draw - cost
             slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
         gradient, hessian = log_power_derivatives(self.batch, power, interference, slopes)
-        reach = torch.maximum(gradient * (self.t_high - t), gradient * (self.t_low - t))
+        reach = torch.maximum(gradient * (self.t_high - t), gradient * (self.boxes.t_low - t))
         worker = line + by_draw
         upper = (mask * (worker + reach)).sum(-1) + self.slack
         value = (mask * (value + by_draw)).sum(-1)
@@ -228,12 +304,12 @@ class RelaxedBoxes:
         """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
         prices, s = self.prices, self.boxes.s_high
         success = link.success_at(s, self.batch.waterfall, prices.success)[0]
-        per_rate = prices.rate + prices.efficiency * self._q(self.lowest)
+        per_rate = prices.rate + prices.efficiency * _q(self.batch, self.lowest)
         ends = success + per_rate * link.rate_from_log(s) - prices.activation_cost
         if prices.others:
             ends = ends - self._charge(self.lowest)[0]
         ends = torch.where(self.boxes.may_rest, ends.clamp_min(0.0), ends)
-        return torch.where(self.heard, ends, 0.0).sum(-1) + self.slack
+        return torch.where(self.on_air, ends, 0.0).sum(-1) + self.slack
 
     def reduced(self, at: Linearised, threshold: Tensor) -> tuple[Boxes, Tensor]:
         """The boxes without what the bound puts under ``threshold`` (M,); also: which changed.
@@ -265,7 +341,7 @@ class RelaxedBoxes:
         t_low = torch.where(at.gradient > 0, boxes.t_high - reach, boxes.t_low)
         t_high = torch.where(at.gradient < 0, boxes.t_low + reach, boxes.t_high)
         limits += [torch.maximum(t_low, boxes.t_low), torch.minimum(t_high, boxes.t_high)]
-        applies = (excess > 0) & self.heard
+        applies = (excess > 0) & self.on_air
         old = (boxes.s_low, boxes.s_high, boxes.t_low, boxes.t_high)
         s_low, s_high, t_low, t_high = (
             torch.where(applies, new, limit) for new, limit in zip(limits, old, strict=True)
@@ -285,7 +361,7 @@ class RelaxedBoxes:
         relaxed_value = self.envelope.value.at(s)[0]
         rate = link.rate_from_log(s)
         true = relaxed_value - self.shift
-        true = true + prices.efficiency * rate * (self._q(power) - self.q_base)
+        true = true + prices.efficiency * rate * (_q(self.batch, power) - self.q_base)
         if prices.others:
             true = true - self._cost(power)[0]
         rests = boxes.may_rest & (true <= 0)
@@ -295,7 +371,7 @@ class RelaxedBoxes:
         by_power = at.worker - torch.where(rests, 0.0, true) - by_sinr
         by_rest = _weigh(self.raised_by.mT, at.slope)
         fixed = (boxes.s_high - boxes.s_low < _NARROW) & (boxes.t_high - boxes.t_low < _NARROW)
-        splittable = self.heard & (boxes.may_rest | ~fixed)
+        splittable = self.on_air & (boxes.may_rest | ~fixed)
         lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
         chosen = lost.argmax(-1, keepdim=True)
 
@@ -319,6 +395,11 @@ def _log(power: Tensor) -> Tensor:
     return torch.where(power > 0, power, 1.0).log()
 
 
+def _q(batch: ChannelBatch, power: Tensor) -> Tensor:
+    """1 / (μ p + P_c), (M, L)."""
+    return link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)[0]
+
+
 def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector[..., None])[..., 0]
 
@@ -336,7 +417,7 @@ def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
     for left in reversed(range(steps)):
         trial, hessian = relaxed.expand(relaxed.powers(highest.log_power + direction))
         better = trial.value > highest.value
-        highest = highest.replaced_where(better, trial)
+        highest = highest.where(better, trial)
         if left:
             onwards = _direction(relaxed, trial, hessian)
             direction = torch.where(better[:, None], onwards, _SHORTER * direction)
@@ -345,11 +426,11 @@ def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
 
 def _direction(relaxed: RelaxedBoxes, at: Linearised, hessian: Tensor) -> Tensor:
     """A step of ln p within the box, (M, L)."""
-    down = (relaxed.t_low - at.log_power).clamp_min(-LONGEST_STEP)
+    down = (relaxed.boxes.t_low - at.log_power).clamp_min(-LONGEST_STEP)
     up = (relaxed.t_high - at.log_power).clamp_max(LONGEST_STEP)
     gradient = at.gradient
     stuck = ((up <= _AT_LIMIT) & (gradient > 0)) | ((down >= -_AT_LIMIT) & (gradient < 0))
-    return newton_step(-hessian, gradient, relaxed.heard & ~stuck, down, up)
+    return newton_step(-hessian, gradient, relaxed.on_air & ~stuck, down, up)
 
 
 #: A worker on the air under its floor is worth at most this, relative to all weights.
@@ -470,7 +551,7 @@ class Relaxation:
 
         """
         boxes, empty = self.tightened(boxes)
-        relaxed = RelaxedBoxes(
+        relaxed = RelaxedBoxes.of_boxes(
             self.batch.take(boxes.channel), self.prices, boxes, upper_weight, self.negligible
         )
         at = ascend(relaxed, guess, _NEWTON_STEPS)

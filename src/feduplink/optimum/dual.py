@@ -20,6 +20,7 @@ from feduplink.optimum.primal_recovery import MET, recovered, repaired
 from feduplink.problem import Problem
 from feduplink.progress import Callback, Progress, track
 from feduplink.scenario import Scenario
+from feduplink.tensor_record import TensorRecord
 
 #: Whose powers a solution has if no policy was better.
 SEARCH = "search"
@@ -47,7 +48,7 @@ class DualStep:
 
 
 @dataclass(frozen=True, repr=False)
-class DualSolution:
+class DualSolution(TensorRecord):
     """The solution on a set of channels.
 
     Attributes:

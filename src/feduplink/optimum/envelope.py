@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from feduplink import link
+from feduplink.tensor_record import TensorRecord
 
 #: Steps of the searches for tangent points.
 _SEARCH_STEPS = 7
@@ -25,19 +27,13 @@ _WIDEST_BEND = 0.3
 
 
 @dataclass(frozen=True)
-class WorkerValue:
+class WorkerValue(TensorRecord):
     """f(s) = a ψ(s) + b ρ(s) − d with its first two derivatives; parameters of one shape."""
 
     success: Tensor
     rate: Tensor
     activation_cost: Tensor
     waterfall: float
-
-    def take(self, index: Tensor) -> WorkerValue:
-        """Some of the functions, by mask or index."""
-        return WorkerValue(
-            self.success[index], self.rate[index], self.activation_cost[index], self.waterfall
-        )
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """f, f' and f'' at ``s``, of the parameters' shape."""
@@ -65,7 +61,7 @@ class WorkerValue:
 
 
 @dataclass(frozen=True)
-class Envelope:
+class Envelope(TensorRecord):
     """Concave, non-decreasing, at least f on [low, high] and at least ``floor`` at low.
 
     Left of ``left`` it is the line with ``left_slope``, right of ``right`` the line with
@@ -131,11 +127,6 @@ class Envelope:
             lift=lift,
             tilt=tilt,
         )
-
-    def take(self, index: Tensor) -> Envelope:
-        """Those of some boxes, by mask or index."""
-        value, *tensors = (getattr(self, f.name) for f in fields(self))
-        return Envelope(value.take(index), *(tensor[index] for tensor in tensors))
 
     def inside(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Value, slope and second derivative at ``s`` ≤ high, as if there were no low, (M, L)."""
@@ -288,12 +279,14 @@ _BISECTIONS = 14
 
 
 @dataclass(frozen=True)
-class DrawEnvelope:
+class DrawEnvelope(TensorRecord):
     """The smallest concave function above q(t) = 1 / (μ_a e^t + P_c) on [low, high] of t = ln p.
 
     q falls, concave up to μ_a e^t = P_c and convex beyond. The envelope is q up to ``touch``,
     then a line to the end of q or just above it.
     """
+
+    shared: ClassVar[frozenset[str]] = frozenset({"static_power_w"})
 
     static_power_w: Tensor
     amplifier_inefficiency: float
@@ -328,15 +321,6 @@ class DrawEnvelope:
         chord = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), tangent)
         return cls(
             static_power_w, amplifier_inefficiency, touch, value, torch.maximum(tangent, chord)
-        )
-
-    def take(self, index: Tensor) -> DrawEnvelope:
-        """Those of some boxes, by mask or index."""
-        return replace(
-            self,
-            touch=self.touch[index],
-            touch_value=self.touch_value[index],
-            slope=self.slope[index],
         )
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,9 @@ are above it (docs/theory.md, 6).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,7 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import Measure
 from feduplink.optimum.boxes import CrossGains, PowerBoxes
+from feduplink.tensor_record import TensorRecord
 
 #: What rounding may take from a bound, relative to the sizes that are summed.
 _ROUNDING = 1e-13
@@ -63,56 +67,85 @@ class MonotoneBound:
         self.concave = not self.others
 
     def on(self, boxes: PowerBoxes) -> BoundedBoxes:
-        """The boxes with what their bounds are made of."""
-        return BoundedBoxes(self, boxes)
+        """Bound the Lagrangian over each box."""
+        priced = PricedBoxes.of_channels(self, boxes)
+        others, _ = priced.values_of_others(boxes.low, boxes.high)
+        term = priced.terms(boxes.low, boxes.high, others)
+        upper = term.sum(-1) + _ROUNDING * term.abs().sum(-1)
+        return BoundedBoxes(self, boxes, priced.least, priced.most, others, term, upper)
+
+    def without_dominated(self, boxes: PowerBoxes) -> PowerBoxes:
+        """The boxes without powers that cannot be best (:meth:`PricedBoxes.best_limits`)."""
+        limits = PricedBoxes.of_channels(self, boxes).best_limits()
+        return PowerBoxes(boxes.channel, *limits, boxes.node)
 
 
-class BoundedBoxes:
-    """The monotone bound of some boxes, and what can be done with it.
+@dataclass(frozen=True)
+class PricedBoxes(TensorRecord):
+    """Boxes of powers with the prices and gains of their channels.
 
     Attributes:
-        least: the least noise and interference 1 + Σ β l of every worker, (M, L).
-        most: the most, 1 + Σ β u, where other measures need it.
-        term: the most that every worker is worth in the box, (M, L).
-        upper: their sum, the bound, (M,).
+        bound: of the whole batch of channels.
+        boxes: M of them.
+        least: least interference and noise of every worker in the box, 1 + Σ β l, (M, L).
+        most: largest interference and noise, 1 + Σ β u, (M, L); equal to ``least`` where no
+            measure beside rate and efficiency has a price, since nothing uses it then.
     """
 
-    def __init__(self, bound: MonotoneBound, boxes: PowerBoxes) -> None:
-        self.bound, self.boxes = bound, boxes
-        batch = bound.batch
-        self._price(bound.prices.take(boxes.channel))
-        self.cross = CrossGains(batch.cross, boxes.channel)
-        self.direct = batch.direct[boxes.channel]
-        self.least = 1 + self.cross.at_worker(boxes.low)
-        self.gain = self.direct / self.least
-        self.most = 1 + self.cross.at_worker(boxes.high) if bound.others else self.least
-        self.others, _ = self._others(boxes.low, boxes.high)
-        self.term = self._terms(boxes.low, boxes.high, self.others)
-        self.upper = self.term.sum(-1)
-        self.upper = self.upper + _ROUNDING * self.term.abs().sum(-1)
+    bound: MonotoneBound
+    boxes: PowerBoxes
+    least: Tensor
+    most: Tensor
 
-    def take(self, index: Tensor) -> BoundedBoxes:
-        """Some of them, by index or mask."""
-        some: BoundedBoxes = object.__new__(BoundedBoxes)
-        some.bound = self.bound
-        some.boxes = self.boxes.take(index)
-        some._price(self.prices.take(index))
-        some.cross = CrossGains(self.bound.batch.cross, some.boxes.channel)
-        for name in ("direct", "least", "gain", "most", "term", "upper", "others"):
-            setattr(some, name, getattr(self, name)[index])
-        return some
+    @classmethod
+    def of_channels(cls, bound: MonotoneBound, boxes: PowerBoxes) -> PricedBoxes:
+        """Look up the gains of the boxes' channels."""
+        cross = CrossGains(bound.batch.cross, boxes.channel)
+        least = 1 + cross.at_worker(boxes.low)
+        most = 1 + cross.at_worker(boxes.high) if bound.others else least
+        return PricedBoxes(bound, boxes, least, most)
 
-    def _price(self, prices: Prices) -> None:
-        """Keep the prices of the boxes' channels, (L,) or (M, L) each.
+    @cached_property
+    def cross(self) -> CrossGains:
+        """β of the boxes' channels."""
+        return CrossGains(self.bound.batch.cross, self.boxes.channel)
 
-        b and c as far as they are positive; what is priced below 0 is bounded at its least.
-        """
-        self.prices = prices
-        self.rate = prices.rate.clamp_min(0.0)
-        self.efficiency = prices.efficiency.clamp_min(0.0)
-        self.activation_cost, self.power_cost = prices.activation_cost, prices.power_cost
+    @cached_property
+    def direct(self) -> Tensor:
+        """α of the boxes' channels, (M, L)."""
+        return self.bound.batch.direct[self.boxes.channel]
 
-    def _terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
+    @cached_property
+    def gain(self) -> Tensor:
+        """k = α / (1 + Σ β l), the largest SINR per watt in the box, (M, L)."""
+        return self.direct / self.least
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The prices of the boxes' channels, (L,) or (M, L) each."""
+        return self.bound.prices.take(self.boxes.channel)
+
+    @cached_property
+    def rate(self) -> Tensor:
+        """b where it is positive, else 0; a negative price is among those of other measures."""
+        return self.prices.rate.clamp_min(0.0)
+
+    @cached_property
+    def efficiency(self) -> Tensor:
+        """c where it is positive, else 0."""
+        return self.prices.efficiency.clamp_min(0.0)
+
+    @property
+    def activation_cost(self) -> Tensor:
+        """The price d of transmitting."""
+        return self.prices.activation_cost
+
+    @property
+    def power_cost(self) -> Tensor | None:
+        """The price e of a watt."""
+        return self.prices.power_cost
+
+    def terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
         """The most that a worker is worth at a power in [low, high], the others at their lowest."""
         bound = self.bound
         best = high
@@ -129,7 +162,7 @@ class BoundedBoxes:
         term = torch.where(low > 0, term, term.clamp_min(0.0))
         return torch.where(high > 0, term, 0.0)
 
-    def _others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def values_of_others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """−d and what other measures are worth, at their best and at their worst ends, (M, L)."""
         bound = self.bound
         best = -self.activation_cost.expand_as(self.gain)
@@ -158,28 +191,6 @@ class BoundedBoxes:
         return torch.maximum(
             (start + slope * low) / (mu * low + draws), (start + slope * high) / (mu * high + draws)
         )
-
-    def raised_low(self, threshold: Tensor) -> Tensor:
-        """Lower limits (M, L) W under which the bound is at most ``threshold`` (M,).
-
-        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) −
-        e l_i and the rest of its term, and the others no more than they are.
-        """
-        bound, boxes = self.bound, self.boxes
-        per_rate = self.rate
-        if bound.efficient:
-            mu = bound.batch.amplifier_inefficiency
-            per_rate = per_rate + self.efficiency / (mu * boxes.low + bound.draws)
-        needed = (threshold - self.upper)[:, None] + self.term
-        # A worker that may rest and may be worth nothing keeps its silence.
-        useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
-        spare = needed - self.others
-        if self.power_cost is not None:
-            spare = spare + self.power_cost * boxes.low
-        exponent = spare / torch.where(per_rate > 0, per_rate, 1.0)
-        raised = torch.expm1(exponent * (1 - 1e-12)) / self.gain
-        raised = torch.where(useful & (exponent > 0), raised, boxes.low)
-        return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
 
     def best_limits(self) -> tuple[Tensor, Tensor]:
         """The boxes' limits (M, L) W without powers that cannot be best.
@@ -219,6 +230,43 @@ class BoundedBoxes:
         rises = (slowest > 0) & (free | (low > 0))
         falls = fastest < 0
         return torch.where(rises, high, low), torch.where(falls & ~rises, low, high)
+
+
+@dataclass(frozen=True)
+class BoundedBoxes(PricedBoxes):
+    """Boxes of powers with the monotone bound on the Lagrangian.
+
+    Attributes:
+        others: largest value of −d and of further measures in the box, (M, L).
+        term: largest value of every worker's part of the Lagrangian, (M, L).
+        upper: their sum, the bound, (M,).
+    """
+
+    others: Tensor
+    term: Tensor
+    upper: Tensor
+
+    def raised_low(self, threshold: Tensor) -> Tensor:
+        """Lower limits (M, L) W under which the bound is at most ``threshold`` (M,).
+
+        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) −
+        e l_i and the rest of its term, and the others no more than they are.
+        """
+        bound, boxes = self.bound, self.boxes
+        per_rate = self.rate
+        if bound.efficient:
+            mu = bound.batch.amplifier_inefficiency
+            per_rate = per_rate + self.efficiency / (mu * boxes.low + bound.draws)
+        needed = (threshold - self.upper)[:, None] + self.term
+        # A worker that may rest and may be worth nothing keeps its silence.
+        useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
+        spare = needed - self.others
+        if self.power_cost is not None:
+            spare = spare + self.power_cost * boxes.low
+        exponent = spare / torch.where(per_rate > 0, per_rate, 1.0)
+        raised = torch.expm1(exponent * (1 - 1e-12)) / self.gain
+        raised = torch.where(useful & (exponent > 0), raised, boxes.low)
+        return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
 
     def tangent(self) -> tuple[Tensor, Tensor]:
         """A bound (M,) by tangents and chords, and the powers (M, L) W where it is largest."""
@@ -309,12 +357,12 @@ class BoundedBoxes:
         unit = 1 / self.gain
         middle = ((low + unit) * (high + unit)).sqrt() - unit
         middle = torch.minimum(torch.maximum(middle, low + 0.1 * (high - low)), (low + high) / 2)
-        others = self._others(low, middle)[0] if bound.others else self.others
-        lost = self.term - self._terms(low, middle, others)
+        others = self.values_of_others(low, middle)[0] if bound.others else self.others
+        lost = self.term - self.terms(low, middle, others)
         per_rate = self.rate
         if bound.efficient or bound.others:
-            others = self._others(middle, high)[0] if bound.others else self.others
-            lost = lost + self.term - self._terms(middle, high, others)
+            others = self.values_of_others(middle, high)[0] if bound.others else self.others
+            lost = lost + self.term - self.terms(middle, high, others)
         if bound.efficient:
             per_rate = per_rate + self.efficiency / (
                 bound.batch.amplifier_inefficiency * low + bound.draws
@@ -322,7 +370,7 @@ class BoundedBoxes:
         sinr = self.gain * high
         pulled = per_rate * sinr / (1 + sinr) / self.least
         if bound.others:
-            best, worst = self._others(low, high)
+            best, worst = self.values_of_others(low, high)
             pulled = pulled + (best - worst) / self.most
         lost = lost + self.cross.from_worker(pulled) * (middle - low)
         if bound.efficient:

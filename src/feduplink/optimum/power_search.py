@@ -7,6 +7,8 @@ tangents, and split at the worker that loosens the bound most.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from feduplink.optimum.boxes import POWER, PowerBoxes
 from feduplink.optimum.branch_and_bound import MONOTONE, BranchAndBound, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
+from feduplink.tensor_record import TensorRecord
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
 CHUNK = {"cpu": 2**16, "cuda": 2**22}
@@ -26,6 +29,23 @@ _SHARE = 0.25
 MAX_OPEN = 2**27
 #: Boxes are dropped within this share of the target of the best known value.
 _DROP_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class OpenBoxes(TensorRecord):
+    """Boxes that are still to be searched.
+
+    Attributes:
+        boxes: M of them.
+        upper: upper bound on the Lagrangian in the box, (M,).
+        worker: the worker whose interval of powers is split next, (M,).
+        split_at: at which power, (M,) W.
+    """
+
+    boxes: PowerBoxes
+    upper: Tensor
+    worker: Tensor
+    split_at: Tensor
 
 
 class PowerSearch(BranchAndBound):
@@ -62,28 +82,24 @@ class PowerSearch(BranchAndBound):
         #: Tangents and excluded powers are not among the proofs that can be recorded.
         self.tangents = self.bound.concave and not record
         self.steps = 0
-        self.boxes = PowerBoxes.roots(batch)
-        self.upper = torch.full_like(self.incumbents.value, torch.inf)
-        self.worker = torch.zeros_like(self.boxes.channel)
-        self.point = torch.zeros_like(self.upper)
-        self._keep(
-            torch.zeros_like(self.upper, dtype=torch.bool), [self._bounded(self.boxes, self.upper)]
-        )
+        roots = PowerBoxes.roots(batch)
+        self.open = self._bounded(roots, torch.full_like(self.incumbents.value, torch.inf))
+        self._drop()
 
     @property
     def open_boxes(self) -> tuple[Tensor, Tensor]:
         """Channels and bounds of the boxes that are not settled."""
-        return self.boxes.channel, self.upper
+        return self.open.boxes.channel, self.open.upper
 
     def close_all(self) -> None:
         """Record the open boxes as leaves."""
         assert self.recorder is not None
-        self.recorder.close(self.boxes.node, self.upper, MONOTONE)
+        self.recorder.close(self.open.boxes.node, self.open.upper, MONOTONE)
 
     def branch(self) -> None:
         """Split the best open boxes and keep what is not settled of their halves."""
-        channel = self.boxes.channel
-        gaps = self.upper - self.incumbents.value[channel]
+        channel = self.open.boxes.channel
+        gaps = self.open.upper - self.incumbents.value[channel]
         count = len(gaps)
         batch = min(count, max(self.chunk, int(_SHARE * count)))
         if count > self.max_open:
@@ -99,10 +115,11 @@ class PowerSearch(BranchAndBound):
             self._search_from(chosen)
         self.steps += 1
         parts = range(0, len(chosen), self.chunk)
-        found = [self._halved(chosen[first : first + self.chunk]) for first in parts]
+        children = [self._halved(chosen[first : first + self.chunk]) for first in parts]
         rest = torch.ones(count, dtype=torch.bool, device=gaps.device)
         rest[chosen] = False
-        self._keep(rest, found)
+        self.open = OpenBoxes.concat([self.open.take(rest), *children])
+        self._drop()
 
     def _priority(self, gaps: Tensor) -> Tensor:
         """Which boxes to split first, (M,).
@@ -110,31 +127,32 @@ class PowerSearch(BranchAndBound):
         Those of channels with few open boxes: if every channel is to be proved, as many as time
         allows for; else in proportion to their gaps, which brings the mean bound down most.
         """
-        channel = self.boxes.channel
+        channel = self.open.boxes.channel
         open_boxes = torch.bincount(channel, minlength=len(self.dropped))[channel]
         return -open_boxes.to(gaps) if self.target.channel_gap is not None else gaps / open_boxes
 
     def _search_from(self, chosen: Tensor) -> None:
         """Search locally from the upper corner of one chosen box per channel."""
-        channel = self.boxes.channel[chosen]
+        boxes = self.open.boxes
+        channel = boxes.channel[chosen]
         one = torch.full_like(self.dropped, -1, dtype=torch.int64)
         one[channel] = chosen
         one = one[one >= 0]
-        self.incumbents.search_from(self.boxes.channel[one], self.boxes.high[one])
+        self.incumbents.search_from(boxes.channel[one], boxes.high[one])
 
-    def _halved(self, chosen: Tensor) -> _OpenBoxes:
-        """What is open of the halves of the chosen boxes."""
-        parents = self.boxes.take(chosen)
-        worker, point = self.worker[chosen], self.point[chosen]
-        low, high = parents.halves(worker, point)
-        node = parents.node.repeat(2)
+    def _halved(self, chosen: Tensor) -> OpenBoxes:
+        """The halves of the chosen boxes, without those that are settled."""
+        parents = self.open.take(chosen)
+        boxes, worker, point = parents.boxes, parents.worker, parents.split_at
+        low, high = boxes.halves(worker, point)
+        node = boxes.node.repeat(2)
         if self.recorder is not None:
             how = torch.full_like(worker, POWER)
-            node = self.recorder.split(parents.node, parents.channel, how, worker, point.log())
-        children = PowerBoxes(parents.channel.repeat(2), low, high, node)
-        return self._bounded(children, self.upper[chosen].repeat(2))
+            node = self.recorder.split(boxes.node, boxes.channel, how, worker, point.log())
+        children = PowerBoxes(boxes.channel.repeat(2), low, high, node)
+        return self._bounded(children, parents.upper.repeat(2))
 
-    def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> _OpenBoxes:
+    def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
         """Bound boxes, reduce them, and return those that are open, no worse than ``parent``."""
         self.count += len(boxes.channel)
         bounded, parent = self._open(self.bound.on(boxes), parent)
@@ -150,7 +168,7 @@ class PowerSearch(BranchAndBound):
             self._offer(bounded, bounded.boxes.high)
             self._offer(bounded, bounded.boxes.low)
         worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
-        return _OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
+        return OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
 
     def _open(self, bounded: BoundedBoxes, parent: Tensor) -> tuple[BoundedBoxes, Tensor]:
         bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
@@ -180,10 +198,7 @@ class PowerSearch(BranchAndBound):
         if self.recorder is not None:
             node = self._recorded_cuts(boxes, raised, low, settled)
         reduced = PowerBoxes(boxes.channel, low, high, node)
-        if self.tangents:
-            limits = self.bound.on(reduced).best_limits()
-            reduced = PowerBoxes(boxes.channel, *limits, node)
-        return reduced
+        return self.bound.without_dominated(reduced) if self.tangents else reduced
 
     def _recorded_cuts(
         self, boxes: PowerBoxes, raised: Tensor, low: Tensor, settled: Tensor
@@ -214,41 +229,12 @@ class PowerSearch(BranchAndBound):
         if len(improved):
             self.incumbents.search_from(improved, self.incumbents.power[improved])
 
-    def _keep(self, rest: Tensor, found: list[_OpenBoxes]) -> None:
-        """The open boxes: the ``rest`` of those there were, and what was found."""
-        threshold = self.incumbents.value + self.tolerance
-        parts = [_OpenBoxes(self.boxes, self.upper, self.worker, self.point).take(rest), *found]
-        kept = _OpenBoxes.concat(parts)
-        close = kept.upper <= threshold[kept.boxes.channel]
-        settled = kept.upper.masked_fill(~close, -torch.inf)
-        self.dropped = self.dropped.scatter_reduce(0, kept.boxes.channel, settled, "amax")
+    def _drop(self) -> None:
+        """Settle the open boxes whose bound is within the tolerance of the best known value."""
+        boxes, upper = self.open.boxes, self.open.upper
+        close = upper <= (self.incumbents.value + self.tolerance)[boxes.channel]
+        settled = upper.masked_fill(~close, -torch.inf)
+        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
         if self.recorder is not None:
-            self.recorder.close(kept.boxes.node[close], kept.upper[close], MONOTONE)
-        kept = kept.take(~close)
-        self.boxes, self.upper, self.worker, self.point = (
-            kept.boxes,
-            kept.upper,
-            kept.worker,
-            kept.point,
-        )
-
-
-class _OpenBoxes:
-    """Boxes with their bounds (M,), and which worker (M,) to split at which power (M,) W."""
-
-    def __init__(self, boxes: PowerBoxes, upper: Tensor, worker: Tensor, point: Tensor) -> None:
-        self.boxes, self.upper, self.worker, self.point = boxes, upper, worker, point
-
-    def take(self, index: Tensor) -> _OpenBoxes:
-        return _OpenBoxes(
-            self.boxes.take(index), self.upper[index], self.worker[index], self.point[index]
-        )
-
-    @staticmethod
-    def concat(parts: list[_OpenBoxes]) -> _OpenBoxes:
-        return _OpenBoxes(
-            PowerBoxes.concat([part.boxes for part in parts]),
-            torch.cat([part.upper for part in parts]),
-            torch.cat([part.worker for part in parts]),
-            torch.cat([part.point for part in parts]),
-        )
+            self.recorder.close(boxes.node[close], upper[close], MONOTONE)
+        self.open = self.open.take(~close)

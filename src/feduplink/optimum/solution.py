@@ -212,14 +212,8 @@ def find_optimum(
         record=record,
         callbacks=callbacks,
     )
-    power = solution.power.to(csi.device)
-    solution = replace(
-        solution,
-        multipliers=solution.multipliers.to(csi.device),
-        power=power,
-        judgement=judge(power, csi, scenario, problem),
-        primal_multipliers=solution.primal_multipliers.to(csi.device),
-    )
+    solution = solution.to(csi.device)
+    solution = replace(solution, judgement=judge(solution.power, csi, scenario, problem))
     certificate = certificate.to(csi.device)
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
     # The certificate searches on at the last prices and may have found better powers.

@@ -22,7 +22,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.scheduling.linear_program import MasterProgram
 from feduplink.scheduling.phases import ascend, mixed_phases, phase_cost, phase_rates
+from feduplink.tensor_record import TensorRecord
 
 #: Reward of who has to send in every round, and hence what leaving it out costs: any number of s.
 ALWAYS_S = 1e30
@@ -104,7 +105,7 @@ _NEWTON_STEPS = 4
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleSolution:
+class ScheduleSolution(TensorRecord):
     """The best schedules that were found for N channels, and what the linear program says of them.
 
     Attributes:
@@ -133,16 +134,6 @@ class ScheduleSolution:
     def prices(self, batch: ChannelBatch) -> Prices:
         """Those of the Lagrangian that no powers may bring above 1."""
         return phase_prices(batch, self.multipliers, self.seconds_per_joule)
-
-    @classmethod
-    def concat(cls, parts: Sequence[ScheduleSolution]) -> ScheduleSolution:
-        """All channels of several solutions of the same κ."""
-        tensors = {
-            name: torch.cat([getattr(part, name) for part in parts])
-            for name in ("cost", "multipliers", "demand", "excess")
-        }
-        schedule = Schedule.concat([part.schedule for part in parts])
-        return cls(schedule, seconds_per_joule=parts[0].seconds_per_joule, **tensors)
 
 
 def phase_prices(batch: ChannelBatch, multipliers: Tensor, seconds_per_joule: float) -> Prices:
@@ -316,7 +307,7 @@ _SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class BoundedSchedules:
+class BoundedSchedules(TensorRecord):
     """Schedules with a proof of how good they are.
 
     Attributes:
@@ -459,10 +450,6 @@ def bound_front(
                 parts.append(bound_schedules(search, kappa, gap=gap, budget=budget.share(share)))
             progress.advance(sum(len(part.lower) for part in found[0]))
     return [
-        BoundedSchedules(
-            ScheduleSolution.concat([part.solution for part in parts]),
-            torch.cat([part.lower for part in parts]),
-            sum(part.seconds for part in parts),
-        )
+        replace(BoundedSchedules.concat(parts), seconds=sum(part.seconds for part in parts))
         for parts in found
     ]

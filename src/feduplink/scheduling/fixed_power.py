@@ -17,6 +17,7 @@ from feduplink import link
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import check_rounds, demand_of
+from feduplink.tensor_record import TensorRecord
 
 #: Steps of the descent, and the largest in ln p: it shrinks to a hundredth on the way.
 _STEPS = 150
@@ -30,7 +31,7 @@ _CHUNK = 1024
 
 
 @dataclass(frozen=True, repr=False)
-class FixedPowers:
+class FixedPowers(TensorRecord):
     """The best powers that were found for N channels.
 
     Attributes:

@@ -37,13 +37,14 @@ from feduplink.scheduling.column_generation import (
     round_batches,
 )
 from feduplink.scheduling.phases import best_alone, phase_rates
+from feduplink.tensor_record import TensorRecord
 
 #: Who sends: those with a share above one of these; of the last, the best one alone.
 _ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
 
 
 @dataclass(frozen=True, repr=False)
-class ChosenRounds:
+class ChosenRounds(TensorRecord):
     """Senders and schedules of N rounds.
 
     Attributes:
@@ -77,12 +78,7 @@ def choose_rounds(
         RoundChoice(batch, demand).choose(seconds_per_joule, rewards)
         for batch, demand in round_batches(scenario, csi, bits, present)
     ]
-    return ChosenRounds(
-        torch.cat([part.senders for part in parts]),
-        Schedule.concat([part.schedule for part in parts]),
-        torch.cat([part.cost for part in parts]),
-        torch.cat([part.lower for part in parts]),
-    )
+    return ChosenRounds.concat(parts)
 
 
 class RoundChoice:
@@ -106,20 +102,20 @@ class RoundChoice:
         batch, demand = self._relaxed.batch, self._relaxed.demand
         sets = torch.stack([shares > level for level in _ROUNDINGS])
         sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
-        # Most shares are whole, and most roundings alike: a set that was there before costs nothing
-        # to solve for nobody, and does not count.
-        seen = torch.zeros_like(sets[..., 0])
+        # Most shares are 0 or 1, so most roundings coincide. Of equal sets only the first is
+        # solved; a duplicate is left without senders, which costs no time.
+        duplicate = torch.zeros_like(sets[..., 0])
         for place in range(1, len(sets)):
-            seen[place] = (sets[:place] == sets[place]).all(-1).any(0)
-        flat = torch.where(seen[..., None], False, sets).flatten(0, 1)
+            duplicate[place] = (sets[:place] == sets[place]).all(-1).any(0)
+        flat = sets.masked_fill(duplicate[..., None], False).flatten(0, 1)
         index = torch.arange(len(demand), device=demand.device).repeat(len(sets))
         search = ColumnGeneration(batch.take(index), demand[index] * flat)
         search.add_phases(self._relaxed.phases[index], seconds_per_joule)
         solution = search.solve(seconds_per_joule, tolerance=TOLERANCE)
         left_out = torch.where(flat | (demand[index] == 0), 0.0, rewards.to(demand)).sum(-1)
-        cost = torch.where(seen, torch.inf, (solution.cost + left_out).view_as(seen))
-        chosen = cost.argmin(0) * len(demand) + index[: len(demand)]
-        return ChosenRounds(flat[chosen], solution.schedule.take(chosen), cost.amin(0), lower)
+        solved = ChosenRounds(flat, solution.schedule, solution.cost + left_out, lower[index])
+        cost = solved.cost.view_as(duplicate)
+        return solved.select(cost.masked_fill(duplicate, torch.inf).argmin(0))
 
 
 def with_somebody(
