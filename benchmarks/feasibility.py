@@ -78,7 +78,7 @@ def main() -> None:
                     judged = problem.with_thresholds(thresholds)
                     shortfalls = Shortfalls.from_samples(measured, counted, judged)
                     true = (thresholds - truth) / thresholds
-                    found[case][shortfalls.met] += 1
+                    found[case][shortfalls.feasible] += 1
                     held[case] += bool(((shortfalls.low <= true) & (true <= shortfalls.high)).all())
             for case, thresholds in cases.items():
                 true_worst = float(((thresholds - truth) / thresholds).max())

@@ -34,7 +34,6 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi, evaluate, link
-from feduplink.judgement import VERDICTS
 from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise
 from feduplink.policies import UnrolledPolicy, shipped_pdx
 from feduplink.problem import Problem
@@ -148,7 +147,7 @@ def measured(index: int) -> Row:
         verdict.participation,
         missed + float(reached.mean()) - verdict.objective,
         missed,
-        VERDICTS[verdict.feasible],
+        verdict.verdict,
         verdict.violation,
         seconds,
     )

@@ -34,7 +34,7 @@ from feduplink.channels import Channels, make_channels
 from feduplink.federated import TDMA
 from feduplink.federated.uplink.access import Sender, access_scheme
 from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
-from feduplink.judgement import VERDICTS, judge
+from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repaired
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
@@ -59,7 +59,7 @@ BUDGET_S = 5.0
 def full_power(scenario: Scenario, csi: Tensor) -> tuple[float, float]:
     """Mean rate and energy efficiency of all workers at full power."""
     power = FullPower(scenario).allocate(csi)
-    reached = judge(power, csi, scenario).reached
+    reached = judge(power, csi, scenario).constraints
     rate, efficiency = (
         float(reached[name].expected.mean()) for name in ("rate", "energy_efficiency")
     )
@@ -113,7 +113,7 @@ def table(name: str, channels: int, epochs: int, shares: tuple[float, float]) ->
         short = f"{100 * found.shortfall:+.1f}±{100 * found.shortfall_error:.1f}"
         print(
             f"| `{policy}` | {found.objective:.4f} | {below:.4f} | {found.participation:.1%} | "
-            f"{VERDICTS[found.feasible]} {short} | {round_cost(policies[policy], scenario, csi)} |"
+            f"{found.verdict} {short} | {round_cost(policies[policy], scenario, csi)} |"
         )
     print(f"| `tdma` | | | 100.0% | | {round_cost(TDMA(), scenario, csi)} |")
     took = time.process_time() - start

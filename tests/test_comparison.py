@@ -30,7 +30,7 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
     sinr = alpha * 0.01 / (1 + 0.01 * beta.sum(-1))
     objective = (torch.exp(-scenario.waterfall / sinr).mean(0) * scenario.worker_weights).sum()
     assert outcomes["max"].judgement.objective == pytest.approx(float(objective))
-    assert outcomes["max"].judgement.reached["rate"].worst == pytest.approx(
+    assert outcomes["max"].judgement.constraints["rate"].worst == pytest.approx(
         float(sinr.log1p().mean(0).min())
     )
     # All see the same noise, another seed another one, and without it other channels look large.

@@ -30,33 +30,33 @@ def test_markdown_has_all_figures_that_belong_together(default_csi, default_scen
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
     assert header == (
         "| policy | objective | weighted PER | participation | rate >= 0.7 | EE >= 55 | "
-        "constraints, shortfall in % |"
+        "constraints, margin in % |"
     )
     assert header.count("|") == rule.count("|") == full.count("|") == quiet.count("|") == 8
     verdict = judgements["max"]
-    shortfall = f"{100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}"
+    margin = f"{100 * verdict.margin:+.1f}±{100 * verdict.margin_ci:.1f}"
     assert full.strip("| ").split(" | ") == [
         "max",
         f"{verdict.objective:.4f}",
         f"{100 * verdict.weighted_per:.2f} %",
         "100.0 %",
-        f"{verdict.reached['rate'].worst:.3f}",
-        f"{verdict.reached['energy_efficiency'].worst:.1f}",
-        f"open {shortfall}",  # a hundred channels cannot tell
+        f"{verdict.constraints['rate'].worst:.3f}",
+        f"{verdict.constraints['energy_efficiency'].worst:.1f}",
+        f"inconclusive {margin}",  # with a hundred channels
     ]
 
 
 @pytest.mark.parametrize(
     ("feasible", "shortfall", "error", "written"),
     [
-        (True, -0.0304, 0.0171, "met -3.0±1.7"),
-        (False, 0.25, 0.0496, "missed +25.0±5.0"),
-        (None, 0.0101, 0.0202, "open +1.0±2.0"),
-        (None, 0.0, math.inf, "open +0.0±∞"),
-        (True, 0.0, 0.0, "met"),  # nothing is constrained
+        (True, -0.0304, 0.0171, "feasible +3.0±1.7"),
+        (False, 0.25, 0.0496, "infeasible -25.0±5.0"),
+        (None, 0.0101, 0.0202, "inconclusive -1.0±2.0"),
+        (None, 0.0, math.inf, "inconclusive +0.0±∞"),
+        (True, 0.0, 0.0, "feasible"),  # nothing is constrained
     ],
 )
-def test_the_verdict_has_its_shortfall_and_the_error_of_that(
+def test_the_verdict_comes_with_the_smallest_margin_and_its_confidence_interval(
     feasible, shortfall, error, written, default_csi, default_scenario
 ):
     judgement = dataclasses.replace(
@@ -137,7 +137,7 @@ def test_the_table_fits_a_terminal(default_csi, default_scenario, optimum, with_
     assert "…" not in printed
     assert all(len(line) <= 80 for line in printed.splitlines())
     verdict = judgements["max"]
-    assert f"open {100 * verdict.shortfall:+.1f}±{100 * verdict.shortfall_error:.1f}" in printed
+    assert f"inconclusive {100 * verdict.margin:+.1f}±{100 * verdict.margin_ci:.1f}" in printed
     rows = [line.split()[0] for line in printed.splitlines() if line.count(" % ") == 2]
     assert rows[0] == "max"
     assert ("optimum" in rows) == with_optimum

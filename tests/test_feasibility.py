@@ -32,7 +32,7 @@ def shortfalls(
 
 def verdict(samples: np.ndarray) -> bool | None:
     values = torch.from_numpy(samples)[None, :, None]
-    return shortfalls(values, torch.ones(len(samples), 1)).met
+    return shortfalls(values, torch.ones(len(samples), 1)).feasible
 
 
 def test_symmetric_samples_give_students_interval():
@@ -84,7 +84,7 @@ def test_without_constraints_nothing_is_missed():
     problem = Problem(Rate(), WeightedSum(torch.ones(2)), ())
     found = Shortfalls.from_problem(problem, torch.ones(5, 2), torch.ones(5, 2))
     assert found.worst == (0.0, 0.0)
-    assert found.met is True
+    assert found.feasible is True
 
 
 def test_far_enough_from_the_threshold_a_verdict_is_given():
@@ -119,7 +119,7 @@ def test_the_silent_and_the_unconstrained_miss_nothing():
     power = torch.tensor([1.0, 0.0]).expand(10, 2)
     thresholds = torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     found = shortfalls(values, power, thresholds)
-    assert found.met is True
+    assert found.feasible is True
     assert found.worst == (0.0, 0.0)
 
 
@@ -139,4 +139,4 @@ def test_scaling_values_and_thresholds_changes_no_verdict(shift, seed):
     scaled = shortfalls(
         torch.from_numpy(50 * values)[None, :, None], torch.ones(300, 1), 50 * THRESHOLD
     )
-    assert scaled.met is verdict(values)
+    assert scaled.feasible is verdict(values)

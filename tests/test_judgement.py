@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from feduplink import Constraint, InputError, Problem, Scenario, judge
+from feduplink import Constraint, InputError, Judgement, Problem, Scenario, judge
 from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
@@ -32,7 +32,7 @@ def test_every_figure_of_two_workers_by_hand():
     assert verdict.objective == pytest.approx(3 * expected_psr[0] + expected_psr[1], rel=1e-6)
     assert verdict.weighted_per == pytest.approx((3 * sum(per_1) + per_2) / 7, rel=1e-6)
     assert verdict.participation == 0.75
-    rate, efficiency = verdict.reached["rate"], verdict.reached["energy_efficiency"]
+    rate, efficiency = verdict.constraints["rate"], verdict.constraints["energy_efficiency"]
     assert rate.expected.tolist() == pytest.approx([rate_1, rate_2], rel=1e-6)
     assert efficiency.expected.tolist() == pytest.approx([efficiency_1, efficiency_2], rel=1e-6)
     assert rate.worst == pytest.approx(rate_1, rel=1e-6)
@@ -48,8 +48,8 @@ def test_every_figure_of_two_workers_by_hand():
 def test_worker_that_never_transmits_has_no_rate_and_breaks_no_constraint():
     power = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     verdict = judge(power, CSI, TWO)
-    assert verdict.reached["rate"].expected[1].isnan()
-    assert verdict.reached["rate"].worst == pytest.approx(math.log(2), rel=1e-6)
+    assert verdict.constraints["rate"].expected[1].isnan()
+    assert verdict.constraints["rate"].worst == pytest.approx(math.log(2), rel=1e-6)
     assert verdict.participation == 0.5
     assert verdict.violation == 0
     assert verdict.feasible is not False
@@ -60,7 +60,7 @@ def test_nobody_transmits():
     assert verdict.objective == 0
     assert verdict.participation == 0
     assert math.isnan(verdict.weighted_per)
-    assert math.isnan(verdict.reached["rate"].worst)
+    assert math.isnan(verdict.constraints["rate"].worst)
     metrics = verdict.as_metrics()
     assert metrics["weighted_per"] is None
     json.dumps(metrics, allow_nan=False)
@@ -98,8 +98,8 @@ def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
     limit = torch.tensor([0.0075, 0.008], dtype=torch.float64)
     verdict = judge(POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
     assert verdict.objective == pytest.approx(0.0175)
-    assert verdict.reached["power"].expected.tolist() == pytest.approx([0.0075, 0.01])
-    assert verdict.reached["power"].worst == pytest.approx(0.01)
+    assert verdict.constraints["power"].expected.tolist() == pytest.approx([0.0075, 0.01])
+    assert verdict.constraints["power"].worst == pytest.approx(0.01)
     assert verdict.as_metrics()["power_max"] == pytest.approx(0.01)
     assert verdict.violation == pytest.approx(0.25)  # 10 mW are 25 % above 8 mW
     silent = judge(0 * POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
@@ -123,7 +123,7 @@ def test_limits_on_means_while_on_the_air_by_hand():
         Constraint.at_least(Sinr(), torch.tensor([1.0, 0.0], dtype=torch.float64)),
     )
     verdict = judge(POWER, CSI, TWO, problem)
-    power, sinr = verdict.reached["power_on_air"], verdict.reached["sinr"]
+    power, sinr = verdict.constraints["power_on_air"], verdict.constraints["sinr"]
     assert power.expected.tolist() == pytest.approx([0.0075, 0.02])
     assert sinr.expected.tolist() == pytest.approx([(1 / 1.2 + 1) / 2, 1 / 1.05])
     assert (power.key, sinr.key) == ("power_on_air_max", "sinr_min")
@@ -135,8 +135,10 @@ def test_limits_on_means_while_on_the_air_by_hand():
 def test_the_worst_worker_is_the_one_nearest_to_its_limit_or_beyond():
     silent = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     at_most = own_problem(Constraint.below(PowerOnAir(), torch.ones(2, dtype=torch.float64)))
-    assert judge(POWER, CSI, TWO, at_most).reached["power_on_air"].worst == pytest.approx(0.02)
-    assert judge(silent, CSI, TWO, at_most).reached["power_on_air"].worst == pytest.approx(0.0075)
+    assert judge(POWER, CSI, TWO, at_most).constraints["power_on_air"].worst == pytest.approx(0.02)
+    assert judge(silent, CSI, TWO, at_most).constraints["power_on_air"].worst == pytest.approx(
+        0.0075
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,3 +158,18 @@ def test_the_worst_worker_is_the_one_nearest_to_its_limit_or_beyond():
 def test_bad_powers_and_channels_are_refused(power, csi, sentence):
     with pytest.raises(InputError, match=sentence):
         judge(power, csi, TWO)
+
+
+@pytest.mark.parametrize(
+    ("feasible", "participation", "verdict"),
+    [
+        (True, 0.5, "feasible"),
+        (False, 0.5, "infeasible"),
+        (None, 0.5, "inconclusive"),
+        (True, 0.0, "silent"),
+    ],
+)
+def test_the_verdict_is_a_word(feasible, participation, verdict):
+    judgement = Judgement(0.5, 0.1, participation, {}, feasible, -0.2, 0.1)
+    assert judgement.verdict == verdict
+    assert (judgement.margin, judgement.margin_ci) == (0.2, 0.1)

@@ -1,18 +1,19 @@
-"""How a policy is judged on a set of channels: values, and verdicts from confidence intervals.
+"""Judgement of a policy on a set of channels: performance, and a verdict on the constraints.
 
-N channels tell a worker's mean E[c | p > 0] only up to an error: 1 to 2 % at the default setting
-and 1000 channels, 5 to 8 % where interference is strong. So a verdict has three values: *met*,
-*missed*, and *cannot be told* on so many channels. It rests on intervals for the shortfalls of
-all workers and constraints that hold together with 95 % confidence.
+N channels estimate a worker's mean E[c | p > 0] with a relative error of 1 to 2 % in the default
+scenario with 1000 channels, and of 5 to 8 % under strong interference. The verdict is therefore
+*feasible*, *infeasible* or *inconclusive*. It is based on simultaneous confidence intervals (95 %)
+for the shortfalls of all workers in all constraints.
 
-The channels count as independent draws. Where they are correlated (workers that stay in place,
-slow fading) they say less than their number, and the intervals are too short.
+The intervals assume independent channels. Where channels are correlated (fixed positions, slow
+fading) the intervals are too short.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 import torch
 from torch import Tensor
@@ -25,27 +26,38 @@ from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
 
-#: A constraint missed by no more than this share of its threshold counts as met.
+#: A constraint counts as satisfied if its relative shortfall is at most this.
 TOLERANCE = 0.01
-#: With which all intervals hold together.
+#: Probability with which all confidence intervals hold simultaneously.
 CONFIDENCE = 0.95
-#: Whether constraints are met, in words.
-VERDICTS = {True: "met", False: "missed", None: "open"}
-#: Below this skewness over √n an interval is symmetric to the last digits.
-_STRAIGHT = 1e-6
+#: Skewness over √n below which an interval is symmetric to the last digits.
+MIN_SKEWNESS = 1e-6
+
+
+class Verdict(StrEnum):
+    """Whether a policy satisfies its constraints on the distribution of the channels."""
+
+    #: Every constraint is satisfied to within 1 % of its limit, with 95 % confidence.
+    FEASIBLE = "feasible"
+    #: A constraint is violated by more than 1 % of its limit, with 95 % confidence.
+    INFEASIBLE = "infeasible"
+    #: The confidence intervals allow both.
+    INCONCLUSIVE = "inconclusive"
+    #: No worker ever transmits; the constraints hold because they are on transmitting workers.
+    SILENT = "silent"
 
 
 @dataclass(frozen=True)
 class Shortfalls:
     """Relative shortfalls (c0 − E[c]) / |c0| of K constraints and L workers, (K, L) each.
 
-    Negative where there is something to spare; NaN where a worker never transmits or has no
-    threshold.
+    A shortfall is negative where the constraint is slack. It is NaN for a worker that never
+    transmits or has no limit.
 
     Attributes:
-        estimate: on the channels at hand.
-        low: where its interval begins.
-        high: where it ends; both are infinite for a worker that transmits only once.
+        estimate: on the given channels.
+        low: lower end of the confidence interval.
+        high: upper end; both ends are infinite for a worker that transmits only once.
     """
 
     estimate: Tensor
@@ -54,7 +66,7 @@ class Shortfalls:
 
     @classmethod
     def from_problem(cls, problem: Problem, sinr: Tensor, power: Tensor) -> Shortfalls:
-        """Of all constraints of a problem, on channels with these SINRs and powers, (N, L)."""
+        """Estimate the shortfalls of a problem from SINRs and powers in W, (N, L) each."""
         if not problem.constraints:
             return cls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
         return cls.from_samples(
@@ -65,10 +77,10 @@ class Shortfalls:
 
     @classmethod
     def from_samples(cls, values: Tensor, counted: Tensor, problem: Problem) -> Shortfalls:
-        """From the constraints' values and which of them count, (K, N, L) each.
+        """Estimate the shortfalls from constraint values and a mask of rounds, (K, N, L) each.
 
-        Each interval is :func:`mean_interval` at a confidence of 1 − 0.05 / M, so that all M of
-        them hold together with 0.95 (Bonferroni).
+        Each of the M intervals is a :func:`mean_interval` of confidence 1 − 0.05 / M, so that all
+        hold simultaneously with probability 0.95 (Bonferroni).
         """
         constrained = problem.active & counted.any(-2)
         statements = max(1, int(constrained.sum()))
@@ -79,7 +91,7 @@ class Shortfalls:
 
     @property
     def worst(self) -> tuple[float, float]:
-        """The largest shortfall and half the width of its interval; zeros without constraints."""
+        """Largest shortfall and half the width of its interval; zeros without constraints."""
         estimate = self.estimate.nan_to_num(nan=-math.inf).flatten()
         if estimate.numel() == 0 or not bool(estimate.isfinite().any()):
             return 0.0, 0.0
@@ -88,10 +100,11 @@ class Shortfalls:
         return float(estimate[place]), float(width / 2)
 
     @property
-    def met(self) -> bool | None:
-        """True: met by all workers; False: missed by one; None: cannot be told.
+    def feasible(self) -> bool | None:
+        """True: all constraints hold; False: one is violated; None: inconclusive.
 
-        Met if every interval ends, missed if one begins, beyond the tolerance of 1 %.
+        Feasible if all intervals end at or below the tolerance of 1 %, infeasible if one begins
+        above it.
         """
         known = ~self.estimate.isnan()
         if bool((self.low[known] > TOLERANCE).any()):
@@ -102,17 +115,26 @@ class Shortfalls:
 def mean_interval(
     values: Tensor, included: Tensor, confidence: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean over the included samples of (..., N, L), and where its interval begins and ends.
+    """Estimate means over samples, with confidence intervals that allow for skewed samples.
 
-    Rates under strong interference are skewed: many near zero, a few large. Student's interval
-    then ends too early. Hall's transformation (1992) takes the skewness γ of the n samples into
-    account: the ends are m − s/√n · g⁻¹(±t), t the quantile of Student with n − 1 degrees and
+    Rates under strong interference are skewed, with many values near zero and a few large ones, so
+    that Student's interval is too short above. Hall's transformation (1992) corrects for the
+    skewness γ of the n samples: the interval ends at m − s/√n · g⁻¹(±t), with Student's quantile t
+    for n − 1 degrees of freedom and
 
         g⁻¹(x) = (3/c) ((1 + c (x − c/6))^(1/3) − 1),  c = γ/√n,
 
-    which is x itself for γ = 0. NaN without a sample, infinite ends with a single one.
+    which is x for γ = 0.
+
+    Args:
+        values: samples, (..., N, L).
+        included: which samples count, (..., N, L) bool.
+        confidence: probability that an interval contains the mean.
+
+    Returns:
+        Mean, lower and upper end, (..., L) each: NaN without a sample, infinite ends with one.
     """
-    # Here: it takes a fifth of a second to import, and only a judgement needs it.
+    # Imported here because it takes 0.2 s and only a judgement needs it.
     from scipy.special import stdtrit
 
     count = included.sum(-2).to(values.dtype)
@@ -126,10 +148,10 @@ def mean_interval(
     t = torch.from_numpy(stdtrit(degrees, (1 + confidence) / 2)).to(values)
 
     def inverse(x: Tensor) -> Tensor:
-        bent = torch.where(c.abs() > _STRAIGHT, c, 1.0)
-        base = 1 + bent * (x - bent / 6)
+        skewed = torch.where(c.abs() > MIN_SKEWNESS, c, 1.0)
+        base = 1 + skewed * (x - skewed / 6)
         root = base.sign() * base.abs() ** (1 / 3)
-        return torch.where(c.abs() > _STRAIGHT, 3 / bent * (root - 1), x)
+        return torch.where(c.abs() > MIN_SKEWNESS, 3 / skewed * (root - 1), x)
 
     low, high = mean - standard_error * inverse(t), mean - standard_error * inverse(-t)
     single = count == 1
@@ -141,12 +163,12 @@ def mean_interval(
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What a constrained measure came to.
+class ConstraintValue:
+    """The mean of a constrained measure on a set of channels.
 
     Attributes:
-        constraint: with its limit.
-        expected: E[measure_i] of every worker, (L,); NaN for one that never transmits.
+        constraint: the constraint, with its limit.
+        expected: E[measure_i] of every worker, (L,); NaN for a worker that never transmits.
 
     """
 
@@ -155,9 +177,9 @@ class Reached:
 
     @property
     def worst(self) -> float:
-        """That of the worker that is nearest to its limit or farthest beyond it; NaN if none is.
+        """The smallest mean of all workers, or the largest for an upper limit.
 
-        The smallest of all workers, or the largest for an upper limit.
+        NaN if no worker transmits.
         """
         known = self.expected[~self.expected.isnan()]
         if len(known) == 0:
@@ -166,72 +188,89 @@ class Reached:
 
     @property
     def key(self) -> str:
-        """Of ``worst`` in ``metrics.json``: ``rate_min``, or ``power_max`` for an upper limit."""
+        """Name of ``worst`` in ``metrics.json``, as ``rate_min``, or ``power_max``."""
         return f"{self.constraint.name}_{'max' if self.constraint.at_most else 'min'}"
 
 
 @dataclass(frozen=True, repr=False)
 class Judgement:
-    """How a policy does on a set of channels; all figures that must be shown together.
+    """Performance of a policy on a set of channels, and whether it satisfies the constraints.
 
     Attributes:
         objective: g(E[f]); higher is better.
-        weighted_per: Σ ω PER / Σ ω over the worker-rounds that transmit (NaN if none does). It
-            says little alone: a policy that silences every bad link scores near zero.
+        weighted_per: Σ ω PER / Σ ω over the worker-rounds that transmit; NaN if none does. It is
+            meaningless alone: a policy that silences every poor link scores near zero.
         participation: share of worker-rounds with p > 0.
-        reached: what every constrained measure came to, by its name.
-        feasible: whether the constraints are met to within 1 % of their limits on the
-            distribution that the channels were drawn from: True, False, or None if so many
-            channels cannot tell (:mod:`feduplink.judgement`).
-        shortfall: largest relative shortfall of a constraint on these channels; negative if
-            there is something to spare everywhere, 0 if nothing is constrained.
-        shortfall_error: half the width of its interval, all of which hold together with 95 %.
+        constraints: mean of every constrained measure, by its name.
+        feasible: whether all constraints hold to within 1 % of their limits on the distribution
+            of the channels; None if the number of channels does not allow a conclusion.
+        shortfall: largest relative shortfall of a constraint on these channels; negative if all
+            are slack, 0 without constraints.
+        shortfall_error: half the width of its confidence interval.
 
     """
 
     objective: float
     weighted_per: float
     participation: float
-    reached: dict[str, Reached]
+    constraints: dict[str, ConstraintValue]
     feasible: bool | None
     shortfall: float
     shortfall_error: float
 
     @property
+    def verdict(self) -> Verdict:
+        """Verdict on the distribution that the channels were drawn from."""
+        if self.participation == 0:
+            return Verdict.SILENT
+        words = {True: Verdict.FEASIBLE, False: Verdict.INFEASIBLE, None: Verdict.INCONCLUSIVE}
+        return words[self.feasible]
+
+    @property
+    def margin(self) -> float:
+        """Smallest relative margin (E[c] − c0) / |c0| of a constraint; negative if violated."""
+        return -self.shortfall
+
+    @property
+    def margin_ci(self) -> float:
+        """Half the width of the confidence interval of ``margin``."""
+        return self.shortfall_error
+
+    @property
     def violation(self) -> float:
-        """By how much a constraint is missed on these very channels, 0 if all are met."""
+        """Largest relative violation of a constraint on these very channels; 0 if all hold."""
         return max(0.0, self.shortfall)
 
     def __repr__(self) -> str:
-        """The figures that must be shown together, on one line."""
+        """Objective, verdict and participation on one line."""
         return f"Judgement({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
 
     def _repr_html_(self) -> str:
         return TextTable.of_entries("Judgement", self._entries()).html()
 
     def _entries(self) -> dict[str, str]:
-        within = f"{100 * self.shortfall:+.1f} ± {100 * self.shortfall_error:.1f} %"
+        margin = f"{100 * self.margin:.1f} % ± {100 * self.margin_ci:.1f} %"
         return {
             "objective": f"{self.objective:.4f}",
-            "constraints": f"{VERDICTS[self.feasible]} (shortfall {within})",
+            "constraints": f"{self.verdict} (margin {margin})",
             "participation": f"{100 * self.participation:.1f} %",
             "weighted PER": f"{100 * self.weighted_per:.2f} %",
         }
 
     def rank(self, tolerance: float = 0.0) -> tuple[bool, float]:
-        """Sort key: what misses no constraint by more than ``tolerance`` first, by objective.
+        """Sort key: policies that violate no constraint by more than ``tolerance`` rank higher.
 
-        The others by how little they miss.
+        These are ordered by their objective, the others by their violation.
         """
         return feasible_first(self.violation, self.objective, tolerance)
 
     def as_metrics(self) -> dict[str, float | bool | None]:
-        """The entry of ``metrics.json``; what does not exist or cannot be told is None."""
+        """The entry of ``metrics.json``; NaN, infinity and inconclusive verdicts are None."""
         values: dict[str, float | bool | None] = {
             "objective": self.objective,
             "weighted_per": self.weighted_per,
             "participation": self.participation,
-            **{reached.key: reached.worst for reached in self.reached.values()},
+            **{value.key: value.worst for value in self.constraints.values()},
             "feasible": self.feasible,
             "shortfall": self.shortfall,
             "shortfall_error": self.shortfall_error,
@@ -242,21 +281,28 @@ class Judgement:
 def feasible_first(
     violation: float, objective: float, tolerance: float = 0.0
 ) -> tuple[bool, float]:
-    """Sort key: violations up to ``tolerance`` first, by objective, the others by how little.
+    """Sort key: violations of at most ``tolerance`` by objective, above the others by violation.
 
     >>> sorted([(0.3, 5.0), (0.0, 1.0), (0.1, 2.0)], key=lambda pair: feasible_first(*pair))
     [(0.3, 5.0), (0.1, 2.0), (0.0, 1.0)]
     """
-    met = violation <= tolerance
-    return (met, objective if met else -violation)
+    feasible = violation <= tolerance
+    return (feasible, objective if feasible else -violation)
 
 
 def judge(
     power: Tensor, csi: Tensor, scenario: Scenario, problem: Problem | None = None
 ) -> Judgement:
-    """Judge powers (N, L) in W on the true channels (N, L, L), in float64.
+    """Judge transmit powers on the true channels, in float64 on the CPU.
 
-    By ``problem``, or by the one that the scenario describes.
+    Args:
+        power: transmit powers, (N, L) W.
+        csi: H, (N, L, L).
+        scenario: the cell and its radio.
+        problem: objective and constraints; None for those of the scenario.
+
+    Raises:
+        InputError: if shapes do not fit, or powers are negative or not finite.
     """
     check_csi(csi, scenario.workers)
     if csi.ndim != 3 or len(csi) == 0 or power.shape != csi.shape[:-1]:
@@ -279,13 +325,13 @@ def judge(
         objective=problem.objective_value(sinr, power),
         weighted_per=float((weights * per).sum() / weights.sum()),
         participation=float(on_air.double().mean()),
-        reached={
-            constraint.name: Reached(
+        constraints={
+            constraint.name: ConstraintValue(
                 constraint, constraint.mean(constraint.measure.value(sinr, power), power)
             )
             for constraint in problem.constraints
         },
-        feasible=shortfalls.met,
+        feasible=shortfalls.feasible,
         shortfall=shortfall,
         shortfall_error=shortfall_error,
     )

@@ -52,7 +52,9 @@ def test_verdicts_near_the_threshold_are_rarely_wrong():
         for name, factor in (("met", 1 / 1.0075), ("missed", 1.03 / 0.99)):
             aims = problem.thresholds.clone()
             aims[0], aims[1] = truth * factor, 1e-3
-            verdict = Shortfalls.from_problem(problem.with_thresholds(aims), gains, power[some]).met
+            verdict = Shortfalls.from_problem(
+                problem.with_thresholds(aims), gains, power[some]
+            ).feasible
             wrong[name] += verdict is (name == "missed")
     assert max(wrong.values()) <= 0.05 * 200 + 3 * math.sqrt(0.05 * 0.95 * 200)
 

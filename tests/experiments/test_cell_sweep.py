@@ -54,8 +54,8 @@ def test_one_seed_that_misses_is_missed_and_one_that_cannot_tell_leaves_it_open(
 
 
 def test_verdicts_in_words():
-    assert SWEEP.verdicts("orth") == "orth met 2, open 1, missed 1 of 4"
-    assert SWEEP.verdicts("pdm") == "pdm met 1, open 1, missed 0 of 2"
+    assert SWEEP.verdicts("orth") == "orth feasible 2, inconclusive 1, infeasible 1 of 4"
+    assert SWEEP.verdicts("pdm") == "pdm feasible 1, inconclusive 1, infeasible 0 of 2"
 
 
 def test_losses_are_errors_and_what_the_objective_lacks():

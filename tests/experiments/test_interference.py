@@ -68,7 +68,7 @@ def test_the_learned_policies_are_asked_for_their_constraints(
         result.policies[name] = [[figures(0.5, feasible=feasible)] * 2] * 2
     claim = interference.claims(result)[-1]
     assert claim.verdict == verdict
-    assert claim.measured.endswith("; pdx met 4, open 0, missed 0 of 4")
+    assert claim.measured.endswith("; pdx feasible 4, inconclusive 0, infeasible 0 of 4")
 
 
 def test_what_was_measured_is_told():

@@ -11,10 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from feduplink.cli.console import wrapped
-from feduplink.judgement import VERDICTS
+from feduplink.judgement import Verdict
 from feduplink.tables import TextTable
 
-_COLOURS = {VERDICTS[True]: "green", VERDICTS[False]: "red", VERDICTS[None]: "yellow"}
+_COLOURS = {
+    Verdict.FEASIBLE: "green",
+    Verdict.INFEASIBLE: "red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.SILENT: "yellow",
+}
 
 #: Names of this many characters or fewer are never replaced by a number.
 _SHORT_NAME = 16
@@ -99,4 +104,5 @@ def _drawn(table: TextTable, headers: Sequence[str], gap: int = 0) -> Table:
 
 
 def _colour(cell: str) -> str:
-    return _COLOURS.get(cell.partition(" ")[0], "")
+    word = cell.partition(" ")[0]
+    return _COLOURS[Verdict(word)] if word in _COLOURS else ""

@@ -66,7 +66,7 @@ class Sweep(BaseModel):
         return [self.mean(policy, place, quantity) for place in range(len(self.values))]
 
     def feasible(self, policy: str, place: int) -> bool | None:
-        """False: missed with one seed or more; True: met with all of them; None: in between."""
+        """False: infeasible with one seed or more; True: feasible with all; None: otherwise."""
         verdicts = [figures.feasible for figures in self.policies[policy][place]]
         if False in verdicts:
             return False
@@ -106,10 +106,10 @@ class Sweep(BaseModel):
         )
 
     def verdicts(self, policy: str) -> str:
-        """At how many values and seeds the constraints are met, missed or open, in words."""
+        """How many values and seeds are feasible, inconclusive and infeasible, in words."""
         found = [figures.feasible for seeds in self.policies[policy] for figures in seeds]
         return (
-            f"{policy} met {found.count(True)}, open {found.count(None)}, missed "
+            f"{policy} feasible {found.count(True)}, inconclusive {found.count(None)}, infeasible "
             f"{found.count(False)} of {len(found)}"
         )
 

@@ -143,8 +143,8 @@ class Optimum:
             "certified": self.certified,
             "found_by": self.solution.found_by,
             **{
-                reached.key: verdict[reached.key]
-                for reached in self.solution.judgement.reached.values()
+                value.key: verdict[value.key]
+                for value in self.solution.judgement.constraints.values()
             },
             "feasible": verdict["feasible"],
             "shortfall": verdict["shortfall"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from feduplink.judgement import VERDICTS, Judgement, Reached
+from feduplink.judgement import ConstraintValue, Judgement
 from feduplink.optimum import Optimum
 from feduplink.reporting.style import (
     MUTED,
@@ -143,9 +143,9 @@ def _plot_bars(axes: Any, levels: _Powers, worker_rounds: int, edges: _Powers, l
     return True
 
 
-_VERDICTS = (
-    "constraints: largest shortfall with the error of so many channels, all errors together 95 %; "
-    "met or missed beyond 1 % of the threshold, open if the error leaves both possible"
+_CONSTRAINTS = (
+    "constraints: smallest margin with its confidence interval, all intervals jointly 95 %; "
+    "infeasible: violated by more than 1 % of the limit; inconclusive: the interval allows both"
 )
 _DISTANCES = (
     "below optimum: for policies that meet every constraint on these very channels, as the optimum "
@@ -193,7 +193,7 @@ def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mappi
 
 def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
     """What the reader has to know, a sentence each without its capital and full stop."""
-    remarks = [*_units(judgements), _VERDICTS]
+    remarks = [*_units(judgements), _CONSTRAINTS]
     if optimum is None:
         return remarks
     above = (
@@ -224,9 +224,9 @@ def _units(judgements: Mapping[str, Judgement]) -> list[str]:
     return sentences
 
 
-def _first(judgements: Mapping[str, Judgement]) -> list[Reached]:
-    """What the first of them came to in every constraint; all have the same constraints."""
-    return list(next(iter(judgements.values())).reached.values()) if judgements else []
+def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
+    """The constraints of the first judgement; all have the same ones."""
+    return list(next(iter(judgements.values())).constraints.values()) if judgements else []
 
 
 def _title(scenario: Scenario) -> str:
@@ -251,7 +251,7 @@ def _columns(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> li
         "weigh-\nted PER",
         "partici-\npation",
         *(_constraint_column(reached) for reached in _first(judgements)),
-        "constraints,\nshortfall in %",
+        "constraints,\nmargin in %",
     ]
 
 
@@ -263,34 +263,34 @@ def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
         *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
         _percent(judgement.participation, 1),
-        *(_number(reached.worst, _form(reached)) for reached in judgement.reached.values()),
+        *(_number(value.worst, _form(value)) for value in judgement.constraints.values()),
         # The optimum is of these channels, and meets the constraints on them.
-        "met here" if name == OPTIMUM else _verdict(judgement),
+        "feasible here" if name == OPTIMUM else _verdict(judgement),
     ]
 
 
-def _constraint_column(reached: Reached) -> str:
-    constraint = reached.constraint
+def _constraint_column(value: ConstraintValue) -> str:
+    constraint = value.constraint
     limits = constraint.limit.tolist()
     shown = limits[0] if len(set(limits)) == 1 else limits
     return f"{constraint.measure.label}\n{'<=' if constraint.at_most else '>='} {_threshold(shown)}"
 
 
-def _form(reached: Reached) -> str:
+def _form(value: ConstraintValue) -> str:
     """Three significant digits of the largest limit, so that rows compare."""
-    largest = float(reached.constraint.limit.abs().max())
+    largest = float(value.constraint.limit.abs().max())
     if largest == 0:
         return ".3g"
     return f".{min(9, max(0, 2 - math.floor(math.log10(largest))))}f"
 
 
 def _verdict(judgement: Judgement) -> str:
-    """``met``, ``missed`` or ``open``, and the largest shortfall with its error."""
-    word, error = VERDICTS[judgement.feasible], judgement.shortfall_error
-    if error == 0 and judgement.shortfall == 0:
-        return word  # nothing is constrained
-    within = f"{100 * error:.1f}" if math.isfinite(error) else "∞"
-    return f"{word} {100 * judgement.shortfall:+.1f}±{within}"
+    """The verdict, and the smallest margin with half the width of its confidence interval."""
+    width = judgement.margin_ci
+    if width == 0 and judgement.margin == 0:
+        return judgement.verdict  # nothing is constrained
+    half = f"{100 * width:.1f}" if math.isfinite(width) else "∞"
+    return f"{judgement.verdict} {100 * judgement.margin:+z.1f}±{half}"
 
 
 def _number(value: float, form: str) -> str:
@@ -326,9 +326,9 @@ def plot_comparison(
     names = list(judgements)
     rows = list(judgements.values())
     caption = "Objective, participation and worst constraints of every policy"
-    width = 6.2 + 2.15 * len(rows[0].reached)
+    width = 6.2 + 2.15 * len(rows[0].constraints)
     with figure(width, 1.5 + 0.32 * len(names), caption) as drawing:
-        constraints = [reached.constraint for reached in rows[0].reached.values()]
+        constraints = [value.constraint for value in rows[0].constraints.values()]
         ratios = (1.9, 1, *[1] * len(constraints))
         panels = drawing.subplots(1, len(ratios), sharey=True, width_ratios=ratios)
         objective, participation, *others = panels
@@ -340,7 +340,7 @@ def plot_comparison(
         participation.set_xlim(-0.05, 1.08)
         beyond = False
         for axes, constraint in zip(others, constraints, strict=True):
-            shares = [_worst_ratio(row.reached[constraint.name]) for row in rows]
+            shares = [_worst_ratio(row.constraints[constraint.name]) for row in rows]
             beyond |= _mark_ratios(axes, names, rows, shares)
             limit = "limit" if constraint.at_most else "threshold"
             axes.set_xlabel(f"worst worker's\n{constraint.measure.label} / {limit}")
@@ -389,16 +389,16 @@ def _plot_objectives(
         )
 
 
-def _worst_ratio(reached: Reached) -> float:
+def _worst_ratio(value: ConstraintValue) -> float:
     """E_i / limit_i of the worker that is nearest to its limit or farthest beyond it.
 
     NaN if no worker has a limit.
     """
-    ratios = (reached.expected / reached.constraint.limit)[reached.constraint.active]
+    ratios = (value.expected / value.constraint.limit)[value.constraint.active]
     ratios = ratios[~ratios.isnan()]
     if len(ratios) == 0:
         return math.nan
-    return float(ratios.max() if reached.constraint.at_most else ratios.min())
+    return float(ratios.max() if value.constraint.at_most else ratios.min())
 
 
 def _mark_ratios(axes: Any, names: list[str], rows: list[Judgement], ratios: list[float]) -> bool:

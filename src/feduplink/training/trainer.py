@@ -87,8 +87,8 @@ class Epoch:
             verdict.participation,
             verdict.violation,
             verdict.feasible,
-            {name: tuple(r.expected.tolist()) for name, r in verdict.reached.items()},
-            {reached.key: reached.worst for reached in verdict.reached.values()},
+            {name: tuple(r.expected.tolist()) for name, r in verdict.constraints.items()},
+            {value.key: value.worst for value in verdict.constraints.values()},
         )
 
     @classmethod
