@@ -18,8 +18,9 @@ from feduplink import Scenario, draw_csi
 #: Read once: some tests hide it from the code.
 DATA = os.environ.get("FEDUPLINK_DATA")
 
-# Small tensors: a second thread costs more than it brings, also when tests run in parallel.
-torch.set_num_threads(1)
+# Small tensors: a second thread costs more than it gains, also when tests run in parallel.
+if "OMP_NUM_THREADS" not in os.environ:
+    torch.set_num_threads(1)
 
 # No deadline: how long an example takes says more about the machine than about the code.
 settings.register_profile("feduplink", deadline=None)

@@ -80,7 +80,16 @@ def _full_power() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _raised(rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]) -> tuple[float, int]:
-    """By how much the first worker's multiplier is raised, and after how many looks it ends."""
+    """Factor by which the first worker's multiplier is raised, and the number of looks."""
+    before, after, looks = _multipliers(rate_min, descended_on, looked_at)
+    assert before > 0
+    return after / before, looks
+
+
+def _multipliers(
+    rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]
+) -> tuple[float, float, int]:
+    """The first worker's multiplier before and after it is raised, and the number of looks."""
     csi, power, _ = _full_power()
     scenario = Scenario(workers=2, rate_min=(rate_min, 0.1), ee_min=0.1)
     descent = DualDescent(
@@ -90,7 +99,7 @@ def _raised(rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]) -
         lambda csi, _: power[: len(csi)],
     )
     descent.descend(replace(FAR, channels=400))
-    before = descent.multipliers.constraints[0, 0]
+    before = float(descent.multipliers.constraints[0, 0])
     seen = []
 
     def look(number: int) -> Tensor:
@@ -98,18 +107,27 @@ def _raised(rate_min: float, descended_on: slice, looked_at: Sequence[Tensor]) -
         return csi[looked_at[number]]
 
     descent.raise_missed(len(looked_at), 0, look)
-    assert before > 0
-    return float(descent.multipliers.constraints[0, 0] / before), len(seen)
+    return before, float(descent.multipliers.constraints[0, 0]), len(seen)
 
 
 def test_other_channels_tell_what_those_of_the_descent_do_not():
-    """A threshold that the best channels just meet, and all of them together do not."""
+    """A threshold that the best channels miss by less than the noise, and all together by far."""
     best, everything = slice(400), torch.arange(8000)
     rates = _full_power()[2]
     assert float(rates.mean()) < 0.9 * float(rates[best].mean())
-    threshold = float(rates[best].mean())
+    threshold = 1.005 * float(rates[best].mean())
     assert _raised(threshold, best, [everything[best]])[0] == 1.0
     assert _raised(threshold, best, [everything])[0] > 1.03
+
+
+def test_a_multiplier_of_zero_is_raised_too():
+    """A threshold that the channels of the descent meet by far, and all together miss."""
+    rates = _full_power()[2]
+    threshold = 0.8 * float(rates[:400].mean())
+    assert float(rates.mean()) < 0.9 * threshold
+    before, after, _ = _multipliers(threshold, slice(400), [torch.arange(8000)])
+    assert before == 0
+    assert after > 0
 
 
 def test_a_constraint_is_judged_on_all_looks_since_it_was_raised():

@@ -114,8 +114,12 @@ def test_an_error_of_zero_is_on_the_axis():
 @pytest.mark.parametrize("error", [0.0, math.nan, math.inf])
 def test_a_federation_without_a_usable_error(error: float):
     made = federations(a={"ideal": error, "mine": error})
-    rendered(plot_costs(made.comparisons))
-    rendered(plot_averages(made.comparisons, "caption"))
+    for drawing in (
+        rendered(plot_costs(made.comparisons)),
+        rendered(plot_averages(made.comparisons, "caption")),
+    ):
+        assert {"ideal", "mine"} <= {line.get_label() for line in drawing.axes[0].lines}
+        assert all(math.isfinite(limit) for axes in drawing.axes for limit in axes.get_ylim())
 
 
 def test_a_single_run_has_no_standard_error():
@@ -264,4 +268,6 @@ def test_a_single_comparison_needs_no_label():
 
 
 def test_a_sweep_of_one_value():
-    rendered(plot_sweep(sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)])))
+    drawing = rendered(plot_sweep(sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)])))
+    heights = [float(y) for line in drawing.axes[0].lines for y in line.get_ydata()]
+    assert {height for height in heights if math.isfinite(height)} == {0.3}  # pdg has none

@@ -120,6 +120,8 @@ _SELDOM = 1e-3
 #: tenth. What a worker achieves answers up to three times as strongly, and a worker that is seldom
 #: on the air would be brought there by more.
 _RAISE, _RAISE_AT_MOST = 1 / 3, 0.1
+#: A smaller scaled multiplier is raised as much as one of this size: zero would stay zero.
+_MIN_RAISED = 0.01
 #: Of the interval that has to end below a threshold before its multiplier is raised: a constraint
 #: that is just met is taken for missed one time in thirteen, and its multiplier raised a little.
 _CONFIDENCE = 0.85
@@ -287,7 +289,11 @@ class DualDescent:
             if not bool((missed | (problem.active & unsure)).any()):
                 break
             share = _RAISE * (problem.thresholds - mean) / problem.scales
-            self._x = torch.where(missed, self._x * (1 + share.clamp_max(_RAISE_AT_MOST)), self._x)
+            share = share.clamp_max(_RAISE_AT_MOST)
+            raised = torch.where(
+                self._x > _MIN_RAISED, self._x * (1 + share), self._x + _MIN_RAISED * share
+            )
+            self._x = torch.where(missed, raised, self._x)
             counted = counted & ~missed[:, None]
 
     def _take(self, channels: int) -> Tensor:
