@@ -13,8 +13,8 @@ INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt -
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What needs the extras: packages, and further tests.
 EXTRAS := $(wildcard $(foreach name,export flower proofs serving sionna,tests/$(name) src/feduplink/$(name))) \
-    tests/cli/test_check.py tests/cli/test_export.py tests/cli/test_serve.py tests/docs/test_flower_page.py \
-    tests/docs/test_site.py
+    tests/link/test_bler.py tests/cli/test_check.py tests/cli/test_export.py tests/cli/test_serve.py \
+    tests/docs/test_flower_page.py tests/docs/test_site.py
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 

@@ -29,7 +29,7 @@ def column(*values: float) -> Tensor:
     static=st.floats(1e-4, 1),
     inefficiency=st.floats(0.1, 10),
 )
-def test_slopes_in_closed_form_are_those_of_automatic_differentiation(
+def test_closed_form_slopes_agree_with_automatic_differentiation(
     points, waterfall, static, inefficiency
 ):
     sinr, power = (10 ** column(*values) for values in zip(*points, strict=True))
@@ -51,7 +51,7 @@ def test_slopes_in_closed_form_are_those_of_automatic_differentiation(
         (Sinr(), {"s": 1, "ss": 1}),
     ],
 )
-def test_slopes_of_ones_own_measure(measure: Measure, expected: dict[str, int]):
+def test_slopes_of_a_user_defined_measure(measure: Measure, expected: dict[str, int]):
     sinr, power = column(0.5, 2.0), column(0.01, 0.1)
     value, slopes = measure.value(sinr, power), measure.slopes(sinr, power)
     for part in PARTS:
@@ -69,7 +69,7 @@ def test_slopes_add_and_scale():
 
 @pytest.mark.parametrize("name", ["psr", "rate", "energy_efficiency"])
 @pytest.mark.parametrize("gain", [1.0, 1e3, 1e6])
-def test_the_most_alone_is_the_best_of_all_powers(name: str, gain: float):
+def test_most_alone_is_the_largest_value_over_all_powers(name: str, gain: float):
     scenario = Scenario(workers=2, pmax_dbw=(-20, 0), static_power_w=(0.01, 0.002))
     measure = MEASURES.find(name).from_scenario(scenario)
     gains = column(gain, gain)
@@ -80,18 +80,18 @@ def test_the_most_alone_is_the_best_of_all_powers(name: str, gain: float):
     assert (most >= best * (1 - 1e-12)).all()
 
 
-def test_of_ones_own_measure_the_most_is_not_known():
+def test_most_alone_is_unknown_for_a_user_defined_measure():
     assert AveragePower().most_alone(column(1.0), column(0.01)) is None
 
 
-def test_what_tables_call_a_measure():
+def test_labels_of_measures():
     assert [kind.name for kind in map(MEASURES.find, MEASURES.names())] == list(MEASURES.names())
     assert EnergyEfficiency.from_scenario(Scenario()).label == "EE"
     assert Rate().label == "rate"
     assert AveragePower().label == "P"
 
 
-def test_constants_are_the_scenarios():
+def test_measures_take_their_constants_from_the_scenario():
     scenario = Scenario(waterfall=0.3, static_power_w=0.02, amplifier_inefficiency=2.0)
     sinr, power = column(0.5), column(0.01)
     success = PacketSuccess.from_scenario(scenario).value(sinr, power)

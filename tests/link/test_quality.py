@@ -32,7 +32,7 @@ def total_energy(csi: Tensor, power: Tensor) -> Tensor:
     return link.energy(power, airtime_s, MODEL_BITS, 0.01, 1e-9)
 
 
-#: Everything a link gives, as functions of what one controls: the CSI and the powers.
+#: All quantities of a link as functions of the CSI and the powers.
 QUANTITIES = {
     "sinr": link.sinr,
     "rate": lambda csi, p: link.rate(link.sinr(csi, p)),
@@ -71,7 +71,7 @@ def test_two_workers_by_hand():
     )
 
 
-def test_silent_worker_sends_nothing_and_disturbs_nobody():
+def test_a_silent_worker_delivers_nothing_and_causes_no_interference():
     power = torch.tensor([0.0, 0.02], dtype=torch.float64)
     sinr = link.sinr(CSI, power)
     airtime_s = link.airtime(sinr, MODEL_BITS, BANDWIDTH_HZ)
@@ -111,7 +111,7 @@ def test_gradients_are_finite_where_a_power_is_zero(quantity):
 
 
 @pytest.mark.parametrize("sinr", [0.0, 1e-38, 1e-21, 1e-6])
-def test_inaudible_worker_has_no_success_and_no_gradient(sinr: float):
+def test_an_inaudible_worker_has_zero_success_and_gradient(sinr: float):
     heard = torch.tensor(sinr, requires_grad=True)
     success = link.packet_success_rate(heard, WATERFALL)
     (success + link.packet_error_rate(heard, WATERFALL)).backward()
@@ -160,7 +160,7 @@ def test_more_power_for_all_never_lowers_an_sinr_but_less_than_proportionally(dr
 
 
 @given(matrices, st.randoms())
-def test_renumbering_workers_renumbers_the_sinr(drawn, random):
+def test_permuting_workers_permutes_the_sinr(drawn, random):
     csi, power = drawn
     order = list(range(len(power)))
     random.shuffle(order)
@@ -170,7 +170,7 @@ def test_renumbering_workers_renumbers_the_sinr(drawn, random):
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-5, 1e-3, 1.0, 1e3, 1e9])
-def test_no_power_is_more_efficient(gain: float):
+def test_the_most_efficient_power_is_the_best_of_a_grid(gain: float):
     static, inefficiency = 0.02, 1.5
 
     def efficiency(power: float) -> float:
