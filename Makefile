@@ -12,9 +12,9 @@ ALL := $(VENV)/installed-with-extras
 INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What needs the extras: packages, and further tests.
-EXTRAS := $(wildcard $(foreach name,export flower proofs serving sionna,tests/$(name) src/feduplink/$(name))) \
-    tests/link/test_bler.py tests/cli/test_check.py tests/cli/test_export.py tests/cli/test_serve.py \
-    tests/docs/test_flower_page.py tests/docs/test_site.py
+EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) src/feduplink/$(name))) \
+    tests/channels/test_sionna.py tests/link/test_bler.py tests/cli/test_check.py tests/cli/test_export.py \
+    tests/cli/test_serve.py tests/docs/test_flower_page.py tests/docs/test_site.py
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 

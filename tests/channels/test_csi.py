@@ -16,7 +16,7 @@ from feduplink.channels import (
 
 
 def naive_csi(channel: np.ndarray, serving: np.ndarray, noise: float) -> np.ndarray:
-    """H of complex channels (N, L, K, n_R), entry by entry as the definition says."""
+    """H of complex channels (N, L, K, n_R), entry by entry from its definition."""
     count, workers = serving.shape
     csi = np.empty((count, workers, workers))
     for n, i, j in np.ndindex(csi.shape):
@@ -32,7 +32,7 @@ def naive_csi(channel: np.ndarray, serving: np.ndarray, noise: float) -> np.ndar
 
 @pytest.mark.parametrize("antennas", [1, 4])
 @pytest.mark.parametrize("stations", [1, 3])
-def test_matched_filter_against_the_definition(stations, antennas, generator):
+def test_matched_filter_csi_agrees_with_its_definition(stations, antennas, generator):
     fading = rayleigh((6, 5, stations, antennas), generator).double()
     gain = torch.rand(6, 5, stations, generator=generator, dtype=torch.float64) + 0.01
     serving = gain.argmax(-1)
@@ -43,25 +43,25 @@ def test_matched_filter_against_the_definition(stations, antennas, generator):
     np.testing.assert_allclose(csi, naive_csi(channel.numpy(), serving.numpy(), 0.1), rtol=1e-9)
 
 
-def test_interference_factor_touches_the_off_diagonal_alone(default_csi):
+def test_the_interference_factor_scales_off_diagonal_gains_only(default_csi):
     scaled = scale_interference(default_csi, 4.0)
     ratio = scaled / default_csi
     expected = torch.full((8, 8), 4.0).fill_diagonal_(1.0)
     torch.testing.assert_close(ratio, expected.expand_as(ratio))
 
 
-def test_noise_has_the_variance_asked_for(generator):
+def test_csi_noise_has_the_given_variance(generator):
     csi = torch.full((200, 8, 8), 1e6)
     noise = noisy_csi(csi, 25.0, generator) - csi
     assert noise.std().item() == pytest.approx(5, rel=0.05)
     assert noise.mean().item() == pytest.approx(0, abs=0.3)
 
 
-def test_noisy_csi_stays_positive_and_valid(default_csi, generator):
+def test_noisy_csi_is_positive_and_valid(default_csi, generator):
     assert check_csi(noisy_csi(default_csi, 1e12, generator)).min() > 0
 
 
-def test_no_noise_is_no_change(default_csi, generator):
+def test_without_noise_csi_is_unchanged(default_csi, generator):
     assert torch.equal(noisy_csi(default_csi, 0.0, generator), default_csi)
 
 
@@ -83,12 +83,12 @@ def test_no_noise_is_no_change(default_csi, generator):
         (torch.tensor([[1.0, 0.0], [1.0, 1.0]]), r"^csi: holds a negative or zero gain"),
     ],
 )
-def test_bad_csi_is_refused(csi, sentence):
+def test_invalid_csi_is_refused(csi, sentence):
     with pytest.raises(InputError, match=sentence):
         check_csi(csi)
 
 
-def test_denoising_is_the_mean_of_the_gains_that_explain_the_observation():
+def test_denoised_csi_is_the_posterior_mean():
     gains = torch.linspace(0, 100, 200_001, dtype=torch.float64)
     for observed in (-2.0, 0.001, 1.0, 5.0, 40.0):
         likelihood = torch.exp(-((gains - observed) ** 2) / (2 * 4.0))
@@ -104,7 +104,7 @@ def test_denoising_without_noise_changes_nothing():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gains_in_16_bits_are_refused(dtype: torch.dtype):
-    """Powers in as few digits exceed Pmax by rounding."""
+    """Powers in 16 bits exceed Pmax by rounding."""
     with pytest.raises(InputError, match="accepted is a tensor of float32 or float64"):
         check_csi(torch.ones(2, 3, 3, dtype=dtype))
 

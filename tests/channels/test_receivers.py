@@ -32,7 +32,7 @@ def test_mrc_is_the_matched_filter_of_the_shipped_models():
 
 
 @pytest.mark.parametrize("with_others", [False, True])
-def test_no_filter_has_a_higher_sinr_than_mmse_at_its_powers(with_others: bool):
+def test_mmse_has_the_largest_sinr_of_all_filters_at_its_powers(with_others: bool):
     h = gains()
     power = torch.linspace(0.1, 2.0, h.shape[1]).double()
     covariance = interference_covariance(gains(seed=1), power) if with_others else None
@@ -53,7 +53,7 @@ def test_no_filter_has_a_higher_sinr_than_mmse_at_its_powers(with_others: bool):
         assert (sinr <= best * (1 + 1e-9)).all()
 
 
-def test_others_count_as_noise():
+def test_a_covariance_of_interferers_counts_as_noise():
     """The SINR with H from C is the one with the others as interferers of known power."""
     h, others, power = gains(), gains(workers=3, seed=1), torch.tensor([0.5, 1.0, 2.0]).double()
     csi = mrc_csi(h, interference_covariance(others, power))

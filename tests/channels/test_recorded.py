@@ -22,7 +22,7 @@ def test_round_trip_with_antenna_channels(tmp_path, generator):
     assert torch.equal(read.antenna, drawn.antenna)
 
 
-def test_layout_is_the_fields_public_one(tmp_path, default_csi):
+def test_the_layout_is_that_of_public_recordings(tmp_path, default_csi):
     write_channels(tmp_path / "c.h5", Realisations(default_csi.double()), scenario="workers: 8")
     with h5py.File(tmp_path / "c.h5") as file:
         assert file[CSI].shape == (100, 8, 8)
@@ -63,7 +63,7 @@ def with_entry(value: float) -> np.ndarray:
         (hdf5(CSI, with_entry(0.0)), r"holds a negative or zero gain"),
     ],
 )
-def test_bad_file_is_refused_in_one_sentence(tmp_path, write, sentence):
+def test_an_invalid_file_is_refused_in_one_sentence(tmp_path, write, sentence):
     path = tmp_path / "c.h5"
     write(path)
     with pytest.raises(InputError, match=sentence) as refusal:
@@ -86,7 +86,7 @@ def antennas(*shape: int, value: complex = 1.0) -> np.ndarray:
         (antennas(4, 2, 1, 5, value=complex(0, np.nan)), r"hold NaN, infinity"),
     ],
 )
-def test_antenna_coefficients_that_do_not_fit_are_refused(tmp_path, antenna, sentence):
+def test_antenna_coefficients_of_a_wrong_shape_are_refused(tmp_path, antenna, sentence):
     path = tmp_path / "c.h5"
     with h5py.File(path, "w") as file:
         file[CSI] = np.ones((4, 2, 2), np.float32)
@@ -105,7 +105,7 @@ def test_truncated_file_is_refused(tmp_path, default_csi, share):
         read_channels(path)
 
 
-def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
+def test_a_failed_write_leaves_the_old_file_only(tmp_path, default_csi):
     path = tmp_path / "c.h5"
     write_channels(path, Realisations(default_csi))
     before = path.read_bytes()
@@ -122,7 +122,7 @@ def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, default_csi):
 
 @pytest.mark.parametrize("model", ["wbs", "hata-urban", "hata-suburban-shadowed"])
 @pytest.mark.parametrize("workers", [2, 8, 30])
-def test_gains_in_decibels_are_noticed(tmp_path, generator, model, workers):
+def test_gains_in_decibels_are_detected(tmp_path, generator, model, workers):
     csi = draw_channels(Scenario(workers=workers, channel_model=model), 50, generator).csi
     write_channels(tmp_path / "linear.h5", Realisations(csi))
     write_channels(tmp_path / "db.h5", Realisations((10 * csi.log10()).clamp(min=1)))

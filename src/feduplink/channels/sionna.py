@@ -247,10 +247,10 @@ class _HexagonalSector(SystemLevelCell, ABC):
         heard = [*range(workers), *others]
         # The other users as their own station sees them.
         own = users_at[:, others] - stations_at[:, 1:stations] + stations_at[:, :1]
-        power_w = self._open_loop_power_w(around_the_middle(own, others), device)
+        power_w = self.open_loop_power_w(around_the_middle(own, others), device)
         return Layout(around_the_middle(users_at[:, heard], heard), power_w)
 
-    def _open_loop_power_w(self, topology: tuple[Tensor, ...], device: str) -> Tensor:
+    def open_loop_power_w(self, topology: tuple[Tensor, ...], device: str) -> Tensor:
         """p = min(P0 · path loss, Pmax), (N, U) W, with the path loss to the only station."""
         count, users, _ = topology[0].shape
         if users == 0:
