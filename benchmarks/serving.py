@@ -76,11 +76,11 @@ class Service:
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port)
 
-    def resident_bytes(self) -> int:
+    def resident_bytes(self) -> float:
         connection = self.connect()
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
-        return int(re.search(r"^feduplink_resident_memory_bytes (\d+)$", text, re.MULTILINE)[1])
+        return float(re.search(r"^process_resident_memory_bytes (\S+)$", text, re.MULTILINE)[1])
 
 
 @contextmanager

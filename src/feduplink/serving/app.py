@@ -16,6 +16,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from numpy.typing import NDArray
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from feduplink.errors import InputError
@@ -31,10 +32,9 @@ from feduplink.serving.csi_payload import (
     powers_to_bytes,
     powers_to_json,
 )
-from feduplink.serving.guard import Guard
+from feduplink.serving.guard import Guard, Metrics
 from feduplink.serving.limits import Limits
 from feduplink.serving.schedule_router import schedule_router
-from feduplink.serving.service_metrics import CONTENT_TYPE, ServiceMetrics
 from feduplink.version import __version__
 
 #: A body of more bytes is read by a thread, so that others are answered meanwhile.
@@ -58,8 +58,8 @@ def create_app(
 
     """
     limits = limits or Limits()
-    metrics = ServiceMetrics()
-    batching = Batching(policy.run, metrics.computed)
+    metrics = Metrics()
+    batching = Batching(policy.run, metrics.observe_batch)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -102,9 +102,7 @@ class _Service(FastAPI):
         return description | described.security(description) if self._needs_token else description
 
 
-def _routes(
-    policy: OnnxPolicy, batching: Batching, limits: Limits, metrics: ServiceMetrics
-) -> APIRouter:
+def _routes(policy: OnnxPolicy, batching: Batching, limits: Limits, metrics: Metrics) -> APIRouter:
     router = APIRouter()
     largest_w = _rounded_down(policy.scenario.pmax_w.numpy())
     of_workers = Query(
@@ -169,7 +167,7 @@ def _routes(
         response_class=PlainTextResponse,
     )
     async def prometheus() -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
 
