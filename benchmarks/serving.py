@@ -32,10 +32,10 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.export import OnnxPolicy
+from feduplink.serving import Limits
 from feduplink.serving.app import create_app
-from feduplink.serving.batching import Batching
-from feduplink.serving.csi_payload import csi_from_bytes, csi_from_json
-from feduplink.serving.limits import Limits
+from feduplink.serving.batching import DynamicBatcher
+from feduplink.serving.payloads import csi_from_bytes, csi_from_json
 
 WORKERS, BATCH, CONNECTIONS = 8, 1000, 16
 BINARY = {"Content-Type": "application/octet-stream"}
@@ -123,8 +123,8 @@ def through_asgi(policy: OnnxPolicy, body: bytes) -> np.ndarray:
 
 
 def in_a_thread(policy: OnnxPolicy, csi: np.ndarray) -> np.ndarray:
-    batching = Batching(policy.run, lambda *_: None)
-    return asyncio.run(timed_async(lambda: batching.allocate(csi), 2000))
+    batcher = DynamicBatcher(policy.run, lambda *_: None)
+    return asyncio.run(timed_async(lambda: batcher.allocate(csi), 2000))
 
 
 def load(port: int, body: bytes, seconds: float, answer: multiprocessing.Queue) -> None:

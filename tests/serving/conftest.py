@@ -16,27 +16,28 @@ onnx = pytest.importorskip("onnx", reason="the extra export is not installed")
 from feduplink import Scenario
 from feduplink.export import OnnxPolicy
 from feduplink.export.onnx_policy import CHECKSUM_TO_COME, with_checksum
+from feduplink.serving import Limits
 from feduplink.serving.app import create_app
-from feduplink.serving.limits import Limits
 
-with warnings.catch_warnings():  # Starlette has a new client of its own in mind
+with warnings.catch_warnings():  # Starlette deprecates httpx in its client
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
+
+JSON = {"Content-Type": "application/json"}
+BINARY = {"Content-Type": "application/octet-stream"}
+TOKEN = "only-for-those-who-know-it"
 
 #: The float32 nearest to a Pmax of -30 dBW is above it.
 SCENARIO = Scenario(workers=4, pmax_dbw=-30)
 
 
 def powers_of(csi: np.ndarray) -> np.ndarray:
-    """What the policy of these tests says: p_i = min(Pmax, 1 / Σ_j H_ij), W."""
+    """Powers of the test policy, p_i = min(Pmax, 1 / Σ_j H_ij), W."""
     return np.minimum(float(SCENARIO.pmax_w), 1 / csi.sum(-1, dtype=np.float64))
 
 
 def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path:
-    """The policy of these tests as a file like those that are exported, in a moment.
-
-    ``nodes`` are computed instead of it, and ``metadata`` is said about it instead.
-    """
+    """Write the test policy as an exported file, or one with other nodes or metadata."""
     make, floats = onnx.helper, onnx.TensorProto.FLOAT
     graph = make.make_graph(
         nodes
@@ -88,13 +89,24 @@ def policy(policy_file: Path) -> OnnxPolicy:
 
 @pytest.fixture(scope="session")
 def client(policy: OnnxPolicy) -> Iterator[TestClient]:
-    """Of a service with narrow limits, so that what is beyond them is small."""
+    """A service with narrow limits, so that requests beyond them are small."""
     limits = Limits(max_body_bytes=20_000, max_workers=10, max_channels=20)
     with TestClient(create_app(policy, limits=limits)) as client:
         yield client
 
 
+def refused(response: Any, status: int) -> str:
+    """The sentence of a refusal."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert list(response.json()) == ["detail"]
+    sentence = response.json()["detail"]
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    return sentence
+
+
 def channels(count: int, workers: int) -> np.ndarray:
-    """CSI (count, L, L) float32 for powers on both sides of Pmax."""
+    """CSI (count, L, L) float32; 1 / Σ_j H_ij lies on both sides of Pmax."""
     gains = 10 ** np.random.default_rng(0).uniform(0, 4, (count, workers, workers))
     return gains.astype(np.float32)

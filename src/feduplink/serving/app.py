@@ -1,4 +1,4 @@
-"""The service as an ASGI application.
+"""The service as an ASGI application: its routes, and how errors become responses.
 
 >>> from feduplink.export import OnnxPolicy
 >>> create_app(OnnxPolicy("runs/export/policy.onnx"))  # doctest: +SKIP
@@ -9,36 +9,85 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from numpy.typing import NDArray
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy
-from feduplink.serving import api_description as described
-from feduplink.serving.batching import Batching
-from feduplink.serving.csi_payload import (
+from feduplink.link import Schedule
+from feduplink.scenario import Scenario
+from feduplink.scheduling import learned_schedules, shipped_phase_network
+from feduplink.serving.batching import DynamicBatcher
+from feduplink.serving.guard import Guard, Metrics
+from feduplink.serving.limits import Limits
+from feduplink.serving.payloads import (
     BINARY,
     JSON,
+    MAX_SCHEDULE_SIZE,
+    AllocationRequest,
+    AllocationResponse,
     Array,
+    Health,
+    PolicyDescription,
+    Refusal,
+    ScheduleRequest,
+    ScheduleResponse,
     csi_from_bytes,
     csi_from_json,
+    csi_from_lists,
+    parse_request,
     powers_to_bytes,
     powers_to_json,
 )
-from feduplink.serving.guard import Guard, Metrics
-from feduplink.serving.limits import Limits
-from feduplink.serving.schedule_router import schedule_router
 from feduplink.version import __version__
 
-#: A body of more bytes is read by a thread, so that others are answered meanwhile.
-_SMALL_BODY = 2**16
+#: Bodies of more bytes are parsed in a thread, so that other requests are served meanwhile.
+MAX_INLINE_BODY_BYTES = 2**16
+
+_Responses = dict[int | str, dict[str, Any]]
+
+
+def _refusal(description: str, **more: Any) -> dict[str, Any]:
+    return {"model": Refusal, "description": description, **more}
+
+
+#: OpenAPI responses of every route, by status.
+_COMMON_RESPONSES: _Responses = {
+    401: _refusal("Token missing or wrong", headers={"WWW-Authenticate": {"schema": {}}}),
+    503: _refusal(
+        "Too many requests in flight",
+        headers={"Retry-After": {"schema": {"type": "integer"}, "description": "s"}},
+    ),
+}
+#: Responses of routes that take a body.
+_BODY_RESPONSES: _Responses = {
+    408: _refusal("The body did not arrive in time"),
+    413: _refusal("The body is too large"),
+    415: _refusal("Content-Type is not accepted"),
+    422: _refusal("Invalid body or query, or a limit exceeded"),
+}
+_BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+_ALLOCATION_RESPONSES: _Responses = _BODY_RESPONSES | {
+    200: {"model": AllocationResponse, "content": _BINARY_CONTENT}
+}
+_SCHEDULE_RESPONSES: _Responses = _BODY_RESPONSES | {200: {"model": ScheduleResponse}}
+#: OpenAPI entry of a route that needs no token although others do.
+_NO_SECURITY: dict[str, Any] = {"security": []}
+
+
+def _request_body(content: dict[str, Any]) -> dict[str, Any]:
+    """OpenAPI entry of a body that the route parses itself."""
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def create_app(
@@ -48,25 +97,25 @@ def create_app(
     token: str | None = None,
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """The service of a policy.
+    """Create the service of a policy.
 
     Args:
-        policy: what powers come from.
-        limits: what it takes on.
-        token: that every request but those to ``/healthz`` has to bear; None: anybody may ask.
-        routers: more of the site, behind the same guard.
-
+        policy: Exported policy that computes the powers.
+        limits: Limits of requests; None: the defaults.
+        token: Bearer token that all requests need but those to ``/healthz`` and for the page of
+            the playground; None: requests need none.
+        routers: Further routes behind the same guard.
     """
     limits = limits or Limits()
     metrics = Metrics()
-    batching = Batching(policy.run, metrics.observe_batch)
+    batcher = DynamicBatcher(policy.run, metrics.observe_batch)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        # The first computation takes fifty times as long as others.
-        await batching.allocate(np.ones((1,) + 2 * (policy.scenario.workers,), np.float32))
+        # Warm-up: the first computation takes about fifty times as long as the following ones.
+        await batcher.allocate(np.ones((1,) + 2 * (policy.scenario.workers,), np.float32))
         yield
-        await batching.finish()
+        await batcher.drain()
 
     app = _Service(
         needs_token=token is not None,
@@ -74,24 +123,23 @@ def create_app(
         summary="Transmit powers for the uplink of wireless federated learning.",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # their pages load scripts from other sites
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
-        responses=described.REFUSALS,
+        responses=_COMMON_RESPONSES,
     )
     app.add_middleware(Guard, limits=limits, token=token, metrics=metrics)
-    app.add_exception_handler(RequestValidationError, _one_sentence)
-    app.add_exception_handler(InputError, _one_sentence)
-    app.add_exception_handler(HTTPException, _one_sentence)
-    app.add_exception_handler(Exception, _one_sentence)
-    app.include_router(_routes(policy, batching, limits, metrics))
-    app.include_router(schedule_router(policy.scenario, limits))
+    for kind in (RequestValidationError, InputError, HTTPException, Exception):
+        app.add_exception_handler(kind, _error_response)
+    app.include_router(_policy_router(policy, batcher, limits))
+    app.include_router(_schedule_router(policy.scenario, limits))
+    app.include_router(_monitoring_router(metrics))
     for router in routers:
         app.include_router(router)
     return app
 
 
 class _Service(FastAPI):
-    """Says in its description whether it needs a token."""
+    """Adds to the OpenAPI description that a token is needed."""
 
     def __init__(self, *, needs_token: bool, **options: Any) -> None:
         super().__init__(**options)
@@ -99,109 +147,186 @@ class _Service(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         description = super().openapi()
-        return description | described.security(description) if self._needs_token else description
+        if not self._needs_token:
+            return description
+        schemes = {"bearer": {"type": "http", "scheme": "bearer"}}
+        components = description["components"] | {"securitySchemes": schemes}
+        return description | {"components": components, "security": [{"bearer": []}]}
 
 
-def _routes(policy: OnnxPolicy, batching: Batching, limits: Limits, metrics: Metrics) -> APIRouter:
+def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) -> APIRouter:
+    """Powers of the policy, and its description."""
     router = APIRouter()
-    largest_w = _rounded_down(policy.scenario.pmax_w.numpy())
-    of_workers = Query(
-        None,
-        ge=1,
-        le=limits.max_workers,
-        description="L of a binary body; JSON says it itself and is refused if this differs",
-    )
+    pmax_w = _round_down(policy.scenario.pmax_w.numpy())
+    binary_body = {
+        "schema": {
+            "type": "string",
+            "format": "binary",
+            "description": "N·L·L float32, little endian, row by row; needs ?workers=L",
+        }
+    }
 
     @router.post(
         "/v1/allocate",
-        summary="Powers for one channel or many",
+        summary="Allocate powers for one or several channels",
         response_class=Response,
-        responses=described.POWERS,
-        openapi_extra=described.csi_body(limits),
+        responses=_ALLOCATION_RESPONSES,
+        openapi_extra=_request_body(
+            {JSON: {"schema": AllocationRequest.model_json_schema()}, BINARY: binary_body}
+        ),
     )
     async def allocate(
         request: Request,
-        workers: int | None = of_workers,
+        workers: int | None = Query(
+            None,
+            ge=1,
+            le=limits.max_workers,
+            description="L of a binary body; with JSON it must agree with csi or be left out",
+        ),
     ) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in (JSON, BINARY):
-            raise HTTPException(415, f"Content-Type: not accepted; accepted: {JSON}, {BINARY}.")
-        _check_query(request)
+        content_type = _content_type(request, (JSON, BINARY))
+        # FastAPI ignores unknown names, and all but the last value of a name.
+        if [name for name, _ in request.query_params.multi_items()] not in ([], ["workers"]):
+            raise InputError("The query must be empty or workers=L.")
         body = await request.body()
 
-        def read() -> Array:
-            csi = (
-                csi_from_json(body, workers, limits)
-                if kind == JSON
-                else csi_from_bytes(body, workers, limits)
-            )
-            _check_fixed_workers(policy, csi)
+        def parse() -> Array:
+            read = csi_from_json if content_type == JSON else csi_from_bytes
+            csi = read(body, workers, limits)
+            _check_number_of_workers(csi, policy.fixed_workers)
             return csi
 
-        csi = read() if len(body) <= _SMALL_BODY else await asyncio.to_thread(read)
-        powers = await batching.allocate(csi.reshape(-1, *csi.shape[-2:]))
+        inline = len(body) <= MAX_INLINE_BODY_BYTES
+        csi = parse() if inline else await asyncio.to_thread(parse)
+        powers = await batcher.allocate(csi.reshape(-1, *csi.shape[-2:]))
         if not np.isfinite(powers).all():
-            raise InputError("csi: gains too far apart to compute with; accepted: float32 ones.")
-        powers = np.clip(powers, 0, largest_w).reshape(csi.shape[:-1])
-        if kind == JSON:
+            raise InputError("csi has gains too far apart for float32.")
+        powers = np.clip(powers, 0, pmax_w).reshape(csi.shape[:-1])
+        if content_type == JSON:
             return Response(powers_to_json(powers), media_type=JSON)
         return Response(powers_to_bytes(powers), media_type=BINARY)
 
-    @router.get("/v1/policy", summary="What powers come from, and what is accepted")
-    async def metadata() -> described.PolicyDescription:
-        return described.PolicyDescription(
-            **policy.metadata,
-            pmax_w=policy.scenario.pmax_w.tolist(),
-            limits=limits,
+    @router.get("/v1/policy", summary="Describe the policy and the limits of a request")
+    async def describe() -> PolicyDescription:
+        return PolicyDescription(
+            **policy.metadata, pmax_w=policy.scenario.pmax_w.tolist(), limits=limits
         )
 
-    @router.get(
-        "/healthz", summary="Whether the service lives", openapi_extra=described.WITHOUT_TOKEN
-    )
-    async def healthz() -> described.Health:
-        return described.Health()
+    return router
 
-    @router.get(
-        "/metrics",
-        summary="Counts and times, for Prometheus",
-        response_class=PlainTextResponse,
+
+def _schedule_router(scenario: Scenario, limits: Limits) -> APIRouter:
+    """Schedules of the shipped network for the radios of a scenario, one request at a time."""
+    router = APIRouter()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="schedule")
+
+    @router.post(
+        "/v1/schedule",
+        summary="Schedule the uploads of one or several rounds",
+        response_class=Response,
+        responses=_SCHEDULE_RESPONSES,
+        openapi_extra=_request_body({JSON: {"schema": ScheduleRequest.model_json_schema()}}),
     )
+    async def schedule(request: Request) -> Response:
+        _content_type(request, (JSON,))
+        if request.query_params:
+            raise InputError("The query must be empty.")
+        body = await request.body()
+
+        def compute() -> bytes:
+            return _schedules(parse_request(ScheduleRequest, body), scenario, limits)
+
+        content = await asyncio.get_running_loop().run_in_executor(thread, compute)
+        return Response(content, media_type=JSON)
+
+    return router
+
+
+def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> bytes:
+    """JSON :class:`ScheduleResponse`; phases without duration are left out."""
+    csi = csi_from_lists(request.csi, limits)
+    workers, rounds = csi.shape[-1], csi[..., 0, 0].size
+    if rounds * workers**3 > MAX_SCHEDULE_SIZE:
+        raise InputError(
+            f"csi must have N·L³ of at most {MAX_SCHEDULE_SIZE} for schedules; got {rounds} "
+            f"channels of {workers} workers."
+        )
+    radios_are_listed = scenario.pmax_w.ndim + scenario.static_power.ndim > 0
+    _check_number_of_workers(csi, scenario.workers if radios_are_listed else None)
+    too_far_apart = InputError("csi has gains too far apart to compute a schedule.")
+    try:
+        with np.errstate(all="ignore"):  # the result is checked below
+            schedule = learned_schedules(
+                shipped_phase_network(),
+                scenario,
+                torch.from_numpy(csi.reshape(-1, workers, workers)),
+                request.bits,
+                seconds_per_joule=request.kappa,
+            )
+    except (RuntimeError, np.linalg.LinAlgError):  # singular matrix
+        raise too_far_apart from None
+    schedule = schedule.limited(scenario.pmax_w)
+    if not bool(schedule.durations_s.isfinite().all() and schedule.senders.all()):
+        raise too_far_apart
+    phases = [_phases(schedule.take(slice(n, n + 1))) for n in range(rounds)]
+    return to_json({"phases": phases if csi.ndim == 3 else phases[0]})
+
+
+def _phases(schedule: Schedule) -> list[dict[str, Any]]:
+    """Phases of a single round, each a JSON ``Phase``."""
+    return [
+        {"duration_s": duration_s, "power_w": power_w}
+        for duration_s, power_w in zip(
+            schedule.durations_s[0].tolist(), schedule.power[0].tolist(), strict=True
+        )
+        if duration_s > 0
+    ]
+
+
+def _monitoring_router(metrics: Metrics) -> APIRouter:
+    """Liveness and metrics."""
+    router = APIRouter()
+
+    @router.get("/healthz", summary="Report liveness", openapi_extra=_NO_SECURITY)
+    async def healthz() -> Health:
+        return Health()
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
 
 
-def _check_query(request: Request) -> None:
-    """Refuse what FastAPI ignores: a name that it does not know, and all but the last of a name."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    if names not in ([], ["workers"]):
-        raise InputError("query: not accepted; accepted: none, or workers=L once.")
+def _content_type(request: Request, accepted: Sequence[str]) -> str:
+    """Media type of the body, without parameters; status 415 unless it is accepted."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in accepted:
+        raise HTTPException(415, f"Content-Type must be {' or '.join(accepted)}.")
+    return media_type
 
 
-def _check_fixed_workers(policy: OnnxPolicy, csi: Array) -> None:
-    if policy.fixed_workers not in (None, csi.shape[-1]):
-        raise InputError(
-            f"csi: {csi.shape[-1]} workers; accepted here: exactly {policy.fixed_workers}."
-        )
+def _check_number_of_workers(csi: Array, expected: int | None) -> None:
+    if expected not in (None, csi.shape[-1]):
+        raise InputError(f"csi must have exactly {expected} workers; got {csi.shape[-1]}.")
 
 
-def _rounded_down(pmax_w: NDArray[np.float64]) -> Array:
-    """The largest float32 not above Pmax, () or (L,); the nearest one may be."""
+def _round_down(pmax_w: NDArray[np.float64]) -> Array:
+    """Largest float32 not above Pmax, () or (L,) W; the nearest one may be above."""
     nearest = pmax_w.astype(np.float32)
     return np.where(nearest > pmax_w, np.nextafter(nearest, np.float32(0)), nearest)
 
 
-async def _one_sentence(_request: Request, error: Exception) -> Response:
-    """Every refusal has the same form, ``{"detail": "One sentence."}``."""
-    status, sentence, headers = 500, "The service failed.", None
+async def _error_response(_request: Request, error: Exception) -> Response:
+    """``{"detail": "One sentence."}``; an unexpected error reveals nothing."""
+    status, detail, headers = 500, "The service failed.", None
     if isinstance(error, InputError):
-        status, sentence = 422, str(error)
+        status, detail = 422, str(error)
     elif isinstance(error, RequestValidationError):
         problem: dict[str, Any] = error.errors()[0]
         field = ".".join(str(part) for part in problem["loc"][1:]) or problem["loc"][0]
-        status, sentence = 422, f"{field}: {problem['msg']}."
+        status, detail = 422, f"{field}: {problem['msg']}."
     elif isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers
-        sentence = f"{error.detail.removesuffix('.')}."
-    return JSONResponse({"detail": sentence}, status, headers)
+        detail = f"{error.detail.removesuffix('.')}."
+    return JSONResponse({"detail": detail}, status, headers)

@@ -1,8 +1,9 @@
-"""Requests that arrive together are computed together.
+"""Dynamic batching: requests that arrive during a computation share the next one.
 
-One thread computes; while it does, requests queue up, and those with as many workers as the first
-of them go into its next computation. So a lone request waits for nobody. A computation takes only
-so many channels: a large request is computed in several, between which others have their turn.
+One thread computes. Requests that arrive meanwhile are queued, and those with as many workers as
+the first of the queue form the next batch, so that a request to an idle service does not wait.
+The size of a batch is limited: a large request is computed in parts, and small requests are
+computed between them.
 """
 
 from __future__ import annotations
@@ -16,101 +17,111 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feduplink.serving.csi_payload import Array
+from feduplink.serving.payloads import Array
 
-#: Gains in one computation, N·L·L: 64 channels of 8 workers. Time per channel falls no further
-#: with more of them, and others wait longer.
-_GAINS = 4096
+#: Maximum number of gains in a batch, N·L·L: 64 channels of 8 workers. Larger batches take no less
+#: time per channel, and delay other requests.
+MAX_BATCH_GAINS = 4096
 
 Compute = Callable[[Array], Array]
-#: Is told the channels of a computation and how long it took, s.
-Computed = Callable[[int, float], None]
+#: Called with the number of channels of a batch and its time, s.
+BatchCallback = Callable[[int, float], None]
 
 
 @dataclass
 class _Request:
-    """CSI (N, L, L), the powers (N, L) found for the first ``done`` channels, and who waits."""
+    """A queued request.
+
+    Attributes:
+        csi: (N, L, L).
+        powers: (N, L) W, valid for the first ``done`` channels.
+        completed: Set once all powers are valid.
+    """
 
     csi: Array
     powers: Array
-    waiting: asyncio.Future[None]
+    completed: asyncio.Future[None]
     done: int = 0
+
+    def fail(self, error: Exception) -> None:
+        if not self.completed.done():
+            self.completed.set_exception(error)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Channels of a request that are in the computation under way."""
+    """Channels of a request in the present batch."""
 
     request: _Request
     count: int
 
     @property
-    def span(self) -> slice:
+    def channels(self) -> slice:
         return slice(self.request.done, self.request.done + self.count)
 
 
-class Batching:
-    """Computes powers in a thread, for several requests at once.
+class DynamicBatcher:
+    """Computes powers in a thread, for several requests at a time.
 
-    Attributes:
-        compute: CSI (N, L, L) to powers (N, L) in W.
-        computed: told of every computation.
+    Args:
+        compute: Maps CSI (N, L, L) to powers (N, L), W.
+        on_batch: Called after every batch.
     """
 
-    def __init__(self, compute: Compute, computed: Computed) -> None:
+    def __init__(self, compute: Compute, on_batch: BatchCallback) -> None:
         self.compute = compute
-        self.computed = computed
+        self.on_batch = on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="allocation")
         self._queue: deque[_Request] = deque()
-        self._working: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
 
     async def allocate(self, csi: Array) -> Array:
-        """Powers (N, L) in W for CSI (N, L, L), once it is their turn."""
-        waiting = asyncio.get_running_loop().create_future()
-        request = _Request(csi, np.empty(csi.shape[:-1], np.float32), waiting)
+        """Powers (N, L) in W for CSI (N, L, L)."""
+        completed = asyncio.get_running_loop().create_future()
+        request = _Request(csi, np.empty(csi.shape[:-1], np.float32), completed)
         self._queue.append(request)
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
-        await waiting
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._compute_queue())
+        await completed
         return request.powers
 
-    async def finish(self) -> None:
-        """Wait for what has been asked for."""
-        if self._working is not None:
-            await self._working
+    async def drain(self) -> None:
+        """Wait until the queue is empty."""
+        if self._worker is not None:
+            await self._worker
 
-    async def _work(self) -> None:
+    async def _compute_queue(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while parts := self._next_parts():
-                together = [part.request.csi[part.span] for part in parts]
-                csi = together[0] if len(together) == 1 else np.concatenate(together)
-                begun = time.perf_counter()
+            while parts := self._next_batch():
+                channels = [part.request.csi[part.channels] for part in parts]
+                csi = channels[0] if len(channels) == 1 else np.concatenate(channels)
+                start = time.perf_counter()
                 try:
                     powers = await loop.run_in_executor(self._thread, self.compute, csi)
                 except Exception as error:
                     for part in parts:
-                        _fail(part.request, error)
+                        part.request.fail(error)
                     continue
-                self.computed(len(csi), time.perf_counter() - begun)
-                self._hand_out(powers, parts)
+                self.on_batch(len(csi), time.perf_counter() - start)
+                self._distribute(powers, parts)
         finally:
-            self._working = None
+            self._worker = None
 
-    def _next_parts(self) -> list[_Part]:
-        """Channels for the next computation, all of as many workers as the first request's.
+    def _next_batch(self) -> list[_Part]:
+        """Take the next batch from the queue, all with as many workers as the first request.
 
-        Requests whose client has been answered otherwise meanwhile are dropped.
+        Drops requests that have been answered already, for example by a timeout.
         """
         parts: list[_Part] = []
         others: deque[_Request] = deque()
         room = 0
         while self._queue:
             request = self._queue.popleft()
-            if request.waiting.done():
+            if request.completed.done():
                 continue
             if not parts:
-                room = max(1, _GAINS // request.csi[0].size)
+                room = max(1, MAX_BATCH_GAINS // request.csi[0].size)
             if room == 0 or (parts and request.csi.shape[1] != parts[0].request.csi.shape[1]):
                 others.append(request)
                 continue
@@ -120,19 +131,15 @@ class Batching:
         self._queue = others
         return parts
 
-    def _hand_out(self, powers: Array, parts: list[_Part]) -> None:
+    def _distribute(self, powers: Array, parts: list[_Part]) -> None:
+        """Copy the powers of a batch, (N, L), to its requests; queue those that are incomplete."""
         first = 0
         for part in parts:
             request = part.request
-            request.powers[part.span] = powers[first : first + part.count]
+            request.powers[part.channels] = powers[first : first + part.count]
             first += part.count
             request.done += part.count
             if request.done < len(request.csi):
                 self._queue.append(request)
-            elif not request.waiting.done():
-                request.waiting.set_result(None)
-
-
-def _fail(request: _Request, error: Exception) -> None:
-    if not request.waiting.done():
-        request.waiting.set_exception(error)
+            elif not request.completed.done():
+                request.completed.set_result(None)

@@ -1,31 +1,37 @@
-"""How much the service takes on."""
+"""Limits of the service; imported without the extra ``serve``."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 from pydantic import Field
 
 from feduplink.validation import ValidatedModel
 
+MaxBodyBytes = Annotated[
+    int, Field(ge=64, le=2**30, description="Maximum size of a request body, in bytes")
+]
+MaxWorkers = Annotated[
+    int, Field(ge=1, le=1024, description="Maximum number of workers of a channel")
+]
+MaxChannels = Annotated[
+    int, Field(ge=1, le=10**6, description="Maximum number of channels of a request")
+]
+MaxSeconds = Annotated[
+    float,
+    Field(gt=0, le=600, description="Maximum time from a request's header to its response, in s"),
+]
+MaxInFlight = Annotated[
+    int,
+    Field(ge=1, le=10_000, description="Maximum number of requests in flight; others get 503"),
+]
+
 
 class Limits(ValidatedModel):
-    """What one request may ask for, and how many may be under way; beyond it is refused."""
+    """Limits of one request, and of the number of requests in flight."""
 
-    max_body_bytes: int = Field(
-        default=8 * 2**20, ge=64, le=2**30, description="largest body of a request, bytes"
-    )
-    max_workers: int = Field(default=256, ge=1, le=1024, description="most workers of a channel")
-    max_channels: int = Field(
-        default=10_000, ge=1, le=10**6, description="most channels of a request"
-    )
-    max_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        le=600,
-        description="longest time from a request's header to its answer, s",
-    )
-    max_in_flight: int = Field(
-        default=64,
-        ge=1,
-        le=10_000,
-        description="most requests under way; others are told to come again",
-    )
+    max_body_bytes: MaxBodyBytes = 8 * 2**20
+    max_workers: MaxWorkers = 256
+    max_channels: MaxChannels = 10_000
+    max_seconds: MaxSeconds = 10.0
+    max_in_flight: MaxInFlight = 64

@@ -1,0 +1,228 @@
+"""Request and response bodies; the pydantic models also give the OpenAPI schemas.
+
+CSI is H (L, L) or (N, L, L), gains over the noise power in 1/W. A binary body is N·L·L float32,
+little endian, row by row, and its response N·L float32: a client in C sends its array as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, ValidationError
+from pydantic_core import to_json
+
+from feduplink.errors import InputError
+from feduplink.serving.limits import Limits
+
+JSON, BINARY = "application/json", "application/octet-stream"
+
+Array = NDArray[np.float32]
+
+_FLOAT32 = np.dtype("<f4")
+#: Largest gain, 1/W.
+MAX_GAIN = float(np.finfo(_FLOAT32).max)
+#: Largest model, in bits, and largest price of energy, in s/J.
+MAX_BITS, MAX_KAPPA = 1e15, 1e6
+#: Largest N·L³ of a schedule request: a few seconds of computation, which cannot be interrupted.
+MAX_SCHEDULE_SIZE = 2**20
+
+# With ``fail_fast`` a body is read no further than its first error.
+_Row = Annotated[
+    list[Annotated[float, Field(gt=0, le=MAX_GAIN)]], Field(min_length=1, fail_fast=True)
+]
+_Matrix = Annotated[list[_Row], Field(min_length=1, fail_fast=True)]
+_Matrices = Annotated[list[_Matrix], Field(min_length=1, fail_fast=True)]
+_Csi = Annotated[
+    _Matrix | _Matrices,
+    Field(
+        union_mode="left_to_right",
+        description="H, (L, L) or (N, L, L): gains over the noise power, 1/W. GET /v1/policy gives "
+        "the largest N and L.",
+    ),
+]
+_EXAMPLE_CSI = [[[9e5, 2e3], [4e3, 3e6]], [[2e6, 7e4], [1e4, 8e5]]]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class AllocationRequest(_Request):
+    """CSI of one or several channels."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"csi": _EXAMPLE_CSI}})
+
+    csi: _Csi
+
+
+class ScheduleRequest(_Request):
+    """CSI of one or several rounds, and the cost that their schedules minimise."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"csi": _EXAMPLE_CSI[0], "bits": 1_272_320, "kappa": 10}}
+    )
+
+    csi: _Csi
+    bits: float = Field(gt=0, le=MAX_BITS, description="Size of the model, in bits")
+    kappa: float = Field(
+        default=0.0, ge=0, le=MAX_KAPPA, description="Price of energy, in s/J; 0: fastest round"
+    )
+
+
+class AllocationResponse(BaseModel):
+    """Transmit powers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    power_w: list[NonNegativeFloat] | list[list[NonNegativeFloat]] = Field(
+        description="Transmit powers in W, (L,) for one channel, (N, L) for several"
+    )
+
+
+class Phase(BaseModel):
+    """Part of a round with constant powers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    duration_s: PositiveFloat
+    power_w: list[NonNegativeFloat] = Field(description="Transmit powers in W, (L,); 0: silent")
+
+
+class ScheduleResponse(BaseModel):
+    """Phases of one or several rounds, in the order of transmission."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    phases: list[Phase] | list[list[Phase]]
+
+
+class Health(BaseModel):
+    """Liveness."""
+
+    status: Literal["ok"] = "ok"
+
+
+class PolicyDescription(BaseModel):
+    """The policy that is served, and the limits of a request."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    policy: str = Field(description="Name of the policy")
+    version: str = Field(description="Version of feduplink that wrote the file")
+    scenario: dict[str, Any] = Field(description="Scenario of the policy")
+    workers: int | None = Field(description="The only number of workers accepted; null: any")
+    pmax_w: float | list[float] = Field(description="Maximum power in W, of all or per worker")
+    silence_w: float = Field(description="Powers below are set to 0, W")
+    units: dict[str, str]
+    multipliers: dict[str, Any] | None = Field(
+        description="Multipliers of the constraints; null: the policy has none"
+    )
+    limits: Limits
+
+
+class Refusal(BaseModel):
+    """Response to a request that is not served."""
+
+    detail: str = Field(description="Reason, in one sentence")
+
+
+_RequestT = TypeVar("_RequestT", bound=_Request)
+
+
+def parse_request(model: type[_RequestT], body: bytes) -> _RequestT:
+    """Validate a JSON body; an :class:`InputError` names the first problem."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise InputError(_first_problem(error)) from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    """One sentence for the first problem of a body."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    # Matrices of a wrong value also fail as a single matrix, with a type error.
+    specific = [p for p in problems if p["type"] not in ("float_type", "list_type")]
+    problem = (specific or problems)[0]
+    if not specific and problem["loc"][0] == "csi":
+        return "csi must be an array (L, L) or (N, L, L) of numbers."
+    where = "".join(
+        f"[{part}]" if isinstance(part, int) else part
+        for part in problem["loc"]
+        if isinstance(part, int) or part.isidentifier()  # not the name of a union's member
+    )
+    return f"{where or 'body'}: {problem['msg']}."
+
+
+def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
+    """CSI (L, L) or (N, L, L) of a JSON allocation request.
+
+    Args:
+        body: JSON object, see :class:`AllocationRequest`.
+        workers: L of the query, which must agree; None without one.
+        limits: Limits of the request.
+    """
+    csi = csi_from_lists(parse_request(AllocationRequest, body).csi, limits)
+    if workers not in (None, csi.shape[-1]):
+        raise InputError(
+            f"workers must be the number of workers in csi ({csi.shape[-1]}) or be left out with "
+            f"JSON; got {workers}."
+        )
+    return csi
+
+
+def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
+    """CSI (N, L, L) of a binary body; L is the query's ``workers``."""
+    if workers is None:
+        raise InputError("workers is required with a binary body, as in ?workers=8.")
+    _check_workers(workers, limits)
+    channel_bytes = workers**2 * _FLOAT32.itemsize
+    if not body or len(body) % channel_bytes:
+        raise InputError(
+            f"The body must have a positive multiple of {channel_bytes} bytes, L·L float32 per "
+            f"channel of {workers} workers; got {len(body)}."
+        )
+    return _check_csi(np.frombuffer(body, _FLOAT32).reshape(-1, workers, workers), limits)
+
+
+def csi_from_lists(nested: list[Any], limits: Limits) -> Array:
+    """CSI (L, L) or (N, L, L) of nested lists of numbers."""
+    try:
+        csi = np.array(nested, dtype=np.float64)
+    except ValueError:
+        raise InputError("csi must have rows of equal length.") from None
+    return _check_csi(csi, limits)
+
+
+def powers_to_json(powers: Array) -> bytes:
+    """JSON :class:`AllocationResponse` of powers (..., L), W."""
+    return to_json({"power_w": powers.tolist()})
+
+
+def powers_to_bytes(powers: Array) -> bytes:
+    """Binary response of powers (..., L), W."""
+    return powers.astype(_FLOAT32, copy=False).tobytes()
+
+
+def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
+    """CSI as an aligned float32 array within the limits, with finite gains above 0."""
+    *_, rows, columns = csi.shape
+    if rows != columns:
+        raise InputError(f"csi must be square, (L, L) or (N, L, L); got {csi.shape}.")
+    _check_workers(rows, limits)
+    channels = len(csi) if csi.ndim == 3 else 1
+    if channels > limits.max_channels:
+        raise InputError(f"csi must have at most {limits.max_channels} channels; got {channels}.")
+    if not (csi <= MAX_GAIN).all():  # before rounding, which would accept slightly larger gains
+        raise InputError("csi must have finite float32 gains above 0; got NaN or a larger gain.")
+    with np.errstate(under="ignore", over="ignore"):
+        gains = csi.astype(np.float32)  # a copy: the bytes of a body may be unaligned
+    if not (gains > 0).all():
+        raise InputError("csi must have finite gains above 0; got a negative gain or 0.")
+    return gains
+
+
+def _check_workers(workers: int, limits: Limits) -> None:
+    if not 1 <= workers <= limits.max_workers:
+        raise InputError(f"workers must be 1 to {limits.max_workers}; got {workers}.")
