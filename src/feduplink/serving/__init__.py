@@ -1,6 +1,10 @@
-"""The allocation service: powers for CSI by HTTP, from an exported policy.
+"""The allocation service: transmit powers and schedules for CSI, by HTTP.
 
-:mod:`~feduplink.serving.app` is the service, :mod:`~feduplink.serving.listening` runs it on a
-socket. Both need the extra ``serve``; nothing here is imported without it but the limits, which
-are options of a command.
+:func:`serve` runs it; :mod:`feduplink.serving.app` is the ASGI application. Both need the extra
+``serve``, which is not imported before.
 """
+
+from feduplink.serving.limits import Limits
+from feduplink.serving.listening import serve
+
+__all__ = ["Limits", "serve"]

@@ -1,9 +1,10 @@
-"""Admission control: token, concurrent requests, time and size of every request; metrics."""
+"""Admission control around the application: token, concurrency, time and size limits; metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import re
 import time
 from collections.abc import Sequence
@@ -15,18 +16,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feduplink.serving.limits import Limits
-from feduplink.serving.request_log import log_answer
 
-#: Told to anybody: whether the service lives; and the page, which asks its user for the token.
-_WITHOUT_TOKEN = re.compile(r"/healthz|/|/playground/.+")
-#: Who watches the service gets an answer also when it is too busy for others.
-_WITHOUT_LIMIT = ("/healthz", "/metrics")
-#: In log and metrics, for a client that left before its request was whole.
-_CLIENT_GONE = 499
-#: When to come again, s.
+LOGGER = logging.getLogger("feduplink.serving")
+#: Maximum length of a path in the log, in characters.
+MAX_LOGGED_PATH = 200
+#: Paths served without a token: health, and the playground's page, which asks its user for one.
+_PUBLIC_PATHS = re.compile(r"/healthz|/|/playground/.+")
+#: Paths served however many requests are in flight, so that the service can be monitored.
+_UNLIMITED_PATHS = ("/healthz", "/metrics")
+#: Status in log and metrics if the client disconnected before its request was complete.
+_CLIENT_CLOSED_REQUEST = 499
+#: Value of the Retry-After header, in seconds.
 RETRY_AFTER_S = 1
 #: Upper edges of the histograms, s: fine around 450 µs, the loop of a real-time controller.
 BUCKETS_S = (1e-4, 2e-4, 3e-4, 4.5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
@@ -34,7 +38,7 @@ class Metrics:
 
     Attributes:
         registry: collects the metrics below and those of the process (``process_*``).
-        in_flight: number of requests under way, without those to /healthz and /metrics.
+        in_flight: number of requests in flight, without those to /healthz and /metrics.
     """
 
     def __init__(self) -> None:
@@ -42,7 +46,7 @@ class Metrics:
         self.in_flight = 0
         ProcessCollector(registry=self.registry)
         Gauge(
-            "feduplink_requests_in_flight", "Requests under way.", registry=self.registry
+            "feduplink_requests_in_flight", "Requests in flight.", registry=self.registry
         ).set_function(lambda: self.in_flight)
         self._requests = Counter(
             "feduplink_requests",
@@ -67,7 +71,7 @@ class Metrics:
         )
 
     def observe_response(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a response; ``route`` is the path template of a route, not the path requested."""
+        """Count a response; ``route`` is the template of a route, not the path requested."""
         self._requests.labels(method, route, status).inc()
         self._request_seconds.observe(seconds)
 
@@ -78,13 +82,13 @@ class Metrics:
 
 
 class Guard:
-    """An ASGI application around another one.
+    """ASGI middleware that admits requests, limits them, and logs and counts every response.
 
-    Attributes:
-        app: the application behind it.
-        limits: what a request may ask for.
-        token: that a request has to bear, or None.
-        metrics: of the application.
+    Args:
+        app: Application behind it.
+        limits: Limits of a request and of their number.
+        token: Bearer token that requests need; None if they need none.
+        metrics: Metrics of the application.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, metrics: Metrics) -> None:
@@ -94,111 +98,112 @@ class Guard:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun = time.perf_counter()
+        start = time.perf_counter()
         status = 500
 
-        async def noted(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._admit(scope, receive, noted)
+            await self._admit(scope, receive, send_and_note_status)
         except ClientDisconnect:
-            status = _CLIENT_GONE
+            status = _CLIENT_CLOSED_REQUEST
         finally:
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - start
+            method = scope["method"] if scope["method"] in _METHODS else "-"
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.observe_response(_known(scope["method"]), route, status, seconds)
-            log_answer(scope["method"], scope["path"], status, seconds)
+            self.metrics.observe_response(method, route, status, seconds)
+            fields = {
+                "method": scope["method"],
+                "path": scope["path"][:MAX_LOGGED_PATH],
+                "status": status,
+                "ms": round(1e3 * seconds, 3),
+            }
+            LOGGER.info("request", extra={"fields": fields})
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request without the token or above the limit of concurrent requests."""
         path = scope["path"]
-        if not _WITHOUT_TOKEN.fullmatch(path) and not self._authorised(scope["headers"]):
-            await _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})(
-                scope, receive, send
-            )
-            return
-        if path in _WITHOUT_LIMIT:
+        if not _PUBLIC_PATHS.fullmatch(path) and not self._is_authorised(scope["headers"]):
+            response = _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
+            await response(scope, receive, send)
+        elif path in _UNLIMITED_PATHS:
             await self.app(scope, receive, send)
-            return
-        if self.metrics.in_flight >= self.limits.max_in_flight:
-            sentence = (
-                f"Too many requests under way; accepted: {self.limits.max_in_flight} at once."
+        elif self.metrics.in_flight >= self.limits.max_in_flight:
+            response = _unavailable(
+                f"The service handles at most {self.limits.max_in_flight} requests at a time; "
+                f"retry after {RETRY_AFTER_S} s."
             )
-            await _busy(sentence)(scope, receive, send)
-            return
-        self.metrics.in_flight += 1
-        try:
-            await self._limited(scope, receive, send)
-        finally:
-            self.metrics.in_flight -= 1
+            await response(scope, receive, send)
+        else:
+            self.metrics.in_flight += 1
+            try:
+                await self._serve_within_limits(scope, receive, send)
+            finally:
+                self.metrics.in_flight -= 1
 
-    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer within the limits of time and size."""
-        whole_body = started = False
-        left = self.limits.max_body_bytes
-        too_large = HTTPException(413, f"body: too large; accepted: at most {left} bytes.")
+    async def _serve_within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request within the limits of time and body size."""
+        remaining_bytes = self.limits.max_body_bytes
+        is_body_complete = has_response_started = False
+        too_large = HTTPException(413, f"The body must have at most {remaining_bytes} bytes.")
 
-        async def counted() -> Message:
-            nonlocal left, whole_body
+        async def receive_and_count() -> Message:
+            nonlocal remaining_bytes, is_body_complete
             message = await receive()
-            left -= len(message.get("body", b""))
-            whole_body = not message.get("more_body", False)
-            if left < 0:
-                raise too_large  # the application answers it as any other refusal
+            remaining_bytes -= len(message.get("body", b""))
+            is_body_complete = not message.get("more_body", False)
+            if remaining_bytes < 0:
+                raise too_large  # the application's exception handler sends the response
             return message
 
-        async def watched(message: Message) -> None:
-            nonlocal started
-            started = True
+        async def send_and_note_start(message: Message) -> None:
+            nonlocal has_response_started
+            has_response_started = True
             await send(message)
 
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                if _declared_length(scope["headers"]) > left:
-                    await _refusal(413, too_large.detail)(scope, receive, watched)
+                if _content_length(scope["headers"]) > remaining_bytes:
+                    await _refusal(413, too_large.detail)(scope, receive, send_and_note_start)
                 else:
-                    await self.app(scope, counted, watched)
+                    await self.app(scope, receive_and_count, send_and_note_start)
         except TimeoutError:
-            if started:
+            if has_response_started:
                 raise
-            within = f"within {self.limits.max_seconds:g} s"
-            late = (
-                _busy(f"No answer {within}; accepted: fewer or smaller requests.")
-                if whole_body
-                else _refusal(408, f"body: incomplete; accepted: the whole of it {within}.")
+            limit = f"{self.limits.max_seconds:g} s"
+            response = (
+                _unavailable(f"No response within {limit}; send fewer or smaller requests.")
+                if is_body_complete
+                else _refusal(408, f"The body must arrive within {limit}.")
             )
-            await late(scope, receive, send)
+            await response(scope, receive, send)
 
-    def _authorised(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def _is_authorised(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         if self.token is None:
             return True
         given = [value for name, value in headers if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # In constant time, so that nobody finds the token character by character.
+        # Constant time: otherwise the token could be guessed character by character.
         return hmac.compare_digest(token, self.token) and scheme.lower() == b"bearer"
 
 
-def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"detail": sentence}, status, headers)
+def _refusal(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": detail}, status, headers)
 
 
-def _busy(sentence: str) -> Response:
-    return _refusal(503, sentence, {"Retry-After": str(RETRY_AFTER_S)})
+def _unavailable(detail: str) -> Response:
+    return _refusal(503, detail, {"Retry-After": str(RETRY_AFTER_S)})
 
 
-def _declared_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Bytes that the header promises; 0 if it does not say."""
+def _content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """Number of bytes in the Content-Length header; 0 without one."""
     lengths = [value for name, value in headers if name == b"content-length"]
     return max((int(length[:20]) for length in lengths if length.isdigit()), default=0)
-
-
-def _known(method: str) -> str:
-    """The method as a label; names that clients make up are all one."""
-    return method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "-"

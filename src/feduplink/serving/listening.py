@@ -1,65 +1,182 @@
-"""The service on a socket, until it is told to stop."""
+"""``serve``: a policy as a service on a socket, until SIGTERM or SIGINT.
+
+Imports neither PyTorch nor the extra ``serve`` until it is called.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
+import json
+import logging
 import os
+import signal
 import socket
+import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import uvicorn
-from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from pydantic import Field
 
 from feduplink.errors import InputError
-from feduplink.serving.limits import Limits
-from feduplink.serving.request_log import log, log_to_stderr
+from feduplink.scenario import Scenario
+from feduplink.serving.limits import (
+    Limits,
+    MaxBodyBytes,
+    MaxChannels,
+    MaxInFlight,
+    MaxSeconds,
+    MaxWorkers,
+)
 from feduplink.storage.files import read_limited
 
-#: Holds the token where no file does.
-TOKEN_VARIABLE = "FEDUPLINK_TOKEN"
-_SHORTEST_TOKEN = 16
-_LONGEST_TOKEN_FILE = 1 << 12
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
-#: How long a connection may be idle, s: a controller asks again over the one it has.
-_KEEP_ALIVE_S = 75
-#: On stopping, how long to wait for what clients have sent over idle connections, s.
-_QUIET_S = 0.5
+    from feduplink.export import OnnxPolicy
+    from feduplink.policies import Policy
+
+#: Environment variable of the token.
+TOKEN_VARIABLE = "FEDUPLINK_TOKEN"
+MIN_TOKEN_LENGTH = 16
+_MAX_TOKEN_FILE_BYTES = 1 << 12
+#: Time after which an idle connection is closed, s: controllers keep theirs between decisions.
+KEEP_ALIVE_S = 75
+_ONNX = ".onnx"
+_DEFAULTS = Limits()
+
+
+def serve(
+    scenario: Scenario | None = None,
+    policy: Annotated[
+        str,
+        Field(
+            description="pdx, the directory of a training run, or an ONNX file of 'feduplink "
+            "export', which starts fastest"
+        ),
+    ] = "pdx",
+    *,
+    host: Annotated[
+        str, Field(description="Address to listen on; one that other machines reach needs a token")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, Field(ge=0, le=65_535, description="Port to listen on; 0: any free one")
+    ] = 8000,
+    token_file: Annotated[
+        Path | None,
+        Field(
+            description="File with the bearer token that requests need (default: the environment "
+            f"variable {TOKEN_VARIABLE})"
+        ),
+    ] = None,
+    max_body_bytes: MaxBodyBytes = _DEFAULTS.max_body_bytes,
+    max_workers: MaxWorkers = _DEFAULTS.max_workers,
+    max_channels: MaxChannels = _DEFAULTS.max_channels,
+    max_seconds: MaxSeconds = _DEFAULTS.max_seconds,
+    max_in_flight: MaxInFlight = _DEFAULTS.max_in_flight,
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="Random seed")] = 0,
+    on_start: Callable[[str], None] | None = None,
+) -> None:
+    """Serve a policy by HTTP, with the playground at ``/``; returns when a signal stops it.
+
+    On SIGTERM or SIGINT it completes the requests in flight and ends by that signal. Call it in
+    the main thread.
+
+    Args:
+        scenario: Scenario of a policy given by name; None: the default one. An ONNX file has its
+            own scenario and accepts no other.
+        policy: Name of a policy, directory of a training run, or ONNX file.
+        host: Address to listen on.
+        port: Port to listen on; 0: any free one.
+        token_file: File with the bearer token.
+        max_body_bytes: See :class:`~feduplink.serving.Limits`, also for the four below.
+        max_workers: Maximum number of workers of a channel.
+        max_channels: Maximum number of channels of a request.
+        max_seconds: Maximum time from a request's header to its response, s.
+        max_in_flight: Maximum number of requests in flight.
+        seed: Random seed of a policy that is tuned.
+        on_start: Called with a description of the service, including its address, once it listens.
+    """
+    try:
+        from feduplink.serving.app import create_app
+        from feduplink.serving.playground import playground_router
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"serve: {error.name} is not installed; pip install 'feduplink[serve]'."
+        ) from None
+    limits = Limits(
+        max_body_bytes=max_body_bytes,
+        max_workers=max_workers,
+        max_channels=max_channels,
+        max_seconds=max_seconds,
+        max_in_flight=max_in_flight,
+    )
+    token = find_token(token_file)
+    with bind_socket(host, port, has_token=token is not None) as bound:
+        exported, trained = _load_policy(policy, scenario, seed)
+        try:
+            routers = [playground_router(exported.scenario, trained)]
+            page = "with the playground at /"
+        except InputError as refusal:
+            routers, page = [], f"without the playground: {refusal}"
+        workers = exported.fixed_workers or "any number of"
+        title = f"{exported.metadata['policy']} for {workers} workers"
+        app = create_app(exported, limits=limits, token=token, routers=routers)
+
+        def started(address: str) -> None:
+            if on_start is not None:
+                on_start(f"{title} on {address}\n{page}")
+
+        listen(app, bound, timeout_s=max_seconds, on_start=started)
+
+
+def _load_policy(
+    name: str, scenario: Scenario | None, seed: int
+) -> tuple[OnnxPolicy, list[Policy]]:
+    """The policy as an ONNX file, and itself if it is trained, for the playground.
+
+    Other policies than ONNX files are exported to a temporary file.
+    """
+    from feduplink.export import OnnxPolicy, export_onnx
+    from feduplink.policies import NeuralPolicy, make_policy
+
+    if name.endswith(_ONNX):
+        if scenario is not None:
+            raise InputError(f"scenario must be left out with an ONNX file; {name} has its own.")
+        return OnnxPolicy(name), []
+    policy = make_policy(name, scenario or Scenario(), seed=seed)
+    with tempfile.TemporaryDirectory() as directory:
+        exported = OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)
+    return exported, [policy] if isinstance(policy, NeuralPolicy) else []
 
 
 def find_token(file: Path | None) -> str | None:
-    """The token of a file, or else of the environment, or None."""
+    """The token in a file, or else in the environment; None if there is neither."""
     given = os.environ.get(TOKEN_VARIABLE)
     if file is not None:
-        given = read_limited(file, "token", _LONGEST_TOKEN_FILE).decode("utf-8", "replace")
+        given = read_limited(file, "token", _MAX_TOKEN_FILE_BYTES).decode("utf-8", "replace")
     if given is None:
         return None
     token = given.strip()
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
+    if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
         raise InputError(
-            f"token: {file or TOKEN_VARIABLE} holds none; accepted: {_SHORTEST_TOKEN} or more "
+            f"The token in {file or TOKEN_VARIABLE} must have at least {MIN_TOKEN_LENGTH} "
             "printable ASCII characters."
         )
     return token
 
 
-def bound_socket(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A socket that has the address, but does not listen yet.
-
-    Without a token only an address that nobody else reaches is accepted.
-    """
+def bind_socket(host: str, port: int, *, has_token: bool) -> socket.socket:
+    """A bound socket that does not listen yet; without a token only on a loopback address."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
+        raise InputError(f"host must be an address of this machine; got {host}.") from None
+    if not has_token and not ipaddress.ip_address(address[0]).is_loopback:
         raise InputError(
-            f"host: {host} is not known; accepted: an address of this machine."
-        ) from None
-    if token is None and not ipaddress.ip_address(address[0]).is_loopback:
-        raise InputError(
-            f"host: {host} can be reached from other machines; accepted: 127.0.0.1, or a token by "
-            f"--token-file or {TOKEN_VARIABLE}."
+            f"host {host} can be reached from other machines: it needs a token by --token-file or "
+            f"{TOKEN_VARIABLE}; without one use 127.0.0.1."
         )
     bound = socket.socket(family, kind)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,23 +185,30 @@ def bound_socket(host: str, port: int, *, token: str | None) -> socket.socket:
     except OSError as error:
         bound.close()
         raise InputError(
-            f"port: {host} port {port} cannot be had ({error.strerror}); accepted: a free one."
+            f"port {port} of {host} is not available ({error.strerror}); choose a free one."
         ) from None
     return bound
 
 
 def listen(
-    app: FastAPI, bound: socket.socket, limits: Limits, listening: Callable[[str], None]
+    app: FastAPI, bound: socket.socket, *, timeout_s: float, on_start: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then answer what was asked and end by that signal.
+    """Serve an application until SIGTERM or SIGINT, then end by that signal.
 
     Args:
-        app: the service.
-        bound: where to listen.
-        limits: that the service keeps.
-        listening: told the address once it listens.
-
+        app: Application.
+        bound: Socket to listen on.
+        timeout_s: Maximum time of a request, and hence of a graceful shutdown, s.
+        on_start: Called with the address once the socket listens.
     """
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            host, port, *_ = bound.getsockname()
+            on_start(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -94,48 +218,39 @@ def listen(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(limits.max_seconds) + 1,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(timeout_s) + 1,
     )
-    log_to_stderr()
-    _Server(config, listening).run([bound])
+    _log_to_stderr()
+    # The default action: supervisors expect that SIGTERM ends a service by the signal itself.
+    previous = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        Server(config).run([bound])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
-class _Server(uvicorn.Server):
-    """Says when it listens, and stops only when clients have nothing under way."""
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON: ``time``, ``level``, ``event`` and the record's ``fields``."""
 
-    def __init__(self, config: uvicorn.Config, listening: Callable[[str], None]) -> None:
-        super().__init__(config)
-        self._listening = listening
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for bound in sockets or []:
-            host, port, *_ = bound.getsockname()
-            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            log("listening", address=address)
-            self._listening(address)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close every connection after its next answer, and idle ones when all is quiet.
-
-        uvicorn alone closes idle connections at once, also those whose next request has been sent
-        already but not been read.
-        """
-        log("stopping", connections=len(self.server_state.connections))
-        for server in self.servers:
-            server.close()
-        state = self.server_state
-        state.default_headers = [*state.default_headers, (b"connection", b"close")]
-        for connection in list(state.connections):
-            if not isinstance(connection, HttpToolsProtocol) or connection.cycle is None:
-                continue
-            if not connection.cycle.response_complete:
-                connection.cycle.default_headers = state.default_headers
-                connection.shutdown()  # closed after the answer that is under way
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _QUIET_S
-        while state.connections and loop.time() < end:
-            await asyncio.sleep(0.02)
-        await super().shutdown(sockets)
-        log("stopped")
+def _log_to_stderr() -> None:
+    """Log the service's and uvicorn's events to standard error as JSON."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name in ("feduplink.serving", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feduplink.cli.argument_types import whole_number
 from feduplink.cli.options import add_model_options, add_scenario_options, add_seed_option
-from feduplink.serving.limits import Limits
+from feduplink.serving import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
