@@ -42,7 +42,7 @@ _Csi = Annotated[
         "the largest N and L.",
     ),
 ]
-_EXAMPLE_CSI = [[[9e5, 2e3], [4e3, 3e6]], [[2e6, 7e4], [1e4, 8e5]]]
+_EXAMPLE_CSI: Any = [[[9e5, 2e3], [4e3, 3e6]], [[2e6, 7e4], [1e4, 8e5]]]
 
 
 class _Request(BaseModel):
