@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import logging
 import re
@@ -48,12 +49,13 @@ class Metrics:
         Gauge(
             "feduplink_requests_in_flight", "Requests in flight.", registry=self.registry
         ).set_function(lambda: self.in_flight)
-        self._requests = Counter(
+        requests = Counter(
             "feduplink_requests",
             "Responses by method, route and status.",
             ("method", "route", "status"),
             registry=self.registry,
         )
+        self._responses = functools.cache(requests.labels)
         self._request_seconds = Histogram(
             "feduplink_request_seconds",
             "Time from a request's header to its response.",
@@ -72,7 +74,7 @@ class Metrics:
 
     def observe_response(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a response; ``route`` is the template of a route, not the path requested."""
-        self._requests.labels(method, route, status).inc()
+        self._responses(method, route, status).inc()
         self._request_seconds.observe(seconds)
 
     def observe_batch(self, channels: int, seconds: float) -> None:
