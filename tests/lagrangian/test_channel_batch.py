@@ -29,7 +29,7 @@ def _prices(scenario: Scenario) -> Prices:
 
 
 def _own_problem() -> Problem:
-    """The rate under limits of both kinds on measures of the user's own."""
+    """The rate under limits of both kinds on user-defined measures."""
     limits = torch.linspace(1e-3, 8e-3, 8, dtype=torch.float64)
     return Problem(
         AveragePower(),
@@ -97,8 +97,8 @@ def test_the_mean_lagrangian_is_objective_plus_priced_surplus(default_csi: Tenso
     assert float(value) == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_mean_lagrangian_of_ones_own_problem(default_csi: Tensor):
-    """Objective plus priced surplus, of which constraints on all rounds leave out −Σ λ c0."""
+def test_the_mean_lagrangian_of_a_user_defined_problem(default_csi: Tensor):
+    """Objective plus priced surplus; that of constraints on all rounds omits −Σ λ c0."""
     scenario, problem, multipliers = Scenario(), _own_problem(), _own_multipliers()
     power = _random_powers(default_csi, scenario, silent_share=0.4)
     batch = ChannelBatch.from_scenario(scenario, default_csi)

@@ -26,8 +26,8 @@ def problem(*constraints: Constraint) -> Problem:
 
 
 @pytest.mark.parametrize("objective", ["success", "rate", "efficiency"])
-def test_the_usual_prices_by_hand(objective: str):
-    """λ on rate and efficiency, ω on the objective, and λ·c0 for being on the air."""
+def test_prices_of_rate_and_efficiency_constraints_by_hand(objective: str):
+    """λ on rate and efficiency, ω on the objective, and λ·c0 as the cost of activation."""
     names = {"success": "psr", "rate": "rate", "efficiency": "energy_efficiency"}
     scenario = SCENARIO.replace(objective=names[objective])
     point = multipliers(row(0.1, 0.2), row(0.01, 0.0))
@@ -40,7 +40,7 @@ def test_the_usual_prices_by_hand(objective: str):
     assert prices.others == ()
 
 
-def test_upper_limits_and_measures_of_ones_own_by_hand():
+def test_prices_of_upper_limits_and_user_defined_measures_by_hand():
     own = problem(
         Constraint.below(AveragePower(), row(0.001, 0.002)),
         Constraint.below(EnergyEfficiency.from_scenario(SCENARIO), row(50.0, 60.0)),
@@ -56,7 +56,7 @@ def test_upper_limits_and_measures_of_ones_own_by_hand():
     assert prices.to(torch.float32).others[0][1].dtype == torch.float32
 
 
-def test_measures_with_another_radios_constants_are_measures_of_their_own():
+def test_measures_with_the_constants_of_another_radio_have_their_own_prices():
     own = problem(
         Constraint.at_least(PacketSuccess(0.5), row(0.5, 0.5)),
         Constraint.at_least(EnergyEfficiency(row(0.02, 0.01), 1.0), row(10.0, 10.0)),
@@ -86,7 +86,7 @@ def test_a_measure_that_is_not_zero_in_silence_is_refused():
         ),
     ],
 )
-def test_only_the_search_knows_every_price(constraint: Constraint, sentence: str):
+def test_prices_beyond_rate_and_efficiency_are_refused(constraint: Constraint, sentence: str):
     prices = Prices.from_problem(problem(constraint), SCENARIO, multipliers(row(1, 1)))
     with pytest.raises(InputError, match=sentence):
         prices.check_usual("pdx")
@@ -96,3 +96,9 @@ def test_multipliers_move_between_devices():
     moved = multipliers(row(1, 1)).to(torch.device("meta"))
     assert moved.constraints.is_meta
     assert moved.objective_weight.is_meta
+
+
+def test_a_price_on_power_is_refused_by_the_network():
+    zero = row(0.0, 0.0)
+    with pytest.raises(InputError, match="takes no price on transmit power"):
+        Prices(zero, zero, zero, zero, power_cost=row(20.0, 20.0)).check_usual("pdx")
