@@ -10,7 +10,7 @@ from feduplink.optimum import MET, SEARCH, solve_dual
 from recorder import Recorder
 
 
-def test_few_channels_still_give_a_feasible_solution():
+def test_the_solution_on_few_channels_is_feasible():
     scenario = Scenario(workers=4, interference=8, rate_min=0.4, ee_min=30)
     csi = draw_csi(scenario, 25, torch.Generator().manual_seed(3))
     solution = solve_dual(scenario, csi)
@@ -18,17 +18,17 @@ def test_few_channels_still_give_a_feasible_solution():
     assert 0.1 < solution.judgement.objective <= solution.dual_value + 1e-3
 
 
-def test_the_constraints_are_met_exactly_at_next_to_no_cost():
-    """The maximisers miss them by a little; to silence a round of every worker would cost 0.005."""
+def test_the_constraints_hold_exactly_at_a_negligible_cost():
+    """The maximisers violate them slightly; silencing a round of every worker would cost 0.005."""
     scenario = Scenario(workers=4, interference=3)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(6))
     solution = solve_dual(scenario, csi)
-    assert solution.steps[0].violation > 0.05  # they matter: without a price they are missed
+    assert solution.steps[0].violation > 0.05  # without multipliers they are violated
     assert judge(solution.power, csi, scenario).violation <= MET
     assert solution.judgement.objective >= solution.dual_value - 1e-3
 
 
-def test_better_powers_count_only_if_they_meet_the_constraints():
+def test_only_feasible_powers_improve_the_solution():
     scenario = Scenario(workers=3, ee_min=110)
     csi = draw_csi(scenario, 50, torch.Generator().manual_seed(7))
     solution = solve_dual(scenario, csi)
@@ -46,7 +46,7 @@ def test_better_powers_count_only_if_they_meet_the_constraints():
     assert improved.improved_by("quiet", full, worse) is improved
 
 
-def test_it_goes_on_from_given_multipliers():
+def test_the_solver_warm_starts_from_given_multipliers():
     scenario = Scenario(workers=3, interference=4)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(4))
     first = solve_dual(scenario, csi)
@@ -65,4 +65,4 @@ def test_every_step_is_reported_and_multipliers_are_never_negative():
     assert [step.detail for step in recorder.steps] == solution.steps
     assert (solution.multipliers.constraints >= 0).all()
     assert float(solution.multipliers.constraints[0, 0]) > 0
-    assert float(solution.multipliers.constraints[0, 1]) == 0  # no threshold, no price
+    assert float(solution.multipliers.constraints[0, 1]) == 0  # no threshold

@@ -1,15 +1,16 @@
-"""What makes the bound sound: the envelopes are above, concave and rising."""
+"""Envelopes are concave and above what they bound."""
 
 from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feduplink.optimum import Envelope, WorkerValue
+from feduplink.optimum import DrawEnvelope, Envelope, WorkerValue
 
 _POINTS = 3001
 
@@ -23,7 +24,7 @@ _price = st.one_of(st.just(0.0), st.floats(-5, 1).map(lambda x: 10**x))
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Envelope:
-    """Any prices, also none, over any interval, with and without a floor."""
+    """Any prices, zero included, over any interval, with and without a floor."""
     low = draw(st.floats(-30, 10))
     width = draw(st.floats(-3, 1.6).map(lambda x: 10**x))
     value = WorkerValue(
@@ -50,7 +51,7 @@ def _on(envelope: Envelope, s: Tensor) -> Tensor:
 
 @settings(max_examples=150, deadline=None)
 @given(envelope=envelopes())
-def test_above_the_value_and_the_floor(envelope: Envelope):
+def test_the_envelope_is_above_the_value_and_the_floor(envelope: Envelope):
     s = _grid(envelope.low, envelope.high)
     value = envelope.value.at(s[:, None])[0][:, 0]
     rounding = 1e-13 * _scale(envelope)
@@ -64,7 +65,7 @@ def test_above_the_value_and_the_floor(envelope: Envelope):
 
 @settings(max_examples=150, deadline=None)
 @given(envelope=envelopes())
-def test_concave_and_non_decreasing_also_outside(envelope: Envelope):
+def test_the_envelope_is_concave_and_non_decreasing_also_outside_the_interval(envelope: Envelope):
     width = float(envelope.high - envelope.low)
     s = _grid(envelope.low - width, envelope.high + width)
     values, slopes = _on(envelope, s), envelope.at(s[:, None])[1][:, 0]
@@ -76,8 +77,8 @@ def test_concave_and_non_decreasing_also_outside(envelope: Envelope):
 
 @settings(max_examples=100, deadline=None)
 @given(envelope=envelopes())
-def test_touches_the_value_where_it_leaves_a_line(envelope: Envelope):
-    """No wider than it must be: f itself at the tangent points, or the chord of its ends."""
+def test_the_envelope_touches_the_value_at_the_ends_of_its_line(envelope: Envelope):
+    """It is f itself at the tangent points, or the chord of the ends."""
     rounding = 1e-12 * _scale(envelope)
     if float(envelope.left) < float(envelope.high):
         for point in (envelope.left, envelope.right):
@@ -87,7 +88,7 @@ def test_touches_the_value_where_it_leaves_a_line(envelope: Envelope):
 
 @settings(max_examples=150, deadline=None)
 @given(envelope=envelopes(), place=st.floats(-1, 2))
-def test_every_affine_function_it_gives_is_above_the_value(envelope: Envelope, place: float):
+def test_every_affine_bound_of_the_envelope_is_above_the_value(envelope: Envelope, place: float):
     low, high = float(envelope.low), float(envelope.high)
     at = _column(low + place * (high - low))
     value_there, slope, _ = envelope.at(at)
@@ -99,9 +100,33 @@ def test_every_affine_function_it_gives_is_above_the_value(envelope: Envelope, p
     assert (line >= value - 1e-12 * _scale(envelope) * (1 + abs(place))).all()
 
 
-def test_underflow_is_not_taken_for_concavity():
+def test_underflow_does_not_count_as_concavity():
     """Far under the waterfall ψ and all its derivatives are zero in float64."""
     value = WorkerValue(_column(0.74), _column(0.0), _column(0.0), 2.0)
     envelope = Envelope.on_interval(value, _column(-12.75), _column(3.33), _column(0.0))
     s = _grid(envelope.low, envelope.high)
     assert (_on(envelope, s) >= value.at(s[:, None])[0][:, 0]).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    low=st.floats(-30, 0),
+    width=st.floats(-4, 1.6).map(lambda x: 10**x),
+    static=st.floats(-4, 2).map(lambda x: 10**x),
+    inefficiency=st.floats(0.1, 50),
+)
+def test_the_envelope_of_the_inverse_draw_is_above_it_falling_and_concave(
+    low: float, width: float, static: float, inefficiency: float
+):
+    envelope = DrawEnvelope.on_interval(
+        _column(static), inefficiency, _column(low), _column(low + width)
+    )
+    t = torch.linspace(low, low + width, _POINTS, dtype=torch.float64)
+    q = 1 / (inefficiency * t.exp() + static)
+    values, slopes, _ = envelope.at(t[:, None])
+    assert (values[:, 0] >= q - 1e-13 / static).all()
+    assert (slopes[:, 0].diff() <= 1e-12 / static).all()
+    assert (slopes <= 0).all()
+    # Tight at the start, which represents a worker that may rest, and nearly so at the end.
+    assert width < 1e-3 or float(values[0]) == pytest.approx(float(q[0]), rel=1e-12)
+    assert float(values[-1]) <= float(q[-1]) + 2e-3 / static

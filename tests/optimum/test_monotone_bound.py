@@ -37,7 +37,7 @@ def _bounded(instance: Instance, boxes: PowerBoxes) -> BoundedBoxes:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
-def test_no_powers_in_a_box_are_above_its_bounds(seed: int):
+def test_values_in_a_box_are_at_most_its_bounds(seed: int):
     instance, boxes, powers = _random_boxes(seed)
     values = _values(instance, powers).amax(0)
     bounded = _bounded(instance, boxes)
@@ -48,7 +48,7 @@ def test_no_powers_in_a_box_are_above_its_bounds(seed: int):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
-def test_what_a_reduction_cuts_off_is_under_the_threshold(seed: int):
+def test_a_raised_lower_limit_removes_values_under_the_threshold_only(seed: int):
     instance, boxes, powers = _random_boxes(seed)
     values = _values(instance, powers)
     bounded = _bounded(instance, boxes)
@@ -60,8 +60,8 @@ def test_what_a_reduction_cuts_off_is_under_the_threshold(seed: int):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
-def test_powers_that_are_left_out_are_never_best(seed: int):
-    """Moved into the narrower box, or into silence, powers are worth no less."""
+def test_the_best_limits_contain_a_best_power(seed: int):
+    """Powers moved into the narrower box, or to silence, have no smaller value."""
     instance, boxes, powers = _random_boxes(seed)
     bounded = _bounded(instance, boxes)
     if not bounded.bound.concave:
@@ -72,7 +72,7 @@ def test_powers_that_are_left_out_are_never_best(seed: int):
     assert (gained >= -1e-9 * (1 + _values(instance, powers).abs())).all()
 
 
-def test_a_box_of_one_point_has_its_value():
+def test_the_bound_of_a_single_point_is_its_value():
     instance, boxes, _ = _random_boxes(1)
     point = PowerBoxes(boxes.channel, boxes.high, boxes.high, boxes.node)
     torch.testing.assert_close(

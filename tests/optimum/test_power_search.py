@@ -1,4 +1,4 @@
-"""The sum rate of the Rayleigh interference channel, whose optima others can find too."""
+"""The sum rate of the Rayleigh interference channel against grids and local searches."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def _proved(batch: ChannelBatch, prices: Prices, *, record: bool = False) -> Cer
 
 
 @pytest.mark.parametrize("record", [False, True])
-def test_every_channel_is_proved_and_nobody_finds_more(record: bool):
+def test_every_channel_is_bounded_to_a_percent_of_a_bit(record: bool):
     batch, prices = _sum_rate(6, channels=20)
     certificate = _proved(batch, prices, record=record)
-    # A recorded search allows for workers under their floor.
+    # A recorded search adds a slack for workers under their floor.
     allowed = 0.01 * _BIT + 1e-5 * record
     assert float((certificate.upper - certificate.lower).max()) <= allowed
     levels = torch.tensor([0.0, 0.03, 0.2, 1.0], dtype=torch.float64)
@@ -56,7 +56,7 @@ def test_every_channel_is_proved_and_nobody_finds_more(record: bool):
         assert float(searched) <= float(certificate.lower[n]) + 1e-12
 
 
-def test_a_search_with_little_memory_proves_the_same():
+def test_a_search_with_little_memory_finds_the_same_bounds():
     batch, prices = _sum_rate(5, channels=10)
     expected = _proved(batch, prices)
     target = Target(0.01 * _BIT, 0.01 * _BIT)
@@ -67,7 +67,7 @@ def test_a_search_with_little_memory_proves_the_same():
     torch.testing.assert_close(certificate.lower, expected.lower, rtol=0, atol=0.01 * _BIT)
 
 
-def test_the_branch_and_bound_finds_what_the_local_search_missed():
+def test_branch_and_bound_finds_better_powers_than_local_search():
     batch, prices = _sum_rate(8, channels=40)
     first = batch.value(MultiStart(batch, prices, rounds=1).best(prices), prices)
     certificate = _proved(batch, prices)

@@ -1,4 +1,4 @@
-"""A recorded optimum as a proof; that proofs hold is seen in ``tests/proofs``."""
+"""A recorded optimum as a proof; proofs are checked in ``tests/proofs``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def optimum() -> Optimum:
     return find_optimum(scenario, csi, max_boxes=5000, target_gap=1e-5, record=True)
 
 
-def test_it_states_what_was_found(optimum: Optimum):
+def test_the_statement_is_that_of_the_optimum(optimum: Optimum):
     proof = proof_of(optimum, rows=torch.arange(2, 18, 3))
     statement = proof.statement
     assert statement.objective == pytest.approx(optimum.objective, abs=1e-8)
@@ -33,7 +33,7 @@ def test_it_states_what_was_found(optimum: Optimum):
     np.testing.assert_array_equal(proof.csi, optimum.csi.numpy())
 
 
-def test_its_boxes_are_those_of_the_search(optimum: Optimum):
+def test_the_tree_is_that_of_the_search(optimum: Optimum):
     tree, recorded = proof_of(optimum).tree, optimum.certificate.tree
     assert recorded is not None
     assert tree.is_queue()
@@ -47,14 +47,14 @@ def test_its_boxes_are_those_of_the_search(optimum: Optimum):
     assert per_channel.tolist() == torch.bincount(recorded.channel).tolist()
 
 
-def test_without_a_recorded_search_there_is_no_proof():
+def test_a_proof_needs_a_recorded_search():
     scenario = Scenario(workers=2)
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match="record=True"):
         proof_of(find_optimum(scenario, csi, max_boxes=0))
 
 
-def test_constants_that_are_not_those_of_the_scenario_are_refused():
+def test_measures_with_other_constants_than_the_scenario_are_refused():
     scenario = Scenario(workers=2)
     limit = Constraint.at_least(PacketSuccess(0.5), torch.full((2,), 0.1, dtype=torch.float64))
     problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))

@@ -18,7 +18,7 @@ def _recorded(seed: int, workers: int) -> tuple[BranchingTree, torch.Tensor]:
     return certificate.tree, certificate.upper
 
 
-def test_every_node_is_a_leaf_or_has_two_halves():
+def test_every_node_is_a_leaf_or_has_two_children():
     for seed in range(6):
         tree, _ = _recorded(seed, workers=3)
         inner = tree.parent >= 0
@@ -32,7 +32,7 @@ def test_every_node_is_a_leaf_or_has_two_halves():
         assert torch.equal(tree.channel[inner], tree.channel[tree.parent[inner]])
 
 
-def test_the_leaves_claim_what_the_certificate_says():
+def test_leaves_claim_the_bounds_of_the_certificate():
     for seed in range(6):
         tree, upper = _recorded(seed, workers=3)
         assert (tree.channel_bounds(4) <= upper + 1e-12).all()
@@ -42,6 +42,6 @@ def test_the_leaves_claim_what_the_certificate_says():
         assert (tree.tangents.sinr_slope >= 0).all()
 
 
-def test_nothing_is_recorded_unless_asked_for():
+def test_the_tree_is_recorded_only_on_request():
     instance = random_instance(0, workers=2, channels=2)
     assert certify(instance.batch, instance.prices, max_boxes=1000).tree is None
