@@ -19,14 +19,14 @@ from feduplink.scheduling import (
     network_step,
 )
 
-#: In the modules' order of what there is to see: whether a worker is on the air comes before the
-#: logarithms of what its SINR is worth and of harm, and harm after what being on the air is worth.
+#: Order of the features in the modules: whether a worker is active comes before the
+#: logarithms of the value of its SINR and of harm, and harm after the value of being active.
 MODULES_ORDER = [*range(10), 13, 10, 11, 14, 12, 15]
 SIZES = torch.tensor([5, 5, 5, 5, 1, 3, 3, 3, -5, 3, 1, 3, 3, 1, 1, 0.5])
 
 
 def by_modules(network: Any, sights: list[Sight]) -> list[Tensor]:
-    """Changes of the logits, by the modules as they were trained: nothing is folded."""
+    """Changes of the logits by the modules as they were trained, without folded weights."""
     inputs = [torch.cat(sight.features, -1)[..., MODULES_ORDER] / SIZES for sight in sights]
     memory = functional.silu(network.embed(inputs[0]))
     changes = [network.start(memory)]
@@ -50,7 +50,7 @@ def by_weights(weights: NetworkWeights, sights: list[Sight]) -> list[Any]:
 
 
 def random_network() -> PhaseNetwork:
-    """With norms that scale and shift, which new ones do not."""
+    """A network whose norms scale and shift."""
     network = PhaseNetwork.initialised(3).requires_grad_(False)
     generator = torch.Generator().manual_seed(0)
     for name, values in network.named_parameters():
@@ -71,7 +71,7 @@ def rounds_of(count: int, senders: Tensor | None = None) -> tuple[PricedRounds, 
     return many, list(PricedRounds.one_by_one(scenario, csi, demand.numpy(), 10.0))
 
 
-def test_folded_weights_compute_what_the_modules_do():
+def test_folded_weights_compute_the_same_as_the_modules():
     network, (many, _) = random_network(), rounds_of(3)
     view = NetworkView(many, torch.full((3, 5), 1.5, dtype=torch.float64))
     logits, sights = view.first_logits(), []
@@ -82,8 +82,8 @@ def test_folded_weights_compute_what_the_modules_do():
         torch.testing.assert_close(other, change, rtol=1e-4, atol=1e-4)
 
 
-def test_arrays_and_tensors_see_and_say_the_same():
-    """Also where somebody has nothing to send."""
+def test_arrays_and_tensors_give_the_same_phases():
+    """Also where a worker has no demand."""
     network = random_network()
     many, single = rounds_of(2, torch.tensor([True, True, False, True, True]))
     prices = torch.linspace(0.5, 2.0, 5, dtype=torch.float64)

@@ -32,7 +32,7 @@ def worth(batch: ChannelBatch, power: torch.Tensor, prices: torch.Tensor, kappa:
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 50.0]))
 @settings(max_examples=25, deadline=None)
-def test_of_all_switches_of_one_worker_the_best_is_taken(seed: int, kappa: float):
+def test_the_best_switch_of_one_worker_is_taken(seed: int, kappa: float):
     batch = batch_of(4, 2, seed % 7)
     generator = torch.Generator().manual_seed(seed)
     power = torch.rand(2, 3, 4, generator=generator, dtype=torch.float64) * batch.pmax_w
@@ -49,8 +49,8 @@ def test_of_all_switches_of_one_worker_the_best_is_taken(seed: int, kappa: float
 
 
 @pytest.mark.parametrize("kappa", [0.0, 10.0])
-def test_steps_lead_to_a_maximum_in_powers(kappa: float):
-    """Where they stand still the slopes of the Lagrangian in log-power are 0, or a limit is."""
+def test_ascent_converges_to_a_local_maximum(kappa: float):
+    """There the slopes of the Lagrangian in log-power are zero or point beyond a limit."""
     batch = batch_of(5, 6, 1)
     prices = torch.full((6, 5), 2.0, dtype=torch.float64)
     power = batch.pmax_w.expand(6, 1, 5) * 0.3
@@ -68,13 +68,13 @@ def test_steps_lead_to_a_maximum_in_powers(kappa: float):
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.2, 10.0, 5000.0])
-def test_the_best_power_alone(kappa: float):
+def test_the_best_power_alone_is_the_exact_one(kappa: float):
     batch = batch_of(8, 20, 2)
     exact = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
     torch.testing.assert_close(best_alone(batch, kappa), exact, rtol=1e-6, atol=0.0)
 
 
-def test_arrays_and_tensors_give_the_same():
+def test_arrays_and_tensors_ascend_alike():
     batch = batch_of(6, 1, 3)
     prices = torch.rand(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     power = torch.diag(batch.pmax_w)[None]

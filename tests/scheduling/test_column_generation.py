@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from feduplink import Scenario, link
 from feduplink.channels import make_channels
-from feduplink.scheduling import ScheduleSolution, find_front, find_schedules
+from feduplink.scheduling import ScheduleSolution, bound_front, find_front, find_schedules
 
 BITS = 1.0e6
 TWO = Scenario(workers=2)
@@ -28,16 +28,16 @@ def brute_force(csi: torch.Tensor, scenario: Scenario, kappa: float, levels: int
 
 
 @pytest.mark.parametrize("kappa", [0.0, 10.0, 200.0])
-def test_two_workers_against_all_mixtures_of_a_grid(kappa: float):
+def test_schedules_of_two_workers_cost_no_more_than_all_mixtures_of_a_grid(kappa: float):
     csi = make_channels(TWO, 12, seed=5).test
     found = find_schedules(TWO, csi, BITS, seconds_per_joule=kappa, tolerance=1e-6)
     for channel, cost in zip(csi, found.cost.tolist(), strict=True):
         exact = brute_force(channel, TWO, kappa, levels=80)
-        # Powers between those of the grid are a little better.
+        # Powers between those of the grid are slightly better.
         assert 0.99 * exact <= cost <= exact * (1 + 1e-4)
 
 
-def test_a_schedule_does_what_it_says():
+def test_time_and_energy_of_a_schedule_are_those_of_its_upload():
     scenario = Scenario()
     csi = make_channels(scenario, 8, seed=2).test
     bits = torch.linspace(0.5e6, 2e6, 8)
@@ -52,7 +52,7 @@ def test_a_schedule_does_what_it_says():
     assert (found.excess <= 1e-3).all()
 
 
-def test_without_interference_everyone_at_once_is_fastest():
+def test_without_interference_simultaneous_transmission_is_fastest():
     scenario = Scenario(workers=4)
     csi = (
         torch.diag_embed(make_channels(scenario, 6, seed=1).test.diagonal(dim1=-2, dim2=-1)) + 1e-9
@@ -63,7 +63,7 @@ def test_without_interference_everyone_at_once_is_fastest():
     torch.testing.assert_close(found.cost, slowest, rtol=1e-5, atol=0.0)
 
 
-def test_under_strong_interference_one_at_a_time_is_fastest():
+def test_under_strong_interference_tdma_is_fastest():
     scenario = Scenario(workers=3)
     csi = make_channels(scenario, 6, seed=1).test.double()
     csi = torch.full_like(csi, 1e12) * (1 - torch.eye(3)) + torch.diag_embed(
@@ -78,7 +78,7 @@ def test_under_strong_interference_one_at_a_time_is_fastest():
     assert ((found.schedule.power > 0).sum(-1)[busy] == 1).all()
 
 
-def test_the_cheapest_round_takes_turns_at_the_most_efficient_power():
+def test_at_a_large_kappa_each_worker_uses_its_most_efficient_power():
     scenario = Scenario(workers=5)
     csi = make_channels(scenario, 30, seed=4).test.double()
     found = find_schedules(scenario, csi, BITS, seconds_per_joule=1e4)
@@ -95,17 +95,17 @@ def front(count: int = 4) -> list[ScheduleSolution]:
     return find_front(Scenario(), csi, BITS, [0.0, 5.0, 20.0, 100.0])
 
 
-def test_along_the_front_time_buys_energy():
+def test_energy_falls_and_time_rises_along_the_front():
     found = front()
     static = Scenario().static_power
     times = torch.stack([solution.schedule.time_s for solution in found])
     energies = torch.stack([solution.schedule.energy_j(static) for solution in found])
-    # Two schedules of least cost that are off by a share ε of it may cross by so much.
+    # Schedules of a cost within a share ε of the least may cross by that share.
     assert (times.diff(dim=0) > -2e-3 * times[0]).all()
     assert (energies.diff(dim=0) < 2e-3 * energies[0] + 2e-3 * times[0] / 5.0).all()
 
 
-def test_fewer_senders_cost_less_and_only_they_send():
+def test_only_the_given_senders_transmit():
     csi = make_channels(Scenario(), 6, seed=0).test
     senders = torch.zeros(6, 8, dtype=torch.bool)
     senders[:, [1, 4, 5]] = True
@@ -116,3 +116,29 @@ def test_fewer_senders_cost_less_and_only_they_send():
     torch.testing.assert_close(some.cost, same.cost, rtol=2e-3, atol=0.0)
     nobody = find_schedules(Scenario(), csi, BITS, senders=torch.zeros_like(senders))
     assert (nobody.cost == 0).all()
+
+
+THREE = Scenario(workers=3)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 20.0])
+def test_the_cost_of_three_workers_is_bounded_within_one_percent(kappa: float):
+    csi = make_channels(THREE, 5, seed=7).test
+    (found,) = bound_front(THREE, csi, BITS, [kappa], gap=0.01)
+    assert (found.gap <= 0.01).all()
+    assert (found.gap >= 0).all()
+    # No mixture of a grid is below the bound or far below the schedule.
+    for channel, lower, cost in zip(csi, found.lower, found.solution.cost, strict=True):
+        grid = brute_force(channel, THREE, kappa, levels=20)
+        assert float(lower) <= grid
+        assert float(cost) <= grid * (1 + 1e-3)
+
+
+def test_a_bound_without_search_is_sound():
+    csi = make_channels(Scenario(), 4, seed=7).test
+    (hasty,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.001, max_boxes=0)
+    (patient,) = bound_front(Scenario(), csi, BITS, [0.0], gap=0.02)
+    assert (hasty.lower <= patient.solution.cost).all()
+    assert (patient.gap <= 0.02).all()
+    assert (hasty.lower > 0).all()
+    torch.testing.assert_close(hasty.solution.cost, patient.solution.cost, rtol=5e-3, atol=0.0)

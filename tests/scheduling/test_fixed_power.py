@@ -13,7 +13,7 @@ BITS = 1.0e6
 
 
 @pytest.mark.parametrize("kappa", [0.0, 30.0])
-def test_two_workers_against_a_grid_of_powers(kappa: float):
+def test_fixed_powers_of_two_workers_are_the_best_of_a_grid(kappa: float):
     scenario = Scenario(workers=2)
     csi = make_channels(scenario, 6, seed=5).test.double()
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=kappa)
@@ -26,7 +26,7 @@ def test_two_workers_against_a_grid_of_powers(kappa: float):
         assert 0.98 * best <= cost <= 1.005 * best
 
 
-def test_it_is_what_the_round_costs_and_no_better_than_a_schedule():
+def test_the_cost_is_that_of_the_upload_and_at_least_that_of_a_schedule():
     scenario = Scenario(workers=4)
     csi = make_channels(scenario, 5, seed=1).test
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=10.0)
@@ -39,7 +39,7 @@ def test_it_is_what_the_round_costs_and_no_better_than_a_schedule():
     assert (found.power <= scenario.pmax_w * (1 + 1e-12)).all()
 
 
-def test_only_senders_send():
+def test_only_the_given_senders_transmit():
     senders = torch.tensor([[True, False, True]])
     csi = make_channels(Scenario(workers=3), 1, seed=1).test
     found = find_fixed_powers(Scenario(workers=3), csi, BITS, senders=senders)

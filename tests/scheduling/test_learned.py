@@ -15,7 +15,7 @@ from feduplink.scheduling import (
 BITS = 1.0e6
 
 
-def test_the_shipped_network_is_near_the_search():
+def test_schedules_of_the_shipped_network_cost_at_most_three_percent_more():
     scenario = Scenario()
     csi = make_channels(scenario, 16, seed=9).test
     for kappa, most in ((0.0, 1.03), (10.0, 1.03), (50.0, 1.03)):
@@ -30,7 +30,7 @@ def test_the_shipped_network_is_near_the_search():
         assert float(cost.mean() / best.mean()) < most
 
 
-def test_workers_may_come_in_any_order_and_number():
+def test_permuting_workers_leaves_the_time_unchanged():
     network = shipped_phase_network()
     scenario = Scenario(workers=5)
     csi = make_channels(scenario, 3, seed=2).test
@@ -42,7 +42,7 @@ def test_workers_may_come_in_any_order_and_number():
     torch.testing.assert_close(one.time_s, other.time_s, rtol=1e-3, atol=0.0)
 
 
-def test_one_by_one_and_all_at_once_cost_the_same():
+def test_schedules_cost_the_same_one_by_one_and_batched():
     scenario = Scenario()
     csi = make_channels(scenario, 12, seed=4).test
     network, static = shipped_phase_network(), scenario.static_power
@@ -60,7 +60,7 @@ def test_one_by_one_and_all_at_once_cost_the_same():
         assert float((cost / other - 1).abs().median()) < 1e-5
 
 
-def test_who_is_worth_little_stays_silent_in_one_round_as_in_many():
+def test_senders_are_the_same_one_by_one_and_batched():
     scenario = Scenario(workers=4)
     csi = make_channels(scenario, 12, seed=3).test
     network, rewards = shipped_phase_network(), torch.tensor([0.0, 0.5, 1.0, 1e6])
@@ -75,7 +75,7 @@ def test_who_is_worth_little_stays_silent_in_one_round_as_in_many():
     assert not many[:, 0].any()
 
 
-def test_only_senders_send():
+def test_only_the_given_senders_transmit():
     csi = make_channels(Scenario(workers=3), 1, seed=1).test
     senders = torch.tensor([[True, False, True]])
     found = learned_schedules(
@@ -84,7 +84,7 @@ def test_only_senders_send():
     assert torch.equal(found.senders, senders)
 
 
-def test_the_order_of_channels_in_memory_does_not_matter():
+def test_the_memory_layout_of_the_channels_does_not_matter():
     csi = make_channels(Scenario(workers=3), 2, seed=1).test
     turned = csi.mT.contiguous().mT
     one, other = (

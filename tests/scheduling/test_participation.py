@@ -15,13 +15,13 @@ SMALL = Scenario(workers=4)
 
 
 @pytest.mark.parametrize(("kappa", "reward"), [(0.0, 0.7), (20.0, 1.5)])
-def test_senders_against_all_subsets(kappa: float, reward: float):
+def test_the_cost_of_chosen_senders_is_near_that_of_the_best_subset(kappa: float, reward: float):
     csi = make_channels(SMALL, 8, seed=3).test
     rewards = torch.full((4,), reward, dtype=torch.float64)
     found = choose_rounds(SMALL, csi, BITS, rewards, seconds_per_joule=kappa)
     costs = []
     for on_air in itertools.product([False, True], repeat=4):
-        if not any(on_air):  # somebody always sends
+        if not any(on_air):  # at least one worker transmits
             continue
         senders = torch.tensor(on_air).expand(8, -1)
         cost = find_schedules(SMALL, csi, BITS, seconds_per_joule=kappa, senders=senders).cost
@@ -29,13 +29,13 @@ def test_senders_against_all_subsets(kappa: float, reward: float):
     best = torch.stack(costs).amin(0)
     assert (found.lower <= best * (1 + 2e-3)).all()
     assert (found.cost >= best * (1 - 2e-3)).all()
-    # Rounding a share or two up or down loses little.
+    # Rounding shares up or down loses little.
     assert (found.cost <= best * 1.1).all()
     assert float(found.cost.mean()) <= 1.02 * float(best.mean())
     assert torch.equal(found.schedule.senders, found.senders)
 
 
-def test_if_no_model_is_worth_its_cost_the_cheapest_is_sent():
+def test_without_rewards_only_the_cheapest_worker_transmits():
     csi = make_channels(SMALL, 6, seed=2).test
     found = choose_rounds(SMALL, csi, BITS, torch.zeros(4), seconds_per_joule=5.0)
     each = [
@@ -50,7 +50,7 @@ def test_if_no_model_is_worth_its_cost_the_cheapest_is_sent():
     assert not absent.senders.any()
 
 
-def test_the_absent_are_not_chosen_and_not_missed():
+def test_absent_workers_are_not_chosen():
     csi = make_channels(SMALL, 3, seed=3).test
     present = torch.tensor([True, False, True, False]).expand(3, -1)
     rewards = torch.full((4,), 100.0, dtype=torch.float64)
@@ -61,7 +61,7 @@ def test_the_absent_are_not_chosen_and_not_missed():
 
 
 @pytest.mark.slow
-def test_every_worker_delivers_as_often_as_it_is_to():
+def test_rewards_give_the_required_delivery_rates():
     splits = make_channels(SMALL, 600, seed=0)
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
     rewards = find_rewards(
@@ -71,13 +71,13 @@ def test_every_worker_delivers_as_often_as_it_is_to():
     rounds = choose_rounds(SMALL, splits.test, BITS, rewards, seconds_per_joule=10.0)
     assert rounds.senders[:, 3].all()
     rates = expected_arrivals(SMALL, splits.test, BITS, rounds.schedule).mean(0)
-    # 600 rounds tell a rate to 0.02, the 200 learned from add as much.
+    # 600 rounds estimate a rate to 0.02; the 200 for tuning add as much.
     assert (rates[:3] >= delivery[:3] - 0.05).all()
     assert (rates[:3] <= delivery[:3] + 0.12).all()
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_rewards_of_few_channels_are_numbers(count: int):
+def test_rewards_from_few_channels_are_finite(count: int):
     csi = make_channels(SMALL, count, seed=0).training
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
     rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0)
@@ -85,7 +85,7 @@ def test_rewards_of_few_channels_are_numbers(count: int):
     assert (rewards > 0).all()
 
 
-def test_delivery_rates_are_rates():
+def test_delivery_rates_outside_the_unit_interval_are_refused():
     csi = make_channels(SMALL, 2, seed=0).test
     for wrong in ([0.0] * 4, [1.1] * 4, [0.5] * 3):
         with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
