@@ -46,9 +46,6 @@ MODULES = {
     "feduplink.reporting.training": "Plots of trainings",
     "feduplink.reporting.federated": "Plots of federations",
     "feduplink.link.bler": "Block error curves",
-    "feduplink.flower.flower_deployment": "Flower on one machine",
-    "feduplink.flower.superlink_client": "Apps for Flower's SuperLink",
-    "feduplink.flower.certificates": "Certificates and keys for Flower",
 }
 
 

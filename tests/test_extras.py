@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXTRAS = ("fastapi", "flint", "flwr", "onnx", "onnxruntime", "onnxscript", "sionna", "uvicorn")
+EXTRAS = (
+    *("fastapi", "flint", "flwr", "onnx", "onnxruntime", "onnxscript"),
+    *("psutil", "ray", "sionna", "uvicorn"),
+)
 #: By the extra that is missed.
 COMMANDS = {
     "flower": ["federate", "--engine", "flower", "--rounds", "1"],

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from feduplink import InputError, Scenario, Training, TrainingData, TrainingSettings, draw_csi
+from feduplink import Scenario, Training, TrainingData, TrainingSettings, draw_csi
 from feduplink.channels import Realisations, read_channels, write_channels
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.federated.data.reviews import read_reviews
@@ -35,8 +35,8 @@ from feduplink.policies import GraphPolicy, load_policy, save_policy, shipped_pd
 from feduplink.proofs import read_proof, write_proof
 from feduplink.reporting.page import read_csv_tables, read_figures, read_markdown
 from feduplink.reporting.style import figure, save_figure
-from feduplink.serving.csi_payload import csi_from_bytes, csi_from_json
 from feduplink.serving.limits import Limits
+from feduplink.serving.payloads import csi_from_bytes, csi_from_json
 from feduplink.storage.run_directory import read_metrics, write_metrics
 
 
@@ -150,24 +150,22 @@ def _is_csi(found: Any) -> bool:
     return bool(gains.ndim in (2, 3) and (gains > 0).all() and np.isfinite(gains).all())
 
 
-def _flower_result() -> bytes:
-    uplink = {
-        "number": 1, "present": [0, 1], "transmitting": [0, 1], "arrived": [1],
-        "airtime_s": 2.5, "energy_j": 0.1, "sent_bytes": 100,
-    }  # fmt: skip
-    content = {"task": "digits", "metric_name": "error", "policy": "max", "error": [0.5]}
-    return json.dumps({**content, "uplink": [uplink]}).encode()
-
-
-def _flower(path: Path) -> Any:
+def _flower() -> list[Format]:
+    """The result of a Flower run, where Flower is installed."""
+    if not importlib.util.find_spec("flwr"):
+        return []
     from feduplink.flower import TaskResult
+    from flower.test_task_run import result
 
-    try:
-        return TaskResult.read(path).history
-    except InputError as error:
-        if "model.safetensors does not exist" in str(error):
-            return "history"
-        raise
+    content = _written(lambda p: result().write(p), "result.safetensors")
+    return [
+        Format(
+            "result of Flower",
+            "result.safetensors",
+            content,
+            lambda p: _same(TaskResult.read(p).model),
+        )
+    ]
 
 
 def _exported() -> list[Format]:
@@ -276,9 +274,5 @@ def formats() -> list[Format]:
             lambda p: csi_from_bytes((p / "a.bin").read_bytes(), 3, limits).tolist(), _is_csi,
         ),
         *_exported(),
-        *(
-            [Format("result of Flower", "flower.json", _flower_result(), _flower, _anything)]
-            if importlib.util.find_spec("flwr")
-            else []
-        ),
+        *_flower(),
     ]  # fmt: skip

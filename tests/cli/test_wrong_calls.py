@@ -81,6 +81,13 @@ federate --task digitz                                  : did you mean digits?
 federate --runs 0                                       : --runs
 federate --deadline 0                                   : --deadline
 federate --engine flour                                 : did you mean flower?
+federate --engine flower --runs 2                        : runs
+federate --engine flower --aggregation unbiased          : exact
+federate --engine flower --present 0:0                   : present
+federate --engine flower --channels measured.h5          : channels
+federate --engine flower --device cuda                   : cpu
+federate --engine flower --resume                        : resume
+federate --engine flower --checkpoint-every 3            : checkpoint-every
 federate --aggregation mean                             : exact
 federate --partition skewed                             : iid
 federate --packet-success always                        : worst-phase

@@ -9,7 +9,6 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 
@@ -31,6 +30,7 @@ class InProcessGrid(Grid):
         run_config: dict[str, Any] | None = None,
         fails: Callable[[int, int], bool] = lambda worker, exchange: False,
     ) -> None:
+        # Flower's runtimes set these, without which no message can be made; nothing public does.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self.app, self.fails, self.exchanges = app, fails, 0
         self.workers = {1000 - 7 * worker: worker for worker in range(workers)}
@@ -41,11 +41,11 @@ class InProcessGrid(Grid):
         self.pushed: dict[str, Message] = {}
         self._ids = itertools.count()
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: Any) -> None:
         self._run = run
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Any:
         return self._run
 
     def create_message(

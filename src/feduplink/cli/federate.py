@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,7 +13,6 @@ from torch import Tensor
 from feduplink.channels import Channels
 from feduplink.cli.channel_source import RecordedRounds, recorded_channels
 from feduplink.cli.console import console
-from feduplink.cli.flower_engine import check_flower_options, federate_with_flower
 from feduplink.cli.options import explicit_fields, scenario_from
 from feduplink.cli.schedule_options import delivery_from
 from feduplink.cli.tables import terminal_table
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
     """Federate, then write plots, table and ``metrics.json``."""
     directory = output_directory(args)
     if args.engine == "flower":
-        check_flower_options(args)
+        _check_flower_options(args)
     usable_device(args.device)
     checkpoint = directory / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=args.resume)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     with resume_hint(checkpoint):
         policies = _policies(args, scenario, source)
         if args.engine == "flower":
-            history = federate_with_flower(args, policies, _names(args), scenario, rounds)
+            history = _federate_with_flower(args, policies, scenario)
         else:
             history = federate(
                 task,
@@ -112,6 +112,48 @@ def run(args: argparse.Namespace) -> None:
     for note in notes:
         out.print(note)
     out.print(f"federated.md, error.png, arrivals.png, metrics.json in {directory}")
+
+
+def _check_flower_options(args: argparse.Namespace) -> None:
+    """Refuse options that the Flower engine does not have, and a missing installation of Flower."""
+    defaults = FederationSettings()
+    refused = {
+        "runs": args.runs != 1 and "1",
+        "aggregation": args.aggregation != defaults.aggregation and defaults.aggregation,
+        "present": args.present is not None and "all workers in every round",
+        "channels": args.channels is not None and "channels drawn from the scenario",
+        "device": args.device != "cpu" and "cpu",
+        "resume": args.resume and "a comparison from its beginning",
+        "checkpoint-every": args.checkpoint_every != defaults.checkpoint_every and "no checkpoints",
+    }
+    for option, accepted in refused.items():
+        if accepted:
+            raise InputError(
+                f"{option}: not available with --engine flower; accepted: {accepted}, or --engine "
+                "local."
+            )
+    importlib.import_module("feduplink.flower")  # names the extra to install if Flower is missing
+
+
+def _federate_with_flower(
+    args: argparse.Namespace, policies: Mapping[str, Sender], scenario: Scenario
+) -> FederatedHistory:
+    from feduplink.flower import federate_with_flower  # an optional dependency
+
+    return federate_with_flower(
+        args.task,
+        policies,
+        scenario,
+        rounds=args.rounds,
+        seed=args.seed,
+        partition=args.partition,
+        data=args.data,
+        kappa=args.kappa,
+        delivery=args.delivery,
+        deadline_s=args.deadline,
+        packet_success=args.packet_success,
+        imports=args.imported,
+    )
 
 
 def _scenario_and_recording(args: argparse.Namespace) -> tuple[Scenario, Channels | None]:

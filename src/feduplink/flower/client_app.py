@@ -1,7 +1,7 @@
-"""The Flower client of a federated task: one worker's local training.
+"""Flower ClientApp of a federated task: one worker's local training.
 
-Data and minibatches of a worker follow from the seed, so every node draws its own; Adam's memory
-stays on the node, in the state that Flower keeps for it between rounds.
+A node draws its worker's data and minibatches from the run's seed. Adam's moments stay on the node,
+in the state that Flower keeps for it between rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.state import draw_runs, first_models
 from feduplink.federated.tasks.task import FederatedData, Task
 from feduplink.flower.task_run import TaskRun
-from feduplink.flower.worker_mod import worker_index, worker_mod
+from feduplink.flower.wireless_grid import worker_index, worker_mod
 from feduplink.randomness import own_arithmetic, stream_seed
 
 _CPU = torch.device("cpu")
@@ -32,13 +32,13 @@ app = ClientApp(mods=[worker_mod])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One worker's round: from the global model to its own, which goes back with its size."""
-    node = _Node.prepared(json.dumps(context.run_config))
+    """Train the global model on this worker's data for one round; reply with the local model."""
+    node = _Node.from_config(json.dumps(context.run_config))
     worker = worker_index(context)
     number = message.content.config_records["config"]["server-round"]
     assert isinstance(number, int)
     received = message.content.array_records["arrays"].to_torch_state_dict()
-    # In the order of the model, in which the norm of a gradient is summed.
+    # In the order of the model's layers, because the norm of a gradient is summed in this order.
     model = {name: received[name][None] for name in node.stack.initial()}
     adam = _read_adam(context.state, model)
     local = node.train(worker, number - 1, model, adam)
@@ -54,7 +54,7 @@ def train(message: Message, context: Context) -> Message:
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node needs in every round of one run."""
+    """Task, data and model of a run, which are the same in every round."""
 
     task: Task
     data: FederatedData
@@ -63,8 +63,8 @@ class _Node:
 
     @classmethod
     @functools.lru_cache(maxsize=1)
-    def prepared(cls, config: str) -> _Node:
-        """From the run's configuration as JSON; once, if Flower keeps the process."""
+    def from_config(cls, config: str) -> _Node:
+        """From a run's configuration as JSON; cached while Flower keeps the process."""
         run = TaskRun.from_run_config(json.loads(config))
         task = run.loaded_task
         (data,) = draw_runs(task, 1, run.scenario.workers, run.seed, _CPU)
@@ -86,7 +86,8 @@ class _Node:
         batches = RoundBatches(drawn.rows[own], drawn.weight[own], drawn.steps[own])
         self.stack.module.train()
         with own_arithmetic(_CPU):
-            # For dropout and the like, of which the local engine draws for all workers at once.
+            # For layers such as dropout. The local engine draws for all workers at once, so that
+            # the two engines differ for models with such layers.
             torch.manual_seed(stream_seed(self.seed, "local-training", round_index(worker, number)))
             local = train_locally(
                 self.stack,
@@ -99,7 +100,7 @@ class _Node:
 
 
 def _read_adam(state: RecordDict, model: Weights) -> AdamState:
-    """What the node remembers of the rounds before; nothing if it is new."""
+    """Adam's state after the node's last round; a fresh one if there is none."""
     if "adam.steps" not in state:
         return AdamState.fresh(model, workers=1)
     mean, square, steps = (

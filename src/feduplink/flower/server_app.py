@@ -1,40 +1,57 @@
-"""The Flower server of a federated task: FedAvg over the wireless uplink, measured every round."""
+"""Flower ServerApp of a federated task: FedAvg over the wireless uplink, evaluated every round."""
 
 from __future__ import annotations
 
-import torch
-from flwr.app import ArrayRecord, Context, MetricRecord
-from flwr.serverapp import Grid, ServerApp
+import logging
+import time
+from collections.abc import Iterable
 
+import torch
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from feduplink.errors import InputError
+from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.federated.evaluation import evaluate
 from feduplink.federated.state import draw_runs, first_models
-from feduplink.flower.connected_nodes import connected_nodes
-from feduplink.flower.task_average import TaskAverage
-from feduplink.flower.task_progress import append_round, begin_rounds
-from feduplink.flower.task_result import TaskResult
-from feduplink.flower.task_run import TaskRun
+from feduplink.flower.task_run import TaskResult, TaskRun, round_line
 from feduplink.flower.wireless_grid import WirelessGrid
 from feduplink.storage.files import only_writer
 
+_LOG = logging.getLogger("flwr")
 _CPU = torch.device("cpu")
+#: Metric by which uploads are weighted.
+_EXAMPLES = "num-examples"
+#: Interval between two requests for the connected nodes, s.
+_POLL_INTERVAL_S = 0.5
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the task that the run's configuration describes, and write its result.
+    """Run the task that the run's configuration describes and write its result.
 
-    FedAvg weighs by examples, which over the workers that arrive is the exact average; a round
-    without arrivals leaves the model as it is. The run begins when all workers are connected, and
-    goes on with those that are left.
+    FedAvg weights by examples, which over the workers that arrive is the exact average; a round
+    without arrivals leaves the model unchanged. The run begins when a node per worker is connected
+    and continues with the nodes that stay connected.
     """
     run = TaskRun.from_run_config(context.run_config)
     with only_writer(run.out):
-        _federate(run, grid)
+        TaskResult.remove(run.out)
+        _federate(run, grid).write(run.out)
 
 
-def _federate(run: TaskRun, grid: Grid) -> None:
+def _federate(run: TaskRun, grid: Grid) -> TaskResult:
     name, sender = run.sender()
     rounds = run.rounds or run.loaded_task.rounds
     uplink = WirelessGrid(
@@ -46,50 +63,135 @@ def _federate(run: TaskRun, grid: Grid) -> None:
         deadline_s=run.deadline,
         packet_success=run.packet_success,
     )
-    connected_nodes(grid, run.scenario.workers, run.timeout)
-    measurement = _Measurement(run)
-    strategy = TaskAverage(measurement.first, measurement.examples, run.timeout)
+    wait_for_nodes(grid, run.scenario.workers, run.timeout)
+    evaluation = _Evaluation(run)
+    strategy = TaskAverage(evaluation.first, evaluation.examples, run.timeout)
     result = strategy.start(
         uplink,
-        measurement.first,
+        evaluation.first,
         num_rounds=rounds,
         timeout=run.timeout,
-        evaluate_fn=measurement.evaluate,
+        evaluate_fn=evaluation.evaluate,
     )
     uplink.add_metrics(result)
-    # Empty if nothing ever arrived.
-    arrays = result.arrays or measurement.first
-    TaskResult.from_run(
-        run.loaded_task, name, measurement.errors, uplink.history, arrays.to_torch_state_dict()
-    ).write(run.out)
+    task, record = run.loaded_task, uplink.record
+    history = RunHistory.from_uplink(evaluation.errors, record)
+    return TaskResult(
+        FederatedHistory(task.name, task.metric_name, {name: (history,)}),
+        torch.stack([found.present for found in uplink.history]),
+        record,
+        # Flower returns no arrays if nothing ever arrived.
+        (result.arrays or evaluation.first).to_torch_state_dict(),
+    )
 
 
-class _Measurement:
-    """The first global model of a run, and the errors of those that follow on the held-out data.
+def wait_for_nodes(grid: Grid, count: int, timeout_s: float) -> list[int]:
+    """Wait until ``count`` nodes are connected, at most ``timeout_s``; ids of all connected ones.
+
+    Raises:
+        InputError: if fewer are connected by then.
+    """
+    end = time.monotonic() + timeout_s
+    while len(connected := list(grid.get_node_ids())) < count:
+        if time.monotonic() > end:
+            raise InputError(
+                f"nodes: {len(connected)} connected within {timeout_s:g} s; accepted: at least "
+                f"{count}. A run begins with one node per worker of the scenario and continues "
+                "with one or more."
+            )
+        time.sleep(_POLL_INTERVAL_S)
+    return connected
+
+
+class _Evaluation:
+    """The first global model of a run, and the errors of the later ones on the test data.
 
     Attributes:
         first: the model before the first round.
-        examples: of all workers together.
-        errors: of the model after each round so far.
-
+        examples: number of examples of all workers together.
+        errors: error of the global model after each round so far.
     """
 
     def __init__(self, run: TaskRun) -> None:
-        self._task, self._out = run.loaded_task, run.out
+        self._task = run.loaded_task
         (data,) = draw_runs(self._task, 1, run.scenario.workers, run.seed, _CPU)
         self._test, self.examples = data.test, sum(map(len, data.shares))
         self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
         self._stack.module.eval()
         self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
         self.errors: list[float] = []
-        begin_rounds(self._out)
 
     def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
-        """For ``Strategy.start``."""
+        """Error of the global model after round ``number``; 0 is before the first round."""
         model = {name: weight[None] for name, weight in arrays.to_torch_state_dict().items()}
         (outputs,) = evaluate(self._stack, model, [self._test], self._task.evaluation_batch)
         error = float(self._task.metric(outputs, self._test.targets))
-        if number:  # 0 is before the first round
+        if number:
             self.errors.append(error)
-            append_round(self._out, error)
+            _LOG.info("%s", round_line(number, error))
         return MetricRecord({"error": error})
+
+
+class TaskAverage(FedAvg):
+    """FedAvg over all connected nodes that leaves out uploads that are not a model of the task.
+
+    Flower's own strategy ends the run at a reply that differs from the others, broadcasts arrays of
+    another shape and waits without limit for nodes.
+
+    Args:
+        model: names, shapes and types that an upload must have.
+        examples: number of examples of all workers together, the limit for one worker.
+        timeout_s: how long a round waits for the first node, s.
+    """
+
+    def __init__(self, model: ArrayRecord, examples: int, timeout_s: float) -> None:
+        super().__init__(
+            fraction_evaluate=0.0,
+            min_train_nodes=1,
+            min_available_nodes=1,
+            weighted_by_key=_EXAMPLES,
+        )
+        self._layout, self._examples, self._timeout_s = _layout(model), examples, timeout_s
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One training message per connected node."""
+        config["server-round"] = server_round
+        content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+        return [
+            Message(content, node, MessageType.TRAIN)
+            for node in wait_for_nodes(grid, 1, self._timeout_s)
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Average of the replies that are models of the task."""
+        usable = []
+        for reply in replies:
+            error = None if reply.has_error() else self._model_error(reply.content)
+            if error is None:
+                usable.append(reply)
+            else:
+                node = reply.metadata.src_node_id
+                _LOG.warning("the upload of node %d is left out: %s", node, error)
+        return super().aggregate_train(server_round, usable)
+
+    def _model_error(self, content: RecordDict) -> str | None:
+        """Why a reply is not a model of the task; None if it is one."""
+        models = list(content.array_records.values())
+        if len(models) != 1 or _layout(models[0]) != self._layout:
+            return "its arrays are not those of the task's model"
+        metrics = [entry for record in content.metric_records.values() for entry in record.items()]
+        if len(metrics) != 1 or metrics[0][0] != _EXAMPLES or not isinstance(metrics[0][1], int):
+            return f"its metrics are not {_EXAMPLES} alone, an integer"
+        examples = metrics[0][1]
+        if not 0 < examples <= self._examples:
+            return f"{_EXAMPLES} is {examples}, outside 1 to {self._examples}"
+        return None
+
+
+def _layout(model: ArrayRecord) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of the arrays by name."""
+    return {name: (array.shape, array.dtype) for name, array in model.items()}

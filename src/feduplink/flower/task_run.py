@@ -1,54 +1,63 @@
-"""A federated task as a Flower run: its settings, as the run's configuration carries them."""
+"""A federated task as a Flower run: its settings as the run's configuration, and its result."""
 
 from __future__ import annotations
 
 import functools
+import importlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from flwr.app import UserConfig
 from pydantic import Field, field_validator
+from torch import Tensor
 
-from feduplink.federated import Sender, Task, find_senders, load_task
+from feduplink.errors import InputError
+from feduplink.federated import FederatedHistory, RunHistory, Sender, Task, find_senders, load_task
+from feduplink.federated.uplink.rounds import UplinkRecord
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
+from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
 from feduplink.validation import ValidatedModel
 
 
 class TaskRun(ValidatedModel):
-    """Settings of a run; the names are those of the options of ``feduplink federate``.
+    """Settings of a run, named like the options of ``feduplink federate``.
 
     Attributes:
-        scenario: the cell and its radio, as YAML or JSON text in the configuration.
-        task: by name.
-        policy: a policy or access scheme by name, or the directory it was saved to.
-        rounds: of the run; None takes the task's.
-        seed: of data, first weights, minibatches, channels and arrivals.
-        partition: how the task spreads its data; None is its own way.
-        data: directory of the data sets, on every node; None looks at ``FEDUPLINK_DATA``.
+        scenario: the cell and its radio; YAML or JSON text in the configuration.
+        task: name of the task.
+        policy: name of a policy or access scheme, or the directory of a saved policy.
+        rounds: number of rounds; None takes the task's.
+        seed: seed of data, first weights, minibatches, channels and arrivals.
+        partition: how the task distributes its data over the workers; None takes the task's.
+        data: directory of the data sets on every node; None takes ``FEDUPLINK_DATA``.
         kappa: seconds that one joule is worth to access schemes that choose powers by it.
         delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
-            or one per worker with commas.
-        deadline: longest round on the air, s; None is none.
-        packet_success: which SINR decides whether an upload arrives.
-        timeout: seconds that the server waits for nodes: to connect, and to reply in a round.
-        out: directory on the server that the result is written to.
-
+            or one per worker separated by commas.
+        deadline: longest round on the uplink, s; None: no deadline.
+        packet_success: SINR that decides whether an upload arrives.
+        imports: modules with objects of your own, separated by commas; imported first.
+        timeout: how long the server waits for nodes to connect, and to reply in a round, s.
+        out: directory on the server to which the result is written.
     """
 
     scenario: Scenario
     task: str = "digits"
     policy: str = "pdx"
-    rounds: int | None = Field(None, ge=1)
-    seed: int = Field(0, ge=0)
+    rounds: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
     partition: str | None = None
     data: Path | None = None
-    kappa: float = Field(0.0, ge=0)
+    kappa: float = Field(default=0.0, ge=0)
     delivery: str = "1"
-    deadline: float | None = Field(None, gt=0)
+    deadline: float | None = Field(default=None, gt=0)
     packet_success: PacketSuccess = "worst-phase"
-    timeout: float = Field(3600.0, gt=0)
+    imports: str = ""
+    timeout: float = Field(default=3600.0, gt=0)
     out: Path
 
     @field_validator("scenario", mode="before")
@@ -58,18 +67,31 @@ class TaskRun(ValidatedModel):
 
     @classmethod
     def from_run_config(cls, config: Mapping[str, Any]) -> Self:
-        """From the configuration of a Flower run, whose keys have ``-`` for ``_``."""
-        return cls(**{name.replace("-", "_"): value for name, value in config.items()})
+        """From the configuration of a Flower run: keys with ``-`` for ``_``, empty text for None.
+
+        Imports the modules in ``imports``.
+        """
+        given = {name.replace("-", "_"): value for name, value in config.items() if value != ""}
+        run = cls(**given)
+        for module in filter(None, run.imports.split(",")):
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise InputError(
+                    f"imports: {module} cannot be imported: {error}; accepted: modules that "
+                    "Python finds in Flower's processes."
+                ) from error
+        return run
 
     def run_config(self) -> UserConfig:
-        """For Flower, which knows text and numbers only; without what is None."""
+        """For Flower, whose configurations hold text and numbers; without fields that are None."""
         config = self.model_dump(mode="json", exclude_none=True, exclude={"scenario"})
         config["scenario"] = self.scenario.model_dump_json()
         return {name.replace("_", "-"): value for name, value in config.items()}
 
     @functools.cached_property
     def loaded_task(self) -> Task:
-        """The task itself."""
+        """The task."""
         return load_task(
             self.task,
             workers=self.scenario.workers,
@@ -78,7 +100,7 @@ class TaskRun(ValidatedModel):
         )
 
     def sender(self) -> tuple[str, Sender]:
-        """The policy or access scheme, and how tables call it."""
+        """Name and object of the policy or access scheme, tuned for the scenario."""
         found = find_senders(
             [self.policy],
             self.scenario,
@@ -87,3 +109,84 @@ class TaskRun(ValidatedModel):
             delivery=[float(rate) for rate in self.delivery.split(",")],
         )
         return next(iter(found.items()))
+
+
+def round_line(number: int, error: float) -> str:
+    """The line that the server logs after a round, with the error of the global model."""
+    return f"feduplink: round {number}, error {error!r}"
+
+
+_ROUND_LINE = re.compile(r"feduplink: round (\d+), error (\S+)")
+
+
+def parse_round_line(line: str) -> tuple[int, float] | None:
+    """Inverse of :func:`round_line` for a line of a log; None for other lines."""
+    found = _ROUND_LINE.search(line)
+    return found and (int(found[1]), float(found[2]))
+
+
+_RESULT_FILE, _KIND = "result.safetensors", "Flower result"
+_MODEL, _UPLINK = "model.", "uplink."
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Result of a run of N rounds.
+
+    Attributes:
+        history: history of one policy in one run, as the local engine returns it.
+        present: workers whose node replied with a model, (N, L) bool.
+        uplink: the rounds on the uplink, as the local engine records them.
+        model: the final global model, (*shape) per parameter.
+    """
+
+    history: FederatedHistory
+    present: Tensor
+    uplink: UplinkRecord
+    model: dict[str, Tensor]
+
+    def write(self, directory: Path) -> None:
+        """Write the result to one file in ``directory``."""
+        ((policy, (run,)),) = self.history.policies.items()
+        tensors = {
+            "present": self.present,
+            "errors": torch.tensor(run.error, dtype=torch.float64),
+            **{_UPLINK + name: values for name, values in self.uplink.tensors().items()},
+            **{_MODEL + name: weights for name, weights in self.model.items()},
+        }
+        header = {
+            "task": self.history.task,
+            "metric_name": self.history.metric_name,
+            "policy": policy,
+        }
+        write_tensors(directory / _RESULT_FILE, _KIND, TensorFile(tensors, header))
+
+    @staticmethod
+    def remove(directory: Path) -> None:
+        """Remove the result of an earlier run."""
+        (directory / _RESULT_FILE).unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, directory: Path) -> TaskResult:
+        """Read what :meth:`write` wrote.
+
+        Raises:
+            InputError: if there is no result, because no run was completed, or a damaged one.
+        """
+        path = directory / _RESULT_FILE
+        if not path.exists():
+            raise InputError(
+                f"result: {directory} has no {_RESULT_FILE}; accepted: the directory of a run that "
+                "was completed."
+            )
+        file = read_tensors(path, _KIND)
+        with fitting(path, _KIND, "this version"):
+            rows = file.under(_UPLINK)
+            uplink = UplinkRecord(**{part.name: rows[part.name] for part in fields(UplinkRecord)})
+            run = RunHistory.from_uplink(file.tensors["errors"].tolist(), uplink)
+            history = FederatedHistory(
+                str(file.header["task"]),
+                str(file.header["metric_name"]),
+                {str(file.header["policy"]): (run,)},
+            )
+            return cls(history, file.tensors["present"], uplink, file.under(_MODEL))

@@ -1,69 +1,120 @@
 """A wireless uplink between Flower's nodes and any strategy.
 
-What the nodes send after training goes over the air before the strategy sees it; evaluation and
-queries pass untouched, as does all that the server sends: downlink and control traffic is small,
-or sent at a power that is not the workers' to save.
+On the server, :class:`WirelessGrid` wraps Flower's grid; the client has the mod
+:func:`worker_mod`. Replies to training messages are uploads over the radio. Evaluation, queries and
+all messages of the server pass unchanged.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import tokenize
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
-from flwr.app import Error, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
+from numpy.lib import format as npy
 from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated.uplink.access import Sender, access_scheme, transmit
 from feduplink.federated.uplink.rounds import Rounds, UplinkRecord, UplinkRules, everyone
-from feduplink.flower.exchange import Exchange, Exchanges, round_number
-from feduplink.flower.uplink_round import UplinkRound
-from feduplink.flower.upload_arrays import fault_of_arrays
-from feduplink.flower.worker_mod import is_training, take_worker
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 
-if TYPE_CHECKING:
-    from flwr.proto.node_pb2 import NodeInfo
-    from flwr.supercore.run import Run
-
 _LOG = logging.getLogger("flwr")
 
-#: Shortest and longest time between two looks for replies, s.
-_LOOK_EVERY_S = 0.1, 3.0
-#: Flower's code of an error that is none of its own.
-_UNKNOWN = 0
+#: Shortest and longest interval between two requests for replies, s.
+_POLL_INTERVAL_S = 0.1, 3.0
+#: Flower's error code for an unknown cause.
+_UNKNOWN_ERROR = 0
+#: Record and key of the worker's index in a reply. Not a metric, because strategies average those.
+_WORKER_RECORD, _PARTITION_ID = "feduplink.worker", "partition-id"
+
+
+@dataclass(frozen=True)
+class UplinkRound:
+    """One round of training on the uplink.
+
+    Attributes:
+        number: number of the round, from 1.
+        present: workers whose node replied with a model, (L,) bool.
+        record: the round's row of the local engine's record: who transmitted and who arrived,
+            (1, L) bool, airtime in s and energy in J, (1,), NaN where undefined (``ideal``).
+    """
+
+    number: int
+    present: Tensor
+    record: UplinkRecord
+
+    def metrics(self) -> MetricRecord:
+        """Counts, seconds, joules and bytes for Flower; undefined values are left out."""
+        counts = {
+            "uplink-present": int(self.present.sum()),
+            "uplink-senders": int(self.record.transmitting.sum()),
+            "uplink-arrivals": int(self.record.arrived.sum()),
+            "uplink-sent-bytes": round(float(self.record.sent_bytes)),
+        }
+        costs = {
+            "uplink-airtime-s": float(self.record.airtime_s),
+            "uplink-energy-j": float(self.record.energy_j),
+        }
+        return MetricRecord({**counts, **{n: v for n, v in costs.items() if not math.isnan(v)}})
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        shown = dict(self.metrics())
+        costs = [
+            f"{shown[name]:.3g} {unit}"
+            for name, unit in (("uplink-airtime-s", "s"), ("uplink-energy-j", "J"))
+            if name in shown
+        ]
+        counts = (
+            f"{shown['uplink-present']} present",
+            f"{shown['uplink-senders']} transmitting",
+            f"{shown['uplink-arrivals']} arrived",
+        )
+        return f"uplink: {', '.join([*counts, *costs])}"
 
 
 class WirelessGrid(Grid):
     """A Flower grid whose replies to training messages are uploads over a simulated radio.
 
-    In every round the channels are those of the local engine with the same seed; the policy or
-    access scheme says who sends at which power, and uploads that do not arrive are left out of the
-    replies. Those that do come in the order of the workers, so that sums are the same in every
-    run. A worker whose node is gone, failed or was not asked neither sends nor disturbs, and spends
-    nothing. Replies that say that a node failed are handed on after the others, as a strategy
-    expects them. The size of an upload is that of the arrays in the reply.
+    Channels and arrivals of every round are those of the local engine with the same seed and number
+    of rounds. The policy or access scheme sets the powers; the size of an upload is that of the
+    arrays in the reply. The strategy receives the uploads that arrive, in the order of the workers,
+    then the replies that report a failure. A worker whose node is gone, failed, was not asked or
+    sent unusable arrays is absent: it does not transmit, interfere or spend energy.
 
     Args:
-        grid: Flower's, to wrap.
-        scenario: the cell and its radio, with as many workers as there are nodes.
-        sender: who decides on the powers, a policy or an access scheme.
-        rounds: of the run, as given to ``Strategy.start``.
-        seed: of channels and arrivals.
-        deadline_s: end of a round on the air, s; unfinished uploads are lost. None is no deadline.
-        packet_success: which SINR decides whether an upload arrives.
+        grid: Flower's grid.
+        scenario: the cell and its radio, with one worker per node.
+        sender: the policy or access scheme.
+        rounds: number of rounds, as given to ``Strategy.start``.
+        seed: seed of channels and arrivals.
+        deadline_s: longest round on the uplink, s; unfinished uploads are lost. None: no deadline.
+        packet_success: SINR that decides whether an upload arrives.
 
     Attributes:
         history: the rounds so far.
-
     """
 
     def __init__(
@@ -82,18 +133,35 @@ class WirelessGrid(Grid):
         self._deadline_s, self._packet_success = deadline_s, packet_success
         self._weights = torch.zeros(scenario.workers, dtype=torch.float64)
         self._record: UplinkRecord | None = None
-        self._exchanges, self._begun = Exchanges(), 0
+        self._open: list[_TrainingRound] = []
+        self._last_round = 0
         self.history: list[UplinkRound] = []
+
+    @property
+    def record(self) -> UplinkRecord:
+        """The N rounds so far as one record of the local engine."""
+        return UplinkRecord.concat([found.record for found in self.history])
+
+    def add_metrics(self, result: Result) -> Result:
+        """Add the metrics of every round to the result's training metrics.
+
+        Rounds without arrivals, of which the strategy has no metrics, are added too.
+        """
+        metrics = result.train_metrics_clientapp
+        for found in self.history:
+            metrics.setdefault(found.number, MetricRecord()).update(found.metrics())
+        result.train_metrics_clientapp = dict(sorted(metrics.items()))
+        return result
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """Send, wait, and return the replies that come through; at the latest after ``timeout`` s.
+        """Send messages, wait at most ``timeout`` s and return the replies that come through.
 
-        Nodes that have not replied by then count as gone.
+        Nodes that have not replied by then count as absent.
         """
         began, replies = time.monotonic(), list[Message]()
-        ids, exchange = self._push(messages)
+        ids, training = self._push(messages)
         missing = {i for i in ids if i}
         while missing:
             found = list(self._grid.pull_messages(missing))
@@ -104,132 +172,128 @@ class WirelessGrid(Grid):
             if left <= 0:
                 break
             if missing:
-                # Flower's own looks every 3 s. A tenth of what was waited, so that a round of
-                # short training is not mostly waiting.
-                time.sleep(min(max(_LOOK_EVERY_S[0], waited / 10), _LOOK_EVERY_S[1], left))
-        if exchange is None:
+                # Flower's own grid asks every 3 s. A tenth of the time waited so far keeps short
+                # rounds short.
+                shortest, longest = _POLL_INTERVAL_S
+                time.sleep(min(max(shortest, waited / 10), longest, left))
+        if training is None:
             return replies
-        others = exchange.take(replies)
-        return self._upload(exchange) + others
+        others = training.accept(replies)
+        return self._upload(training) + others
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send only; the training messages of one call are one round."""
-        ids, exchange = self._push(messages)
-        if exchange is not None:
-            self._exchanges.begin(exchange)
+        """Send messages and return their ids; the training messages of one call are one round."""
+        ids, training = self._push(messages)
+        if training is not None:
+            self._open.append(training)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies so far; those to training once all of the round are there.
+        """Replies so far; those to training once all replies of their round are there.
 
-        All that is sent in a round is on the air together, so an upload's fate is known only
-        when everybody has replied, or Flower has replied for a node that is gone.
+        All uploads of a round share the channel, so that none can be delivered before every node
+        has replied, or Flower has replied for a node that is gone.
         """
-        asked = self._exchanges.missing(message_ids)
+        held = {i for training in self._open for i in training.replies}
+        asked = [i for i in message_ids if i not in held]
         replies = list(self._grid.pull_messages(asked)) if asked else []
-        passing, complete = self._exchanges.collect(replies)
-        for exchange in complete:
-            passing += self._upload(exchange)
-        return passing
+        for training in self._open:
+            replies = training.accept(replies)
+        complete = [training for training in self._open if training.is_complete]
+        self._open = [training for training in self._open if not training.is_complete]
+        for training in complete:
+            replies += self._upload(training)
+        return replies
 
-    def _push(self, messages: Iterable[Message]) -> tuple[list[str], Exchange | None]:
-        """Send; the ids, and the round that begins if any of the messages asks for training."""
+    def _push(self, messages: Iterable[Message]) -> tuple[list[str], _TrainingRound | None]:
+        """Send messages; their ids, and the round that begins if any of them asks for training."""
         sent = list(messages)
-        number = self._begin(sent)
+        number = self._begin_round(sent)
         ids = list(self._grid.push_messages(sent))
         if number is None:
             return ids, None
         # Flower returns None for a message that it could not send, or nothing at all.
         pairs = zip(ids, sent, strict=False)
-        return ids, Exchange(number, {i: m for i, m in pairs if i and is_training(m)})
+        return ids, _TrainingRound(number, {i: m for i, m in pairs if i and _is_training(m)})
 
-    def add_metrics(self, result: Result) -> Result:
-        """Add what happened on the air to the result's metrics of training, round by round.
-
-        Also to rounds in which nothing arrived, of which the strategy has none.
-        """
-        metrics = result.train_metrics_clientapp
-        for found in self.history:
-            metrics.setdefault(found.number, MetricRecord()).update(found.metrics())
-        result.train_metrics_clientapp = dict(sorted(metrics.items()))
-        return result
-
-    def _begin(self, sent: Sequence[Message]) -> int | None:
-        """The round whose training begins with these messages, as they say or else by counting."""
-        training = [message for message in sent if is_training(message)]
+    def _begin_round(self, sent: Sequence[Message]) -> int | None:
+        """Number of the round that begins with these messages; None if none asks for training."""
+        training = [message for message in sent if _is_training(message)]
         if not training:
             return None
-        number, rounds = round_number(training) or self._begun + 1, len(self._rounds.csi)
-        if not self._begun < number <= rounds:
+        number, rounds = _server_round(training) or self._last_round + 1, len(self._rounds.csi)
+        if not self._last_round < number <= rounds:
             raise InputError(
-                f"server-round: training of round {number} after round {self._begun}; accepted: "
-                f"one training per round, and the {rounds} rounds that the grid was made for."
+                f"server-round: training of round {number} after round {self._last_round}; "
+                f"accepted: one training per round, at most round {rounds}, the last one of this "
+                "grid."
             )
-        self._begun = number
+        self._last_round = number
         return number
 
-    def _upload(self, exchange: Exchange) -> list[Message]:
-        """Of the replies of a round those that reach the strategy: by worker, then failures.
-
-        An upload that cannot be used is that of a node that failed.
-        """
+    def _upload(self, training: _TrainingRound) -> list[Message]:
+        """Transmit the replies of a round; those that arrive, by worker, then the failures."""
         uploads: dict[int, Message] = {}
         failures: list[Message] = []
         workers = set[int]()
-        for answered, reply in exchange.replies.items():
+        for answered, reply in training.replies.items():
             if reply.has_error():
                 failures.append(reply)
                 continue
-            worker = take_worker(reply)
+            worker = _take_worker(reply)
             if worker in workers or not 0 <= worker < self._scenario.workers:
                 raise InputError(
-                    f"partition-id: {worker} is that of two nodes or not of the scenario; "
+                    f"partition-id: {worker} belongs to two nodes or to no worker of the scenario; "
                     f"accepted: 0 to {self._scenario.workers - 1}, one node each."
                 )
             workers.add(worker)
-            if (fault := fault_of_arrays(reply.content)) is None:
+            if (error := array_error(reply.content)) is None:
                 uploads[worker] = reply
             else:
-                _LOG.warning("the upload of worker %d is left out: %s", worker, fault)
-                failed = Message(Error(_UNKNOWN, fault), reply_to=exchange.sent[answered])
-                failures.append(failed)
-        record = self._transmit(exchange.number - 1, uploads)
-        present = self._rounds.present[exchange.number - 1]
-        self.history.append(UplinkRound.from_record(exchange.number, present, record))
+                _LOG.warning("the upload of worker %d is left out: %s", worker, error)
+                failure = Message(Error(_UNKNOWN_ERROR, error), reply_to=training.sent[answered])
+                failures.append(failure)
+        row = training.number - 1
+        record = self._transmit(row, uploads).take(slice(row, row + 1))
+        self.history.append(UplinkRound(training.number, self._rounds.present[row], record))
         _LOG.info("%s", self.history[-1])
-        return [uploads[worker] for worker in self.history[-1].arrived] + failures
+        arrived = record.arrived[0].nonzero()[:, 0].tolist()
+        return [uploads[worker] for worker in arrived] + failures
 
-    def _transmit(self, row: int, uploads: dict[int, Message]) -> UplinkRecord:
-        """All rounds on the air, with what is known of row ``row``.
+    def _transmit(self, row: int, uploads: Mapping[int, Message]) -> UplinkRecord:
+        """Record of all rounds, given the uploads of round ``row`` (from 0) by worker.
 
-        A scheme decides on all rounds together, as in the local engine, with everyone present in
-        those to come; again only where a round turned out otherwise.
+        A scheme decides on all rounds together, as in the local engine, and assumes that everyone
+        is present in those to come. It decides again where a round differs from this assumption.
         """
         present = torch.zeros(self._scenario.workers, dtype=torch.bool)
         weights = self._weights.clone()
         for worker, upload in uploads.items():
             present[worker], weights[worker] = True, weights_of(upload.content)
-        # A worker that was never heard sends as much as the others.
+        # A worker that never replied is assumed to send as much as the largest upload.
         weights[weights == 0] = weights.max()
         as_assumed = torch.equal(present, self._rounds.present[row])
         if self._record is None or not as_assumed or not torch.equal(weights, self._weights):
-            schedule = self._rounds.present.clone()
-            schedule[row] = present
-            self._rounds, self._weights = replace(self._rounds, present=schedule), weights
-            self._record = transmit(self._scheme, self._rounds, self._rules(weights))
+            presence = self._rounds.present.clone()
+            presence[row] = present
+            self._rounds, self._weights = replace(self._rounds, present=presence), weights
+            rules = UplinkRules(
+                self._scenario,
+                self._scenario.model_bits(weights),
+                self._deadline_s,
+                self._packet_success,
+            )
+            self._record = transmit(self._scheme, self._rounds, rules)
         return self._record
 
-    def _rules(self, weights: Tensor) -> UplinkRules:
-        bits = self._scenario.model_bits(weights)
-        return UplinkRules(self._scenario, bits, self._deadline_s, self._packet_success)
-
-    def set_run(self, run: Run) -> None:
-        """Flower's own."""
+    # The types of a run and of a node's description are not part of Flower's public interface.
+    def set_run(self, run: Any) -> None:
+        """As in the wrapped grid."""
         self._grid.set_run(run)
 
     @property
-    def run(self) -> Run:
-        """Flower's own."""
+    def run(self) -> Any:
+        """As in the wrapped grid."""
         return self._grid.run
 
     def create_message(
@@ -240,19 +304,144 @@ class WirelessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Flower's own."""
+        """As in the wrapped grid."""
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Flower's own."""
+        """As in the wrapped grid."""
         return self._grid.get_node_ids()
 
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        """Flower's own."""
+    def get_nodes(self) -> Iterable[Any]:
+        """As in the wrapped grid."""
         return self._grid.get_nodes()
 
 
+@dataclass(frozen=True)
+class _TrainingRound:
+    """The training messages of a round, and the replies received so far.
+
+    A reply belongs to the message that it answers, whatever it claims about itself.
+
+    Attributes:
+        number: number of the round, from 1.
+        sent: messages by id.
+        replies: replies by the id of the message that they answer.
+    """
+
+    number: int
+    sent: Mapping[str, Message]
+    replies: dict[str, Message] = field(default_factory=dict)
+
+    def accept(self, replies: Iterable[Message]) -> list[Message]:
+        """Keep the replies to this round and return the others."""
+        others = []
+        for reply in replies:
+            answered = reply.metadata.reply_to_message_id
+            if answered in self.sent:
+                self.replies[answered] = reply
+            else:
+                others.append(reply)
+        return others
+
+    @property
+    def is_complete(self) -> bool:
+        return self.replies.keys() == self.sent.keys()
+
+
+def _is_training(message: Message) -> bool:
+    """Whether a message has the type ``train`` or ``train.X``."""
+    return message.metadata.message_type.split(".")[0] == MessageType.TRAIN
+
+
+def _server_round(messages: Sequence[Message]) -> int | None:
+    """The ``server-round`` of the messages' configuration; None if there is none."""
+    for message in messages:
+        for record in message.content.config_records.values():
+            if isinstance(number := record.get("server-round"), int):
+                return number
+    return None
+
+
 def weights_of(content: RecordDict) -> int:
-    """How many numbers the arrays of a message hold."""
+    """Number of entries in all arrays of a message."""
     arrays = (array for record in content.array_records.values() for array in record.values())
     return sum(math.prod(array.shape) for array in arrays)
+
+
+def worker_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Add the worker's index to replies to training messages.
+
+    ``ClientApp(mods=[worker_mod])`` is all that a client needs for the wireless uplink. Node ids
+    are new in every run, so the index is the node's ``partition-id``: Flower's Simulation runtime
+    sets it, a SuperNode gets it by ``--node-config "partition-id=0"``.
+    """
+    reply = call_next(message, context)
+    if _is_training(message) and reply.has_content():
+        reply.content[_WORKER_RECORD] = ConfigRecord({_PARTITION_ID: worker_index(context)})
+    return reply
+
+
+def worker_index(context: Context) -> int:
+    """Index of this node's worker, from 0."""
+    index = context.node_config.get(_PARTITION_ID)
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise InputError(
+            f"{_PARTITION_ID}: {index!r} in the node's configuration; accepted: the worker's index "
+            f'from 0, as in flower-supernode --node-config "{_PARTITION_ID}=0".'
+        )
+    return index
+
+
+def _take_worker(reply: Message) -> int:
+    """Remove the worker's index from a reply and return it."""
+    record = reply.content.config_records.get(_WORKER_RECORD, ConfigRecord())
+    index = record.get(_PARTITION_ID)
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise InputError(
+            f"worker: the reply of node {reply.metadata.src_node_id} has no worker index; "
+            "accepted: replies of a ClientApp(mods=[feduplink.flower.worker_mod])."
+        )
+    del reply.content[_WORKER_RECORD]
+    return index
+
+
+#: Kinds of NumPy types that an upload may have: truth values, integers and real numbers.
+_ARRAY_KINDS = "biuf"
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+#: Exceptions of NumPy and Flower for arrays that contradict their description.
+_DAMAGED = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError)
+#: Longest array name and reason that a message repeats, in characters.
+_MAX_NAME, _MAX_REASON = 60, 200
+
+
+def array_error(content: RecordDict) -> str | None:
+    """Why the arrays of an upload cannot be used; None if they can.
+
+    Usable arrays have the shape and type that they state, and finite values. The header of every
+    array is checked before NumPy reserves memory for the shape that it states.
+    """
+    for record in content.array_records.values():
+        for name, array in record.items():
+            try:
+                _check_array(array)
+            except _DAMAGED as error:
+                reason = " ".join(str(error).split()).removesuffix(".")[:_MAX_REASON]
+                return f"array {name[:_MAX_NAME]!r} cannot be used: {reason}"
+    return None
+
+
+def _check_array(array: Array) -> None:
+    """Raise one of :data:`_DAMAGED` if an array, NumPy's ``.npy`` file, cannot be used."""
+    stream = io.BytesIO(array.data)
+    version = npy.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"unknown version {version} of the npy format")
+    shape, _, dtype = _HEADERS[version](stream)
+    if dtype.kind not in _ARRAY_KINDS:
+        raise ValueError(f"type {dtype} is not numeric")
+    if (shape, str(dtype)) != (array.shape, array.dtype) or min(shape, default=0) < 0:
+        raise ValueError("shape or type differ from the stated ones")
+    if math.prod(shape) * dtype.itemsize != len(array.data) - stream.tell():
+        raise ValueError("the number of values does not match the shape")
+    if not np.isfinite(array.numpy()).all():
+        raise ValueError("NaN or infinity")

@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=one_of(("local", "flower")),
         choices=("local", "flower"),
         default="local",
-        help="where workers are trained: in this process, or as SuperNodes of a Flower deployment "
-        "on this machine, a process each (default: local)",
+        help="where workers train: in this process, or as nodes of Flower's Simulation runtime on "
+        "this machine (default: local)",
     )
     parser.add_argument(
         "--runs",

@@ -20,6 +20,7 @@ from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.storage.run_directory import finite_or_none
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class UplinkRules:
 
 
 @dataclass(frozen=True)
-class Uploads:
+class Uploads(TensorRecord):
     """What the workers put on the air in N rounds, and how likely it arrives.
 
     Attributes:

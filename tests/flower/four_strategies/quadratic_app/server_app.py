@@ -43,7 +43,7 @@ def over_the_uplink(strategy: Strategy, grid: Grid, workers: int, rounds: int) -
         "weights": result.arrays["weights"].numpy().tolist() if result.arrays else None,
         "train": {str(n): dict(m) for n, m in result.train_metrics_clientapp.items()},
         "evaluate": {str(n): dict(m) for n, m in result.evaluate_metrics_clientapp.items()},
-        "uplink": [found.to_json() for found in uplink.history],
+        "arrived": uplink.record.arrived.tolist(),
     }
 
 

@@ -1,0 +1,309 @@
+"""Federated comparisons in Flower's Simulation runtime on this machine, by ``flwr run``.
+
+``flwr.simulation.run_simulation`` is deprecated in favour of this command, which submits runs to a
+SuperLink. A SuperLink that the command starts by itself keeps running and takes all later runs on
+the machine. The one of a comparison is therefore started here and ends with the comparison.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from feduplink.errors import InputError
+from feduplink.federated import FederatedHistory, FinishedRound, Sender
+from feduplink.flower.task_run import TaskResult, TaskRun, parse_round_line
+from feduplink.policies import Policy, save_policy
+from feduplink.progress import Callback, track
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.scenario import Scenario
+from feduplink.settings import PacketSuccess
+
+#: Directory of the Flower app that ``flwr run`` takes; its configuration has the fields of
+#: :class:`TaskRun`.
+TASK_APP = Path(__file__).parent / "app"
+
+_HOST = "127.0.0.1"
+#: Name of the SuperLink in the configuration of ``flwr``.
+_SUPERLINK = "simulation"
+#: Time limits for the SuperLink to listen, and for killed processes to disappear, s.
+_START_TIMEOUT_S, _KILL_TIMEOUT_S = 120.0, 10.0
+_POLL_INTERVAL_S = 0.1
+#: Longest path of the directory for temporary files, in characters: the paths of Ray's sockets are
+#: up to 80 longer and may have 107.
+_MAX_TEMPORARY_ROOT = 27
+#: Last lines of a log that an error repeats.
+_LOG_LINES = 30
+
+
+class FlowerError(ChildProcessError):
+    """A process of Flower failed; the message ends with the end of its log."""
+
+
+def federate_with_flower(
+    task: str,
+    policies: Mapping[str, Sender],
+    scenario: Scenario,
+    *,
+    rounds: int | None = None,
+    seed: int = 0,
+    partition: str | None = None,
+    data: Path | None = None,
+    kappa: float = 0.0,
+    delivery: float | Sequence[float] = 1.0,
+    deadline_s: float | None = None,
+    packet_success: PacketSuccess = "worst-phase",
+    imports: Collection[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> FederatedHistory:
+    """Compare policies in Flower's Simulation runtime, one ``flwr run`` per policy.
+
+    With the same arguments the history is that of :func:`feduplink.federated.federate` with one run
+    per policy, the exact average and everyone present. All processes that Flower starts have ended
+    when this function returns or raises.
+
+    Args:
+        task: name of the task.
+        policies: policies and access schemes by the name that they have in the history. The server
+            loads policies from files; it makes access schemes anew from their class, ``kappa`` and
+            ``delivery``.
+        scenario: the cell and its radio, with one simulated node per worker.
+        rounds: number of rounds; None takes the task's.
+        seed: seed of data, first weights, minibatches, channels and arrivals.
+        partition: how the task distributes its data over the workers; None takes the task's.
+        data: directory of the data sets; None takes ``FEDUPLINK_DATA``.
+        kappa: seconds that one joule is worth to access schemes that choose powers by it.
+        delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
+            or one per worker.
+        deadline_s: longest round on the uplink, s. None: no deadline.
+        packet_success: SINR that decides whether an upload arrives.
+        imports: modules to import in Flower's processes, such as those with your own task.
+        callbacks: called after every round, with a :class:`~feduplink.federated.FinishedRound`.
+
+    Raises:
+        FlowerError: if a process of Flower fails or a run ends without a result.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("flower: Ray is not installed; accepted: pip install 'feduplink[flower]'.")
+    names = {name: _importable_name(sender) for name, sender in policies.items()}
+    rates = delivery if isinstance(delivery, Sequence) else [delivery]
+    histories = {}
+    with start_simulation() as simulation:
+        for number, (name, sender) in enumerate(policies.items()):
+            directory = simulation.directory / f"run-{number}"
+            policy, module = names[name]
+            if isinstance(sender, Policy):
+                save_policy(sender, directory)
+                policy = str(directory)
+            run = TaskRun(
+                scenario=scenario,
+                task=task,
+                policy=policy,
+                rounds=rounds,
+                seed=seed,
+                partition=partition,
+                data=data and data.absolute(),
+                kappa=kappa,
+                delivery=",".join(map(str, rates)),
+                deadline=deadline_s,
+                packet_success=packet_success,
+                imports=",".join(filter(None, [*imports, module])),
+                out=directory,
+            )
+            histories[name] = _run_task(simulation, run, name, callbacks)
+    first = next(iter(histories.values()))
+    runs = {name: next(iter(own.policies.values())) for name, own in histories.items()}
+    return FederatedHistory(first.task, first.metric_name, runs)
+
+
+def _importable_name(sender: Sender) -> tuple[str, str]:
+    """Name by which another process finds the sender's class, and the module it imports first."""
+    if isinstance(sender, Policy):
+        name, known = sender.registered_name, POLICIES.names()
+    else:
+        name, known = ACCESS_SCHEMES.name_of(type(sender)), ACCESS_SCHEMES.names()
+    module = "" if name in known else name.partition(":")[0]
+    if module == "__main__":
+        raise InputError(
+            f"policies: {name} is defined in the main program; accepted with Flower: objects of "
+            "modules that other processes can import."
+        )
+    return name, module
+
+
+def _run_task(
+    simulation: Simulation, run: TaskRun, name: str, callbacks: Sequence[Callback]
+) -> FederatedHistory:
+    """Run a task to its end and return its history."""
+    rounds = run.rounds or run.loaded_task.rounds
+    title = f"federated learning of {run.loaded_task.name} with {name} in Flower"
+    log = []
+    with (
+        track(title, rounds, "rounds", callbacks) as progress,
+        simulation.run(TASK_APP, run.run_config(), nodes=run.scenario.workers) as lines,
+    ):
+        for line in lines:
+            log.append(line)
+            if found := parse_round_line(line):
+                number, error = found
+                finished = FinishedRound(number, {name: (error,)})
+                progress.advance(number, finished.mean_errors, finished)
+    # The exit status of `flwr run` only states whether the run was submitted.
+    try:
+        return TaskResult.read(run.out).history
+    except InputError:
+        raise FlowerError(f"the Flower run of {name} failed:\n{_tail(log)}") from None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A SuperLink with Flower's Simulation runtime.
+
+    Attributes:
+        directory: temporary directory of everything that Flower writes.
+        environment: environment of Flower's commands, in which ``flwr`` knows this SuperLink.
+    """
+
+    directory: Path
+    environment: Mapping[str, str]
+
+    @contextlib.contextmanager
+    def run(
+        self, app: Path, config: Mapping[str, str | int | float], *, nodes: int
+    ) -> Iterator[Iterable[str]]:
+        """Submit a run of an app on so many simulated nodes.
+
+        Gives the lines of the run's log; the iteration ends with the run.
+        """
+        file = self.directory / "run-config.toml"
+        # Text and numbers are written alike in TOML and JSON.
+        lines = (
+            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
+        )
+        file.write_text("\n".join(lines), encoding="utf-8")
+        command = [
+            *("flwr", "run", str(app), _SUPERLINK, "--stream", "--run-config", str(file)),
+            *("--federation-config", f"num-supernodes={nodes} client-resources-num-cpus=1"),
+        ]
+        with _process(command, self.environment, stdout=subprocess.PIPE) as process:
+            yield process.stdout
+
+
+@contextlib.contextmanager
+def start_simulation() -> Iterator[Simulation]:
+    """Start a SuperLink for the block; all processes that it starts end with the block."""
+    root = tempfile.gettempdir()
+    if len(root) > _MAX_TEMPORARY_ROOT:
+        root = "/tmp"
+    with tempfile.TemporaryDirectory("", "fu-", root, ignore_cleanup_errors=True) as temporary:
+        directory = Path(temporary)
+        port = _free_port()
+        (directory / "config.toml").write_text(
+            f'[superlink.{_SUPERLINK}]\naddress = "{_HOST}:{port}"\ninsecure = true\n'
+        )
+        environment = _environment(directory)
+        command = [
+            *("flower-superlink", "--simulation", "--insecure"),
+            *("--host", _HOST, "--port", str(port)),
+        ]
+        log = directory / "superlink.log"
+        with log.open("w") as output, _process(command, environment, stdout=output) as superlink:
+            with track("start of the SuperLink"):
+                _wait_until_listening(superlink, port, log)
+            yield Simulation(directory, environment)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Environment of all processes."""
+    commands = str(Path(sys.executable).parent)
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([commands, os.environ.get("PATH", "")]),
+        # Modules that this program finds, its processes find too.
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
+        "TMPDIR": str(directory),
+        # All nodes share the cores of this machine.
+        "OMP_NUM_THREADS": "1",
+        "NO_PROXY": _HOST,
+        "no_proxy": _HOST,
+        "FLWR_HOME": str(directory),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        # The app consists of modules of this package, which is installed.
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _wait_until_listening(superlink: psutil.Popen, port: int, log: Path) -> None:
+    end = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((_HOST, port)):
+            return
+        if superlink.poll() is not None or time.monotonic() > end:
+            tail = _tail(log.read_text(encoding="utf-8").splitlines())
+            raise FlowerError(f"the SuperLink does not answer:\n{tail}")
+        time.sleep(_POLL_INTERVAL_S)
+
+
+@contextlib.contextmanager
+def _process(
+    command: Sequence[str], environment: Mapping[str, str], stdout: object
+) -> Iterator[psutil.Popen]:
+    """A process for the block; it and all processes that it started end with the block."""
+    program = shutil.which(command[0], path=environment["PATH"])
+    if program is None:
+        raise FlowerError(f"{command[0]} is not in the PATH")
+    process = psutil.Popen(
+        [program, *command[1:]],
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        # Ctrl-C in a terminal reaches this program alone, which then ends all others in order.
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _kill(process)
+
+
+def _kill(process: psutil.Popen) -> None:
+    """Kill a process and all its descendants.
+
+    Flower's own processes may take minutes to terminate in the middle of a run, and leave nothing
+    behind but files in the temporary directory.
+    """
+    tree = [process]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        tree += process.children(recursive=True)  # parents before their children
+    for member in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    psutil.wait_procs(tree, _KILL_TIMEOUT_S)
+
+
+def _tail(log: Sequence[str]) -> str:
+    return "\n".join(line.rstrip() for line in log[-_LOG_LINES:])
