@@ -1,5 +1,9 @@
+"""True proofs are accepted, damaged ones refused, without the search, its formulas or PyTorch."""
+
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import feduplink
 from feduplink.optimum import proof_of
 from feduplink.proofs import Proof, Statement, read_proof, write_proof
 from feduplink.proofs.checker import check_proof
@@ -17,23 +22,23 @@ from .plain_search import plain_proof
 from .reference import is_wrong, lagrangian
 from .searched import searched_optimum, searched_proof
 
-#: In proofs that are shown to the second checker, which is slow.
+#: Boxes of proofs that the second checker, which is slow, examines.
 _MOST_BOXES = 1000
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_true_proofs_of_a_plain_search(seed: int):
+def test_true_proofs_of_a_plain_search_hold(seed: int):
     assert check_proof(plain_proof(seed, workers=2 + seed % 3)).failure is None
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_true_proofs_of_the_search(seed: int):
+def test_true_proofs_of_the_search_hold(seed: int):
     assert check_proof(searched_proof(seed)).failure is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
-def test_two_hundred_true_proofs(seed: int):
+def test_two_hundred_true_proofs_hold(seed: int):
     assert check_proof(plain_proof(1000 + seed, workers=2 + seed % 4, depth=7)).failure is None
     proof = searched_proof(1000 + seed, gap=1e-3)
     assert check_proof(proof).failure is None
@@ -42,7 +47,7 @@ def test_two_hundred_true_proofs(seed: int):
 
 
 def _refused_damages(seeds: range, per_proof: int, directory: Path) -> Counter[str]:
-    """Damage proofs, one number at a time, and see all that matter refused; how many of each."""
+    """Refused damages of one number that matter, counted by kind."""
     refused: Counter[str] = Counter()
     whole, damaged = directory / "whole.h5", directory / "damaged.h5"
     for seed in seeds:
@@ -63,12 +68,12 @@ def _refused_damages(seeds: range, per_proof: int, directory: Path) -> Counter[s
     return refused
 
 
-def test_damaged_proofs(tmp_path: Path):
+def test_damaged_proofs_are_refused(tmp_path: Path):
     assert _refused_damages(range(8), 4, tmp_path).total() >= 20
 
 
 @pytest.mark.slow
-def test_a_thousand_damaged_proofs(tmp_path: Path):
+def test_a_thousand_damaged_proofs_are_refused(tmp_path: Path):
     refused = _refused_damages(range(100, 200), 14, tmp_path)
     print(refused)
     assert refused.total() >= 1000
@@ -77,7 +82,7 @@ def test_a_thousand_damaged_proofs(tmp_path: Path):
 
 
 def test_a_false_bound_is_refused_with_channel_and_box():
-    """A bound under what powers reach is false, however its boxes look."""
+    """A bound under the value of some powers is false, whatever its boxes."""
     proof = plain_proof(3)
     channel = 2
     values = [
@@ -93,8 +98,8 @@ def test_a_false_bound_is_refused_with_channel_and_box():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_some_powers_exceed_by_next_to_nothing_is_refused(seed: int):
-    """The search knows powers close to the bound: a bound that is just under them is false."""
+def test_a_bound_slightly_under_the_value_of_some_powers_is_refused(seed: int):
+    """The best powers of the search are close to the bound; a bound just under them is false."""
     optimum = searched_optimum(seed)
     proof = proof_of(optimum)
     powers = optimum.certificate.power.numpy()
@@ -105,8 +110,8 @@ def test_what_some_powers_exceed_by_next_to_nothing_is_refused(seed: int):
         assert not _holds(proof, upper)
 
 
-def test_a_bound_that_rounding_alone_would_save_is_refused():
-    """The checker asks for its own bound, rounding included, and for not a bit less."""
+def test_a_bound_within_rounding_of_its_own_is_refused():
+    """The least accepted bound includes the rounding of the checker."""
     proof = plain_proof(0)
     low, high = np.zeros_like(proof.upper), proof.upper.copy()
     low[0] -= 10
@@ -123,7 +128,7 @@ def _holds(proof: Proof, upper: np.ndarray) -> bool:
     return check_proof(replace(proof, upper=upper)).holds
 
 
-def test_halves_that_are_missing_are_refused():
+def test_an_incomplete_tree_is_refused():
     proof = plain_proof(1)
     tree = proof.tree
     last = len(tree.node) - 1
@@ -137,7 +142,7 @@ def test_halves_that_are_missing_are_refused():
         assert failure == "the boxes are no complete tree: their halves are not all there"
 
 
-def test_a_box_that_is_not_empty_is_not_taken_for_it():
+def test_a_box_falsely_marked_empty_is_refused():
     proof = plain_proof(1)
     node = proof.tree.node.copy()
     leaf = int(np.flatnonzero(node == Node.MONOTONE)[0])
@@ -154,7 +159,7 @@ def test_a_box_that_is_not_empty_is_not_taken_for_it():
         ({"upper_bound": -1e3}, "the bound is said to be -1000"),
     ],
 )
-def test_statements_that_do_not_follow(statement: dict[str, float], words: str):
+def test_statements_that_do_not_follow_are_refused(statement: dict[str, float], words: str):
     proof = plain_proof(2)
     stated = Statement(**{**vars(proof.statement), **statement})
     failure = check_proof(replace(proof, statement=stated)).failure
@@ -162,7 +167,7 @@ def test_statements_that_do_not_follow(statement: dict[str, float], words: str):
     assert failure.startswith(words)
 
 
-def test_constraints_that_are_missed_are_found():
+def test_violated_constraints_are_refused():
     proof = next(p for seed in range(9) if (p := plain_proof(seed)).problem.active.any())
     problem = proof.problem
     strict = replace(problem, limits=np.where(problem.active, problem.limits * 1.2, 0.0))
@@ -171,21 +176,53 @@ def test_constraints_that_are_missed_are_found():
     assert failure.startswith("constraints are said to be missed by 0 of their limits at most")
 
 
-def test_processes_agree(monkeypatch: pytest.MonkeyPatch):
-    """Runs of channels in other processes, and the box is named as in one run of all."""
+def test_processes_agree():
+    """Channels in several processes, with the same first error."""
     proof = plain_proof(5, channels=6)
     upper = proof.upper.copy()
     upper[4] -= 5
     wrong = replace(proof, upper=upper)
     alone = check_proof(wrong).failure
     assert alone is not None
-    monkeypatch.setattr("feduplink.proofs.checker._BOXES_AT_A_TIME", 100)
-    assert check_proof(proof).holds
-    assert check_proof(wrong, processes=2).failure == alone
+    assert check_proof(proof, boxes_at_once=100).holds
+    assert check_proof(wrong, processes=2, boxes_at_once=100).failure == alone
 
 
-def test_what_is_read_is_what_is_checked(tmp_path: Path):
+def test_a_written_proof_holds(tmp_path: Path):
     proof = searched_proof(4)
     path = tmp_path / "proof.h5"
     write_proof(path, proof)
     assert check_proof(read_proof(path)).holds
+
+
+#: A check in an interpreter where of the package only what the checker may import can be found.
+CHECK_APART = """
+import importlib.abc, pathlib, sys, types
+package = types.ModuleType("feduplink")
+package.__path__ = [sys.argv[1]]  # as a directory of modules: its __init__ imports the search
+sys.modules["feduplink"] = package
+
+class Alone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        allowed = ("proofs", "errors", "storage", "progress", "process_pool")
+        if name.startswith("feduplink.") and name.split(".")[1] not in allowed:
+            raise ImportError(name)
+        if name.split(".")[0] in ("torch", "scipy"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Alone())
+from feduplink.proofs import read_proof
+from feduplink.proofs.checker import check_proof
+print(check_proof(read_proof(sys.argv[2])).failure)
+"""
+
+
+def test_the_checker_needs_neither_the_search_nor_pytorch(tmp_path: Path):
+    write_proof(tmp_path / "proof.h5", plain_proof(0))
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK_APART, Path(feduplink.__file__).parent, tmp_path / "proof.h5"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "None\n"

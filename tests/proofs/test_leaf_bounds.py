@@ -1,4 +1,4 @@
-"""No powers of a region have a Lagrangian above its bound; alone on the air they reach it."""
+"""Bounds over regions against powers in them, and maxima over intervals against dense grids."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
 
 from feduplink.proofs import Proof
 from feduplink.proofs import arithmetic as balls
 from feduplink.proofs.format import ProvedMeasure
-from feduplink.proofs.leaf_bounds import LeafBounds, under_the_floor, worker_worths
+from feduplink.proofs.leaf_bounds import (
+    LeafBounds,
+    WorkerWorth,
+    highest_draw,
+    highest_over_line,
+    peak_power,
+    peak_sinr,
+    under_the_floor,
+    worker_worths,
+)
 from feduplink.proofs.regions import Gains, Regions
 
 from .plain_search import plain_proof
@@ -20,7 +32,7 @@ _COUNT = 60
 
 
 def _random_regions(proof: Proof, rng: np.random.Generator) -> tuple[Regions, Gains]:
-    """Boxes of powers of all widths, some workers silent, some that may rest."""
+    """Boxes of powers of all widths; some workers are silent and some may rest."""
     rows = rng.integers(len(proof.csi), size=_COUNT)
     gains = Gains.from_csi(proof.csi.astype(float)).take(rows)
     roots = Regions.roots(gains, proof.problem.pmax_w, proof.floor)
@@ -46,7 +58,7 @@ def _powers_in(regions: Regions, row: int, rng: np.random.Generator) -> np.ndarr
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_powers_exceed_the_bounds(seed: int):
+def test_values_in_a_region_are_at_most_its_bounds(seed: int):
     rng = np.random.default_rng(seed)
     proof = plain_proof(seed, depth=0)
     regions, gains = _random_regions(proof, rng)
@@ -69,8 +81,8 @@ def test_no_powers_exceed_the_bounds(seed: int):
 
 
 @pytest.mark.parametrize("objective", ProvedMeasure)
-def test_alone_on_the_air_the_monotone_bound_is_the_maximum(objective: ProvedMeasure):
-    """One worker that is sure to send: the best power of a fine grid, and nothing more."""
+def test_the_monotone_bound_of_a_single_worker_is_its_maximum(objective: ProvedMeasure):
+    """One worker that surely transmits, against the best power of a fine grid."""
     proof = plain_proof(1, workers=1, channels=3, depth=0)
     problem = replace(
         proof.problem,
@@ -92,3 +104,66 @@ def test_alone_on_the_air_the_monotone_bound_is_the_maximum(objective: ProvedMea
         best = max(lagrangian(proof, csi, power) for power in grid)
         assert best <= bound + 1e-12
         assert bound <= best + 1e-6 * abs(best)
+
+
+_GRID = np.linspace(0, 1, 4001)
+
+
+def _worth(success: float, waterfall: float) -> WorkerWorth:
+    return WorkerWorth(*(arb(value) for value in (success, 0.0, 0.0, 0.0, waterfall, 0.01, 1.3)))
+
+
+@given(
+    st.floats(0, 2) | st.just(0.0),
+    st.floats(0, 1) | st.just(0.0),
+    st.floats(0, 2) | st.just(0.0),
+    st.sampled_from([0.01, 0.3, 0.99, 1.0, 4.0]),
+    st.floats(-8, 6),
+    st.floats(1e-6, 12),
+    st.sampled_from(["found", "none", "bad"]),
+)
+def test_the_maximum_of_a_value_over_a_line_is_tight(
+    success: float, per_rate: float, slope: float, m: float, start: float, width: float, guess: str
+):
+    low, high = float(np.exp(start)), float(np.exp(start + width))
+    arguments = (np.array([value]) for value in (success, per_rate, slope))
+    peak = float(peak_sinr(*arguments, m, np.array([low]), np.array([high]))[0])
+    if guess != "found":
+        peak = float("nan") if guess == "none" else (low * high) ** 0.5
+    with balls.precision():
+        worth = _worth(success, m)
+        found = highest_over_line(worth, arb(per_rate), arb(slope), arb(low), arb(high), peak)
+    s = np.log(low) + (np.log(high) - np.log(low)) * _GRID
+    values = success * np.exp(-m * np.exp(-s)) + per_rate * np.log1p(np.exp(s)) - slope * s
+    best = values.max()
+    assert best <= float(found.upper()) + 1e-12
+    if guess == "found":
+        # The error of the grid is bounded by the curvature.
+        assert float(found.upper()) <= best + (success + per_rate) * (width / 4000) ** 2 + 1e-9
+
+
+@given(
+    st.floats(-1, 1),
+    st.floats(0, 1) | st.just(0.0),
+    st.floats(-12, 0),
+    st.floats(1e-6, 10),
+    st.booleans(),
+)
+def test_the_maximum_of_the_terms_in_power_is_tight(
+    gradient: float, factor: float, start: float, width: float, good: bool
+):
+    low, high = float(np.exp(start)), float(np.exp(start + width))
+    scaled = 0.01 * factor
+    guess = peak_power(
+        np.array([gradient]), np.array([scaled]), np.array([0.01]), 1.3, np.array([low])
+    )
+    turn = min(float(guess[0]), high) if good else high
+    with balls.precision():
+        found = highest_draw(
+            _worth(1.0, 0.02), *(arb(v) for v in (gradient, scaled, 0.02, low, high, turn))
+        )
+    t = np.log(low) + (np.log(high) - np.log(low)) * _GRID
+    best = (gradient * (t - np.log(0.02)) + scaled / (1.3 * np.exp(t) + 0.01)).max()
+    assert best <= float(found.upper()) + 1e-12
+    if good:
+        assert float(found.upper()) <= best + factor * (width / 4000) ** 2 + 1e-9

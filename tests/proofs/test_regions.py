@@ -1,4 +1,4 @@
-"""A region holds all powers of its box, and both halves of a box hold all of it."""
+"""A region contains all powers of its box, and the halves of a box cover it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .searched import searched_proof
 
 
 def _holds(regions: Regions, row: int, sinr: np.ndarray, power: np.ndarray) -> bool:
-    """Whether a region holds powers (L,) with these SINRs."""
+    """Whether a region contains powers (L,) with these SINRs."""
     on = power > 0
     region = regions.take(np.array([row]))
     within = (region.power_low <= power) & (power <= region.power_high)
@@ -25,7 +25,7 @@ def _holds(regions: Regions, row: int, sinr: np.ndarray, power: np.ndarray) -> b
 
 
 def _leaves_that_hold(proof: Proof, channel: int, power: np.ndarray) -> list[Node]:
-    """The kinds of leaves that hold powers (L,) of a channel; every generation must hold them."""
+    """Kinds of the leaves that contain powers (L,) of a channel."""
     tree = proof.tree
     every = Gains.from_csi(proof.csi.astype(float))
     sinr = sinrs(proof.csi[channel], power)
@@ -46,7 +46,7 @@ def _leaves_that_hold(proof: Proof, channel: int, power: np.ndarray) -> list[Nod
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_some_leaf_holds_any_powers(seed: int):
+def test_any_powers_are_in_some_leaf(seed: int):
     proof = searched_proof(seed) if seed % 2 else plain_proof(seed)
     rng = np.random.default_rng(seed)
     for _ in range(40):
@@ -71,8 +71,8 @@ def test_a_split_of_a_silent_worker_has_an_empty_upper_half():
     assert quarters.empty.tolist() == [False, True, True, False]
 
 
-def test_limits_follow_from_each_other():
-    """Alone, the SINR is α p; who surely sends takes SINR from the others."""
+def test_limits_of_power_and_sinr_tighten_each_other():
+    """Alone the SINR is α p; a worker that surely transmits lowers the SINR of the others."""
     gains = Gains.from_csi(np.array([[[1000.0, 200.0], [100.0, 500.0]]]))
     root = Regions.roots(gains, np.full(2, 0.01), np.full(2, 1e-3))
     both = np.repeat(np.arange(1), 1)

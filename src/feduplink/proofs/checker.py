@@ -206,9 +206,9 @@ def _most_efficient(problem: ProvedProblem, worker: int, gains: Floats) -> arb:
     return total
 
 
-#: Boxes in what a process is given at a time, if a channel has no more; progress is told by it.
-#: And how many regions are computed with at once, which bounds the memory.
-_BOXES_AT_A_TIME = 20_000
+#: Boxes that a process takes at a time, at least a channel, and after which progress is reported;
+#: also the regions in memory at once.
+BOXES_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -233,23 +233,29 @@ class Verdict:
         return self.failure is None
 
 
-def check_proof(proof: Proof, *, processes: int = 1) -> Verdict:
-    """Check a proof, its channels in so many ``processes``; stops at the first thing wrong."""
+def check_proof(proof: Proof, *, processes: int = 1, boxes_at_once: int = BOXES_AT_ONCE) -> Verdict:
+    """Check a proof up to its first error.
+
+    Args:
+        proof: the proof.
+        processes: number of processes that share its channels.
+        boxes_at_once: number of boxes that a process takes at a time, at least those of a channel.
+    """
     started = time.monotonic()
-    failure = _failure(proof, processes)
+    failure = _failure(proof, processes, boxes_at_once)
     leaves = int(np.count_nonzero(~proof.tree.split))
     elapsed = time.monotonic() - started
     return Verdict(failure, len(proof.upper), len(proof.tree.node), leaves, elapsed)
 
 
-def _failure(proof: Proof, processes: int) -> str | None:
+def _failure(proof: Proof, processes: int, boxes_at_once: int) -> str | None:
     if not proof.tree.is_queue() or proof.tree.roots != len(proof.upper):
         return "the boxes are no complete tree: their halves are not all there"
     with balls.precision():
         for wrong in (wrong_multipliers, wrong_powers, wrong_bound):
             if (failure := wrong(proof)) is not None:
                 return failure
-    parts = list(_parts(proof))
+    parts = list(_parts(proof, boxes_at_once))
     with track("check", len(proof.tree.node), "boxes") as progress:
         done = 0
         for part, failure in zip(parts, _checked(parts, processes), strict=True):
@@ -267,16 +273,17 @@ class _Part:
     proof: Proof
     first: int
     rows: Integers
+    boxes_at_once: int
 
 
-def _parts(proof: Proof) -> Iterator[_Part]:
-    """Runs of channels with about :data:`_BOXES_AT_A_TIME` boxes each."""
+def _parts(proof: Proof, boxes_at_once: int) -> Iterator[_Part]:
+    """Runs of channels with about ``boxes_at_once`` boxes each."""
     channel = proof.tree.channel()
     boxes = np.cumsum(np.bincount(channel, minlength=len(proof.upper)))
     first = 0
     while first < len(boxes):
         before = boxes[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(boxes, before + _BOXES_AT_A_TIME, "right")))
+        last = max(first + 1, int(np.searchsorted(boxes, before + boxes_at_once, "right")))
         tree, rows = proof.tree.take(channel, first, last)
         chosen = slice(first, last)
         part = replace(
@@ -287,7 +294,7 @@ def _parts(proof: Proof) -> Iterator[_Part]:
             tree=tree,
             rows=None,
         )
-        yield _Part(part, first, rows)
+        yield _Part(part, first, rows, boxes_at_once)
         first = last
 
 
@@ -319,8 +326,8 @@ def _wrong_box(part: _Part) -> str | None:
     regions = Regions.roots(every, proof.problem.pmax_w, proof.floor)
     for level in tree.levels():
         halves = []
-        for start in range(0, level.stop - level.start, _BOXES_AT_A_TIME):
-            some = regions.take(slice(start, start + _BOXES_AT_A_TIME))
+        for start in range(0, level.stop - level.start, part.boxes_at_once):
+            some = regions.take(slice(start, start + part.boxes_at_once))
             gains = every.take(some.channel)
             some = some.tightened(gains, proof.floor)
             nodes = level.start + start + np.arange(len(some.channel))

@@ -25,7 +25,7 @@ def path(proof: Proof, tmp_path: Path) -> Path:
     return tmp_path / "proof.h5"
 
 
-def test_what_is_written_is_read_back(proof: Proof, path: Path):
+def test_a_written_proof_is_read_back(proof: Proof, path: Path):
     again = read_proof(path)
     assert again.statement == proof.statement
     assert again.channels_sha256 == proof.channels_sha256
@@ -93,7 +93,7 @@ def _elsewhere(file: h5py.File) -> None:
         (_elsewhere, "has a link in the place of policy/power"),
     ],
 )
-def test_what_is_no_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):
+def test_an_invalid_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(InputError) as refusal:
@@ -112,7 +112,7 @@ def test_other_files_are_refused(tmp_path: Path):
         read_proof(tmp_path / "nowhere.h5")
 
 
-def test_a_proof_is_about_its_recording_alone(proof: Proof, path: Path, tmp_path: Path):
+def test_a_proof_belongs_to_its_recording(proof: Proof, path: Path, tmp_path: Path):
     recorded = tmp_path / "recorded.h5"
     with h5py.File(recorded, "w") as file:
         file["input/channel_to_noise_matched"] = proof.csi

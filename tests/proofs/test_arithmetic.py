@@ -17,7 +17,7 @@ SIZES = st.floats(1e-50, 1e50)
 
 
 @given(SIZES, SIZES)
-def test_the_exact_result_is_between_the_two(a: float, b: float):
+def test_outward_rounding_encloses_the_exact_result(a: float, b: float):
     x, y = np.array(a), np.array(b)
     for rounded, exact in (
         (x + y, Fraction(a) + Fraction(b)),
@@ -28,7 +28,7 @@ def test_the_exact_result_is_between_the_two(a: float, b: float):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
-def test_noise_and_interference(seed: int, workers: int):
+def test_outward_rounding_encloses_noise_and_interference(seed: int, workers: int):
     rng = np.random.default_rng(seed)
     cross = 10 ** rng.uniform(-8, 8, (2, workers, workers))
     power = 10 ** rng.uniform(-8, 2, (2, workers))
