@@ -19,8 +19,9 @@ import math
 import torch
 from torch import Tensor
 
-from feduplink import Scenario, evaluate
+from feduplink import Scenario
 from feduplink.channels import Channels, draw_training_csi, make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
@@ -113,7 +114,7 @@ def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> No
     )
     row("---", *["---:"] * 8)
     for name, policy in policies.items():
-        verdict = evaluate(policy, test, scenario, seed=SEED)
+        verdict = judge_policy(policy, test, scenario, seed=SEED)
         runs = history.policies[name]
         arrivals = sum(sum(run.arrivals) for run in runs) / (RUNS * ROUNDS)
         row(

@@ -53,7 +53,7 @@ def main() -> None:
     print("| scenario | policy | true shortfall | thresholds | met | open | missed | intervals |")
     print("| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |")
     for name in SCENARIOS:
-        scenario = Scenario.from_yaml(name)
+        scenario = Scenario.load(name)
         problem = Problem.from_scenario(scenario)
         generator = torch.Generator().manual_seed(2026)
         policies = {

@@ -297,7 +297,7 @@ def _energy_efficiency(options: argparse.Namespace) -> dict[str, object]:
 
 def _setting(name: str, options: argparse.Namespace) -> dict[str, object]:
     """The multipliers of a shipped scenario, then a proof of how good its best policy is."""
-    scenario = Scenario.from_yaml(name)
+    scenario = Scenario.load(name)
     csi = make_channels(scenario, 1000, seed=options.seed).test
     start, processor = time.perf_counter(), time.process_time()
     optimum = find_optimum(

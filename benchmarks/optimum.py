@@ -17,8 +17,9 @@ import time
 import torch
 from torch import Tensor
 
-from feduplink import Scenario, draw_csi, evaluate, shipped_scenarios
+from feduplink import Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import certify, solve_dual, thresholds_with_margin
 from feduplink.policies import DualPolicy, Policy
@@ -39,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     for name in options.scenarios or shipped_scenarios():
-        scenario = Scenario.from_yaml(name)
+        scenario = Scenario.load(name)
         row: dict[str, object] = {"scenario": name, **_solve(scenario, options)}
         if options.unseen:
             row |= _policy(scenario, options)
@@ -85,7 +86,7 @@ def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object
     unseen = draw_csi(scenario, options.unseen, torch_generator(options.seed, "round-channels"))
     unseen = unseen.to(options.device)
     start = time.perf_counter()
-    verdict = evaluate(policy, unseen, scenario)
+    verdict = judge_policy(policy, unseen, scenario)
     seconds = time.perf_counter() - start
     own = solve_dual(scenario, unseen)
     return {

@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
-from feduplink import Scenario, Training, TrainingData, evaluate
+from feduplink import Scenario, Training, TrainingData
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.experiments.optimality_gap import SCENARIOS
 from feduplink.judgement import Judgement
 from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
@@ -71,13 +72,13 @@ def trained(
     start = time.process_time()
     training(policy, data, preset.settings, seed=seed).run()
     seconds = time.process_time() - start
-    validation, test = (evaluate(policy, c, scenario) for c in (splits.validation, splits.test))
+    validation, test = (judge_policy(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds
 
 
 def one(job: tuple[str, type[NeuralPolicy], int]) -> Judgement:
     setting, kind, seed = job
-    return trained(kind, Preset.for_policy(kind), Scenario.from_yaml(setting), seed)[1]
+    return trained(kind, Preset.for_policy(kind), Scenario.load(setting), seed)[1]
 
 
 def settings(seeds: int, processes: int) -> None:

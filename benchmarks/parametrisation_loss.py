@@ -16,8 +16,9 @@ import argparse
 import torch
 from torch import Tensor
 
-from feduplink import Scenario, draw_csi, evaluate, load_policy
+from feduplink import Scenario, draw_csi, load_policy
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
 
@@ -59,7 +60,7 @@ def losses(dual: DualPolicy, policy: Policy, constants: dict[str, float], csi: T
         for multiplier, constraint in zip(constraints, problem.constraints, strict=True):
             total = total + multiplier * constraint.surplus(sinr, p)
         values[name] = float(total.sum(-1).mean())
-    objectives = [evaluate(p, csi, scenario).objective for p in (dual, policy)]
+    objectives = [judge_policy(p, csi, scenario).objective for p in (dual, policy)]
     other_senders = float(((best > 0) != (power > 0)).double().mean())
     return (
         f"| `{policy.name}` | {1e3 * distance.mean():.2f} | {1e3 * away:.2f} "

@@ -14,8 +14,9 @@ import time
 import torch
 from torch import Tensor
 
-from feduplink import OpenLoop, Scenario, draw_csi, evaluate, load_policy, shipped_scenarios
+from feduplink import OpenLoop, Scenario, draw_csi, load_policy, shipped_scenarios
 from feduplink.channels import draw_training_csi
+from feduplink.evaluation import judge_policy
 from feduplink.judgement import Judgement
 from feduplink.optimum import solve_dual
 from feduplink.policies import CHANNELS, Policy, UnrolledPolicy, shipped_pdx
@@ -65,15 +66,15 @@ def settings(_pdg: Policy | None, _pdm: Policy | None) -> None:
         "multipliers, s",
     )
     for name in shipped_scenarios():
-        scenario = Scenario.from_yaml(name)
+        scenario = Scenario.load(name)
         start = time.perf_counter()
         policy = tuned_pdx(scenario)
         seconds = time.perf_counter() - start
         csi = test_csi(scenario, TEST)
-        whole = evaluate(policy, csi, scenario)
+        whole = judge_policy(policy, csi, scenario)
         # Both fitted to the same channels: what the network loses against the search.
         few = csi[:SUBSET]
-        part = evaluate(shipped_pdx(scenario, few, margin=0.0), few, scenario)
+        part = judge_policy(shipped_pdx(scenario, few, margin=0.0), few, scenario)
         best = solve_dual(scenario, few).judgement
         row(
             name,
@@ -92,7 +93,7 @@ def unconstrained(names: dict[str, Scenario], pdg: Policy, count: int) -> None:
     for name, scenario in names.items():
         csi = test_csi(scenario, count)
         policies = (openloop(scenario), pdg, tuned_pdx(scenario))
-        verdicts = [evaluate(policy, csi, scenario) for policy in policies]
+        verdicts = [judge_policy(policy, csi, scenario) for policy in policies]
         best = solve_dual(scenario, csi).judgement
         row(name, *(f"{v.objective:.4f}" for v in (*verdicts, best)))
 
@@ -124,7 +125,7 @@ def noise(pdg: Policy, pdm: Policy) -> None:
         scenario = clean.replace(csi_noise=variance)
         told = pdx.scenario.replace(csi_noise=variance)
         aware = UnrolledPolicy(told, pdx.network, pdx.point)
-        verdicts = [evaluate(p, csi, scenario, seed=SEED) for p in (pdm, pdg, pdx, aware)]
+        verdicts = [judge_policy(p, csi, scenario, seed=SEED) for p in (pdm, pdg, pdx, aware)]
         row(f"{variance:g}", *(figures(verdict) for verdict in verdicts))
 
 

@@ -33,7 +33,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feduplink import Scenario, draw_csi, evaluate, link
+from feduplink import Scenario, draw_csi, link
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise
 from feduplink.policies import UnrolledPolicy, shipped_pdx
 from feduplink.problem import Problem
@@ -127,7 +128,7 @@ def measured(index: int) -> Row:
     policy = shipped_pdx(scenario)
     seconds = time.process_time() - start
     csi = draw_csi(scenario, TEST, torch_generator(SEED, "test-channels"))
-    verdict = evaluate(policy, csi, scenario)
+    verdict = judge_policy(policy, csi, scenario)
     problem = Problem.from_scenario(scenario)
     prices = Prices.from_problem(problem, scenario, policy.point.multipliers)
     power = policy.allocate(csi).to(torch.float64)

@@ -30,7 +30,7 @@ def found(name: str) -> tuple[DualPoint, float]:
     torch.set_num_threads(1)
     os.environ["FEDUPLINK_CACHE"] = ""
     start = time.process_time()
-    scenario = Scenario.from_yaml(name)
+    scenario = Scenario.load(name)
     policy = UnrolledPolicy.calibrated_on_draws(shipped_network(), scenario)
     return policy.point, time.process_time() - start
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, metavar="N")
     args = parser.parse_args()
     tensors = {}
-    names = [name for name in shipped_scenarios() if Scenario.from_yaml(name) != Scenario()]
+    names = [name for name in shipped_scenarios() if Scenario.load(name) != Scenario()]
     with ProcessPoolExecutor(args.processes) as pool:
         for name, (point, seconds) in zip(names, pool.map(found, names), strict=True):
             print(f"{name}: {seconds:.1f} s", flush=True)

@@ -28,7 +28,7 @@ from feduplink import (
     Scenario,
     Training,
     TrainingData,
-    find_optimum,
+    evaluate,
 )
 from feduplink.channels import Channels, make_channels
 from feduplink.federated import TDMA
@@ -36,11 +36,10 @@ from feduplink.federated.uplink.access import Sender, access_scheme
 from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum import repaired
+from feduplink.optimum import find_optimum, repaired
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.training import training_settings
-from feduplink.workflows.evaluation import compare
 
 _AT = {"carrier_hz": 3.5e9}
 CELLS = {
@@ -97,7 +96,7 @@ def table(name: str, channels: int, epochs: int, shares: tuple[float, float]) ->
     scenario = scenario.replace(rate_min=rate_min, ee_min=ee_min)
     problem, csi = Problem.from_scenario(scenario), splits.test
     policies = tuned(scenario, splits, epochs)
-    outcomes = compare(policies, csi, scenario)
+    outcomes = evaluate(scenario, policies, channels=csi)
     optimum = find_optimum(scenario, csi, budget_s=BUDGET_S).improved_by(outcomes.powers)
     batch = ChannelBatch.from_scenario(scenario, csi)
     print(f"\n**{name}**: rate >= {rate_min:g}, EE >= {ee_min:g}; the best policy found reaches")

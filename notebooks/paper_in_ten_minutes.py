@@ -6,29 +6,15 @@
 # useful models arrive, while everyone keeps a minimum rate and energy efficiency on average?
 
 # %%
-from feduplink import (
-    FullPower,
-    GraphPolicy,
-    OpenLoop,
-    Scenario,
-    Training,
-    TrainingData,
-    find_optimum,
-)
-from feduplink.channels import Channels
-from feduplink.policies import shipped_pdx
-from feduplink.reporting.comparison import plot_comparison
-from feduplink.reporting.training import plot_convergence
-from feduplink.training import training_settings
-from feduplink.workflows.evaluation import compare
+import feduplink as fu
 
 # %% [markdown]
 # A cell of the paper: eight workers, ten antennas, at most 10 mW. A channel H is (L, L): the diagonal is how well
 # a worker is heard, the rest how much the others disturb it.
 
 # %%
-scenario = Scenario(workers=8, antennas=10, pmax_dbw=-20, rate_min=0.7, ee_min=55)
-channels = Channels.from_scenario(scenario, 300, seed=0)
+scenario = fu.Scenario(workers=8, antennas=10, pmax_dbw=-20, rate_min=0.7, ee_min=55)
+channels = fu.make_channels(scenario, 300, seed=0)
 (10 * channels.test[0].log10()).round(decimals=1)  # in dB
 
 # %% [markdown]
@@ -36,29 +22,21 @@ channels = Channels.from_scenario(scenario, 300, seed=0)
 # per worker and constraint, down. It trains for 1000 epochs; 30 show how it goes.
 
 # %%
-pdg = GraphPolicy.initialised(scenario, seed=0)
-settings = training_settings(GraphPolicy, epochs=30)
-training = Training(pdg, TrainingData.from_source(channels), settings, seed=0)
-training.run()
-plot_convergence(training.history, training.problem, "pdg")
+run = fu.train(scenario, "pdg", channels=channels, epochs=30, seed=0)
+run.plot().figure
 
 # %% [markdown]
 # Beside it: everyone at full power, the open loop of 3GPP, tuned, and `pdx`, a network for all scenarios that needs no
 # training for this one. The optimum is searched on the very channels, and a bound on every policy is proved.
 
 # %%
-policies = {
-    "max": FullPower(scenario),
-    "openloop": OpenLoop.tuned(scenario, channels.training),
-    "pdg": pdg,
-    "pdx": shipped_pdx(scenario),
-}
-outcomes = compare(policies, channels.test, scenario)
-optimum = find_optimum(scenario, channels.test, budget_s=5).improved_by(outcomes.powers)
-outcomes.table(optimum)
+result = fu.evaluate(
+    scenario, ["max", "openloop", run.policy, "pdx"], channels=channels, optimum=True
+)
+result
 
 # %%
-plot_comparison(outcomes.judgements, optimum)
+result.plot().figure
 
 # %% [markdown]
 # Learning works, and a simple rule that is well tuned is hard to beat. What of the paper holds at full scale, claim by

@@ -7,10 +7,8 @@
 import h5py
 import torch
 
-from feduplink import OpenLoop, Policy, Scenario, find_optimum, link
-from feduplink.channels import Channels, mrc_csi
-from feduplink.reporting.comparison import plot_power_histogram
-from feduplink.workflows.evaluation import compare
+import feduplink as fu
+from feduplink.channels import mrc_csi
 
 # %% [markdown]
 # Here complex gains of six workers at four antennas stand in for a measurement; in units of the noise's deviation, so
@@ -27,8 +25,8 @@ with h5py.File("measured.h5", "w") as file:
 # Every third channel is to tune on, every third to report on. The scenario says what is asked for; weights are yours.
 
 # %%
-channels = Channels.from_file("measured.h5")
-scenario = Scenario(workers=6, weights="uniform", rate_min=0.2, ee_min=20)
+scenario = fu.Scenario(workers=6, weights="uniform", rate_min=0.2, ee_min=20)
+channels = fu.make_channels(scenario, "measured.h5")
 channels
 
 
@@ -38,7 +36,7 @@ channels
 
 
 # %%
-class ClosedLoop(Policy):
+class ClosedLoop(fu.Policy):
     """The loop of Foschini and Miljanic."""
 
     name = "closedloop"
@@ -47,21 +45,16 @@ class ClosedLoop(Policy):
         pmax = self.scenario.pmax_w
         power = csi.new_full(csi.shape[:-1], pmax)
         for _ in range(20):
-            power = (0.5 * power / link.sinr(csi, power)).clamp_max(pmax)
+            power = (0.5 * power / fu.link.sinr(csi, power)).clamp_max(pmax)
         return power
 
 
 # %%
-policies = {
-    "openloop": OpenLoop.tuned(scenario, channels.training),
-    "closedloop": ClosedLoop(scenario),
-}
-outcomes = compare(policies, channels.test, scenario, recorded=True)
-optimum = find_optimum(scenario, channels.test, budget_s=5).improved_by(outcomes.powers)
-outcomes.table(optimum)
+result = fu.evaluate(scenario, ["openloop", ClosedLoop(scenario)], channels=channels, optimum=True)
+result
 
 # %%
-plot_power_histogram(outcomes.powers, scenario)
+result.plot().figure
 
 # %% [markdown]
 # In a file of its own the class works in every command: `feduplink evaluate --channels measured.h5 --policies

@@ -9,9 +9,9 @@ import torch
 from rich.console import Console
 
 from feduplink import FullPower, Judgement, Scenario, judge
-from feduplink.cli.tables import terminal_table
 from feduplink.optimum import Optimum, find_optimum
 from feduplink.reporting.comparison import comparison_markdown, comparison_table
+from feduplink.tables import terminal_table
 
 
 def _judgements(csi: torch.Tensor, scenario: Scenario) -> dict[str, Judgement]:

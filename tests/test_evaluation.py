@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, OpenLoop, Orthogonal, Scenario, evaluate, judge
-from feduplink.evaluation import allocate_seen
+from feduplink import FullPower, InputError, OpenLoop, Orthogonal, Scenario, judge
+from feduplink.evaluation import allocate_seen, judge_policy
 from feduplink.policies import Policy
 
 
@@ -21,9 +21,9 @@ class Recorder(Policy):
 def test_policy_sees_noise_and_the_true_channels_decide(default_csi):
     noisy = Scenario(csi_noise=1e4)
     policy = Recorder(noisy)
-    verdict = evaluate(policy, default_csi, noisy)
+    verdict = judge_policy(policy, default_csi, noisy)
     assert not torch.equal(policy.seen, default_csi)
-    assert verdict.objective == evaluate(policy, default_csi, Scenario()).objective
+    assert verdict.objective == judge_policy(policy, default_csi, Scenario()).objective
     assert torch.equal(policy.seen, default_csi)
 
 
@@ -31,7 +31,7 @@ def test_noise_costs_a_policy_that_relies_on_the_csi(default_csi):
     # About the power that gives each worker alone an SNR of 10; noise hides who is far away.
     def objective(scenario: Scenario) -> float:
         policy = OpenLoop(scenario, target=10.0, fraction=1.0)
-        return evaluate(policy, default_csi, scenario).objective
+        return judge_policy(policy, default_csi, scenario).objective
 
     assert objective(Scenario(csi_noise=1e8)) < objective(Scenario()) - 0.01
 
@@ -40,7 +40,7 @@ def test_noise_is_the_seeds(default_csi):
     scenario = Scenario(csi_noise=1e6)
     policy = OpenLoop(scenario, target=10.0, fraction=1.0)
     first, again, other = (
-        evaluate(policy, default_csi, scenario, seed=seed).objective for seed in (1, 1, 2)
+        judge_policy(policy, default_csi, scenario, seed=seed).objective for seed in (1, 1, 2)
     )
     assert first == again != other
 
@@ -48,7 +48,7 @@ def test_noise_is_the_seeds(default_csi):
 def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi):
     policy = Orthogonal(default_scenario)
     expected = judge(policy.allocate(default_csi), default_csi, default_scenario)
-    assert evaluate(policy, default_csi, default_scenario).as_metrics() == expected.as_metrics()
+    assert judge_policy(policy, default_csi, default_scenario).as_metrics() == expected.as_metrics()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi
 )
 def test_bad_channels_are_refused(default_scenario, csi, sentence):
     with pytest.raises(InputError, match=f"^{sentence}"):
-        evaluate(FullPower(default_scenario), csi, default_scenario)
+        judge_policy(FullPower(default_scenario), csi, default_scenario)
 
 
 def test_a_device_that_is_not_there_is_refused(default_csi, default_scenario):

@@ -20,12 +20,12 @@ from feduplink import (
     TrainingSettings,
     draw_channels,
     evaluate,
-    find_optimum,
 )
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import DualPoint
+from feduplink.optimum import find_optimum
 from feduplink.policies import shipped_pdx
-from feduplink.workflows.evaluation import compare
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_what_an_optimum_is_made_of(optimum: Optimum):
 
 def test_a_judgement(csi: Tensor):
     scenario = Scenario(workers=3)
-    verdict = evaluate(FullPower(scenario), csi, scenario)
+    verdict = judge_policy(FullPower(scenario), csi, scenario)
     assert repr(verdict).startswith(f"Judgement(objective {verdict.objective:.4f}, constraints ")
     assert "participation 100.0 %" in repr(verdict)
     assert "<td>100.0 %</td>" in verdict._repr_html_()
@@ -65,7 +65,7 @@ def test_a_judgement(csi: Tensor):
 def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor, optimum: Optimum):
     scenario = Scenario(workers=3)
     policies = {"max": FullPower(scenario), "<orth>": Orthogonal(scenario)}
-    outcomes = compare(policies, csi, scenario)
+    outcomes = evaluate(scenario, policies, channels=csi)
     assert list(outcomes) == list(outcomes.judgements) == list(outcomes.powers) == list(policies)
     assert outcomes["max"].judgement.participation == 1.0
     assert "30 channels of 3 workers, Judgement(objective" in repr(outcomes["max"])
@@ -79,7 +79,7 @@ def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor, optimum: Optimum):
 def test_a_comparison_says_who_was_made_for_another_scenario(csi: Tensor):
     scenario = Scenario(workers=3)
     loud = FullPower(scenario.replace(pmax_dbw=0))
-    outcomes = compare({"max": loud}, csi, scenario)
+    outcomes = evaluate(scenario, {"max": loud}, channels=csi)
     assert repr(outcomes).splitlines()[-1] == outcomes.notes[0]
 
 

@@ -139,7 +139,7 @@ def test_yaml_round_trip(tmp_path):
     )
     file = tmp_path / "cell.yaml"
     file.write_text(scenario.to_yaml())
-    assert Scenario.from_yaml(file) == scenario
+    assert Scenario.load(file) == scenario
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_shipped_scenarios_have_the_papers_thresholds(
     name, pmax_dbw, interference, rate_min, ee_min
 ):
     assert name in shipped_scenarios()
-    assert Scenario.from_yaml(name) == Scenario(
+    assert Scenario.load(name) == Scenario(
         pmax_dbw=pmax_dbw, interference=interference, rate_min=rate_min, ee_min=ee_min
     )
 
@@ -240,20 +240,20 @@ def test_a_scenario_file_lists_further_constraints(tmp_path):
     file.write_text(
         "workers: 2\nconstraints:\n- psr >= 0.9\n- link.own_measures:AveragePower <= 0.001 0.002\n"
     )
-    scenario = Scenario.from_yaml(file)
+    scenario = Scenario.load(file)
     assert scenario.constraints == (
         "psr >= 0.9",
         "link.own_measures:AveragePower <= 0.001 0.002",
     )
     assert scenario.measures == ("psr", "psr", "link.own_measures:AveragePower")
     file.write_text(scenario.to_yaml())
-    assert Scenario.from_yaml(file) == scenario
+    assert Scenario.load(file) == scenario
 
 
 def test_one_constraint_need_not_be_a_list(tmp_path):
     file = tmp_path / "cell.yaml"
     file.write_text("constraints: psr >= 0.9")
-    assert Scenario.from_yaml(file).constraints == ("psr >= 0.9",)
+    assert Scenario.load(file).constraints == ("psr >= 0.9",)
 
 
 def test_a_scenario_imports_nothing_to_be_read(tmp_path, monkeypatch):
@@ -282,7 +282,7 @@ def test_bad_yaml_is_refused(tmp_path, text, sentence):
     file = tmp_path / "cell.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=sentence) as refusal:
-        Scenario.from_yaml(file)
+        Scenario.load(file)
     assert "\n" not in str(refusal.value)
 
 
@@ -290,16 +290,16 @@ def test_unknown_scenario_names_the_shipped_ones():
     with pytest.raises(
         InputError, match=r"'defualt' is unknown, did you mean default\? accepted: def"
     ):
-        Scenario.from_yaml("defualt")
+        Scenario.load("defualt")
 
 
 def test_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.yaml does not exist"):
-        Scenario.from_yaml(tmp_path / "nowhere.yaml")
+        Scenario.load(tmp_path / "nowhere.yaml")
 
 
 def test_a_file_does_not_hide_a_shipped_scenario(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "interference-x2").write_text("workers: 3")
-    assert Scenario.from_yaml("interference-x2").interference == 2
-    assert Scenario.from_yaml("./interference-x2").workers == 3
+    assert Scenario.load("interference-x2").interference == 2
+    assert Scenario.load("./interference-x2").workers == 3

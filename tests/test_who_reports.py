@@ -19,16 +19,15 @@ from feduplink import (
     TrainingSettings,
     draw_csi,
     evaluate,
-    find_optimum,
 )
+from feduplink.evaluation import judge_policy
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
-from feduplink.optimum import Certificate, DualStep
+from feduplink.optimum import Certificate, DualStep, find_optimum
 from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
 from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.settings import NetworkSettings
 from feduplink.tracking import CsvLog
 from feduplink.training import NetworkTraining, OneScenario
-from feduplink.workflows.evaluation import compare
 from recorder import Recorder
 
 SCENARIO = Scenario(workers=3)
@@ -133,8 +132,8 @@ def test_comparing_and_judging_are_told(csi: Tensor):
     recorder = Recorder()
     policy = FullPower(SCENARIO)
     with report_to(recorder):
-        compare({"a": policy, "b": policy}, csi, SCENARIO)
-        evaluate(policy, csi, SCENARIO)
+        evaluate(SCENARIO, {"a": policy, "b": policy}, channels=csi)
+        judge_policy(policy, csi, SCENARIO)
     assert recorder.of("comparison") == ["begin", 1, 2, "end"]
     assert recorder.of("evaluation") == ["begin", "end"]
 

@@ -1,10 +1,9 @@
 """Transmit-power control for wireless federated learning.
 
->>> import torch
->>> from feduplink import FullPower, Scenario, draw_csi, evaluate
->>> scenario = Scenario(workers=4)
->>> csi = draw_csi(scenario, 100, torch.Generator().manual_seed(0))
->>> evaluate(FullPower(scenario), csi, scenario).participation
+>>> import feduplink as fu
+>>> scenario = fu.Scenario(workers=4)
+>>> result = fu.evaluate(scenario, ["max"], channels_per_split=100)
+>>> result["max"].participation
 1.0
 """
 

@@ -1,10 +1,17 @@
-from .channels import draw_channels, draw_csi, read_channels, write_channels
-from .errors import InputError
-from .evaluation import evaluate
-from .federated import federate, load_task
+from . import link
+from .channels import (
+    Channels,
+    draw_channels,
+    draw_csi,
+    make_channels,
+    read_channels,
+    write_channels,
+)
+from .errors import InputError, ProofError
+from .federated import Task, load_task
 from .judgement import Judgement, judge
 from .link import Measure
-from .optimum import Optimum, find_optimum
+from .optimum import Optimum
 from .policies import (
     DualPolicy,
     FullPower,
@@ -25,11 +32,34 @@ from .scenario import Scenario, shipped_scenarios
 from .settings import TrainingSettings
 from .training import Training, TrainingData
 from .version import __version__
+from .workflows import (
+    Evaluation,
+    FederatedComparison,
+    Front,
+    OptimumResult,
+    Outcome,
+    ProofCheck,
+    Result,
+    Sweep,
+    TrainingRun,
+    check_proof,
+    evaluate,
+    federate,
+    find_optimum,
+    load_result,
+    make_schedules,
+    sweep,
+    train,
+)
 
 __all__ = [
     "Callback",
+    "Channels",
     "Constraint",
     "DualPolicy",
+    "Evaluation",
+    "FederatedComparison",
+    "Front",
     "FullPower",
     "GraphPolicy",
     "InputError",
@@ -37,30 +67,45 @@ __all__ = [
     "Measure",
     "OpenLoop",
     "Optimum",
+    "OptimumResult",
     "Orthogonal",
+    "Outcome",
     "PerceptronPolicy",
     "Policy",
     "Problem",
+    "ProofCheck",
+    "ProofError",
     "RandomPower",
+    "Result",
     "Scenario",
+    "Sweep",
+    "Task",
     "Training",
     "TrainingData",
+    "TrainingRun",
     "TrainingSettings",
     "__version__",
+    "check_proof",
     "draw_channels",
     "draw_csi",
     "evaluate",
     "federate",
     "find_optimum",
     "judge",
+    "link",
     "load_policy",
+    "load_result",
     "load_task",
+    "make_channels",
     "make_policies",
     "make_policy",
+    "make_schedules",
     "read_channels",
     "report_to",
     "save_policy",
     "shipped_scenarios",
     "show_progress",
+    "sweep",
+    "train",
     "write_channels",
 ]

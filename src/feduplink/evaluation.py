@@ -20,7 +20,7 @@ from feduplink.validation import usable_device
 
 
 @track("evaluation")
-def evaluate(
+def judge_policy(
     policy: Policy,
     csi: Tensor,
     scenario: Scenario,

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from feduplink.errors import InputError, unknown_name
 from feduplink.registry import CHANNEL_MODELS, MEASURES
-from feduplink.storage.files import read_limited
+from feduplink.storage.files import read_limited, write_text
 from feduplink.validation import ValidatedModel, parse_yaml
 
 if TYPE_CHECKING:
@@ -226,6 +226,9 @@ def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.random.RandomState(42).randint(100, 1000, workers).astype(np.int64)
 
 
+#: Weights of the paper's network for digits, the model whose upload is assumed by default.
+MODEL_WEIGHTS = 39_760
+
 #: Bits of the checksum that every upload ends with.
 CHECKSUM_BITS = 32
 
@@ -365,11 +368,11 @@ class Scenario(Goal, Radio, Cell):
         return Scenario(**{**self.model_dump(), **changes})
 
     def to_yaml(self) -> str:
-        """The scenario as YAML text; :meth:`from_yaml` reads it back to an equal one."""
+        """The scenario as YAML text; :meth:`load` reads it back to an equal one."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
     @classmethod
-    def from_yaml(cls, path: str | Path) -> Scenario:
+    def load(cls, path: str | Path) -> Scenario:
         """Read a scenario from a file, or by the name of one that ships with the package.
 
         A shipped one's name is never taken for a file's; write ``./name`` for that.
@@ -382,6 +385,11 @@ class Scenario(Goal, Radio, Cell):
         except UnicodeDecodeError as error:
             raise InputError(f"scenario: {path} is no text in UTF-8: {error}.") from None
         return cls.from_text(text, str(path))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the scenario to a YAML file, which :meth:`load` reads."""
+        write_text(Path(path), self.to_yaml())
+        return Path(path)
 
     @classmethod
     def _shipped(cls, name: str) -> Scenario:
@@ -403,7 +411,7 @@ class Scenario(Goal, Radio, Cell):
 
 
 def shipped_scenarios() -> list[str]:
-    """Names of the scenarios that ship with the package, for :meth:`Scenario.from_yaml`."""
+    """Names of the scenarios that ship with the package, for :meth:`Scenario.load`."""
     files = resources.files("feduplink.scenarios").iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 

@@ -1,10 +1,26 @@
-"""Tables of words and numbers, as plain text, Markdown and HTML."""
+"""Tables of words and numbers: plain text, Markdown, HTML, and rich tables on a terminal."""
 
 from __future__ import annotations
 
 import html
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+#: Colours of cells that begin with a verdict.
+_VERDICT_COLOURS = {
+    "feasible": "green",
+    "infeasible": "red",
+    "inconclusive": "yellow",
+    "silent": "red",
+}
+#: Width of tables in files and pipes, characters.
+_PLAIN_WIDTH = 120
 
 
 def three_digits(value: float) -> str:
@@ -73,3 +89,52 @@ class TextTable:
         remarks = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in self.remarks)
         title = f"<caption>{html.escape(self.title)}</caption>"
         return f"<table>{title}{head}<tbody>{body}</tbody></table>{remarks}"
+
+
+def console() -> Console:
+    """Standard output; away from a terminal plain text, wide enough for the tables."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    # What is printed is never markup: a path may hold brackets.
+    return Console(width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def wrapped(text: str, console: Console) -> str:
+    """Wrap sentences at the width of a terminal; text for a file or a pipe is not changed."""
+    if not console.is_terminal:
+        return text
+    lines = (
+        textwrap.wrap(line, console.width, subsequent_indent="  ") for line in text.splitlines()
+    )
+    return "\n".join("\n".join(line) for line in lines)
+
+
+def terminal_table(table: TextTable) -> RenderableType:
+    """The table for a console: rich wraps its headers where the terminal is narrow."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+    for place, column in enumerate(table.headers):
+        drawn.add_column(column, justify="right" if place else "left", overflow="fold")
+    for name, *cells in table.rows:
+        styled = (Text(cell, _VERDICT_COLOURS.get(cell.partition(" ")[0], "")) for cell in cells)
+        drawn.add_row(Text(name), *styled)
+    remarks = [Text(remark, style="italic dim") for remark in table.remarks]
+    return Group(Text(table.title, style="bold"), drawn, *remarks)
+
+
+def print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts, with long ones folded."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    console().print(drawn)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+import importlib
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from feduplink.errors import InputError, did_you_mean
+from feduplink.errors import InputError, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     import torch
@@ -54,11 +55,20 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
     if not field:
         return f"{message}."
+    if problem["type"] == "literal_error":
+        accepted = get_args(_literal(model.model_fields[field].annotation))
+        return str(unknown_name(field, str(problem["input"]), accepted))
     if problem["type"] == "extra_forbidden":
         names = list(model.model_fields)
         guess = did_you_mean(field, names)
         return f"{field}: no such field{guess} accepted: {', '.join(names)}."
     return f"{field}: {message} (got {_shown(problem['input'])})."
+
+
+def _literal(annotation: Any) -> Any:
+    """The choice of names in an annotation that may also be None."""
+    options = (annotation, *get_args(annotation))
+    return next(option for option in options if get_origin(option) is Literal)
 
 
 def _shown(value: object) -> str:
@@ -137,6 +147,17 @@ class _Keys:
                 raise ValueError(f"has {event.value} twice; accepted: every field once")
             self._seen.add(event.value)
         self._next_is_key = not self._next_is_key
+
+
+def require(module: str, extra: str) -> Any:
+    """Import a package of an extra; without it, a sentence with the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        raise InputError(
+            f"{missing} is not installed; accepted after pip install 'feduplink[{extra}]'."
+        ) from None
 
 
 def usable_device(device: str | torch.device) -> torch.device:

@@ -198,7 +198,7 @@ def formats() -> list[Format]:
     return [
         Format(
             "scenario", "a.yaml", Scenario(workers=4).to_yaml().encode(),
-            lambda p: Scenario.from_yaml(p / "a.yaml").model_dump(), _anything,
+            lambda p: Scenario.load(p / "a.yaml").model_dump(), _anything,
         ),
         Format(
             "metrics", "metrics.json", _written(_metrics, "metrics.json"),

@@ -86,10 +86,10 @@ def test_any_text_is_yaml_or_refused(text: str):
 def test_a_scenario_is_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "a.yaml")
     with pytest.raises(InputError, match="no regular file"):
-        Scenario.from_yaml(tmp_path / "a.yaml")
+        Scenario.load(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").write_bytes(b"#" * (2 << 20))
     with pytest.raises(InputError, match="accepted: no more than"):
-        Scenario.from_yaml(tmp_path / "b.yaml")
+        Scenario.load(tmp_path / "b.yaml")
 
 
 def crafted(path: Path, header: Any, tensors: dict[str, torch.Tensor]) -> Path:

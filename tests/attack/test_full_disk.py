@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.workflows import schedule_files
+from feduplink.reporting import style
 
 from .forked import Ended, forked
 
@@ -18,7 +18,7 @@ SMALL = ("--workers", 3, "--channels-per-split", 30)
 COMMANDS = {
     "channels": ("channels", "--workers", 3, "--count", 400),
     "evaluate": ("evaluate", *SMALL, "--policies", "max"),
-    "optimum": ("optimum", *SMALL, "--budget", 0),
+    "optimum": ("optimum", *SMALL, "--budget-s", 0),
     "schedule": (
         *("schedule", "--workers", 3, "--channels-per-split", 4),
         *("--policies", "max", "--kappa", 0),
@@ -52,7 +52,7 @@ def test_no_room_for_schedules(tmp_path: Path):
     out = tmp_path / "out"
 
     def no_figures_and_little_room() -> None:
-        schedule_files.save_figure = lambda *_: None
+        style.save_figure = lambda *_: None
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
     ended = forked([*COMMANDS["schedule"], "--out", out], no_figures_and_little_room)

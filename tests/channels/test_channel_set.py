@@ -51,7 +51,7 @@ def test_the_file_of_a_scenario_contains_the_name(tmp_path):
     scenario = Scenario(channel_model=f"{TOYS}:Exponential")
     (tmp_path / "s.yaml").write_text(scenario.to_yaml())
     assert f"channel_model: {TOYS}:Exponential\n" in scenario.to_yaml()
-    assert Scenario.from_yaml(tmp_path / "s.yaml") == scenario
+    assert Scenario.load(tmp_path / "s.yaml") == scenario
 
 
 def test_interference_scales_the_cross_gains_of_any_model():

@@ -16,12 +16,12 @@ from feduplink import (
     Training,
     TrainingData,
     draw_csi,
-    evaluate,
     read_channels,
     save_policy,
     write_channels,
 )
 from feduplink.channels import Realisations, make_channels, resample_csi
+from feduplink.evaluation import judge_policy
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.policies import pdx
 from feduplink.randomness import torch_generator
@@ -37,7 +37,7 @@ COMMANDS = {
     "channels": ("channels", "--count", 5, "--workers", 3),
     "train": ("train", "--policy", "pdg", *TINY, "--epochs", 1),
     "evaluate": ("evaluate", *TINY, "--policies", "max,openloop"),
-    "optimum": ("optimum", *TINY, "--budget", 0, "--rate-min", 0, "--ee-min", 0),
+    "optimum": ("optimum", *TINY, "--budget-s", 0, "--rate-min", 0, "--ee-min", 0),
     "federate": ("federate", "--task", "digits", "--workers", 3, "--rounds", 2,
                  "--policies", "max,openloop"),
 }  # fmt: skip
@@ -73,7 +73,7 @@ def test_every_command_draws_from_a_model_of_ones_own(
         assert read_channels(tmp_path / "runs/channels/channels.h5").csi.equal(expected)
     elif command == "evaluate":
         test = make_channels(scenario, 40).test
-        expected = evaluate(FullPower(scenario), test, scenario).as_metrics()
+        expected = judge_policy(FullPower(scenario), test, scenario).as_metrics()
         assert metrics["policies"]["max"] == expected
     elif command == "federate":
         policies = {"max": FullPower(scenario)}
@@ -117,8 +117,8 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     best = Training(policy, data, training_settings(GraphPolicy, epochs=3)).run()
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["best_epoch"] == best.number + 1
-    assert metrics["validation"] == evaluate(policy, csi[1::3], scenario).as_metrics()
-    assert metrics["test"] == evaluate(policy, csi[2::3], scenario).as_metrics()
+    assert metrics["validation"] == judge_policy(policy, csi[1::3], scenario).as_metrics()
+    assert metrics["test"] == judge_policy(policy, csi[2::3], scenario).as_metrics()
     assert metrics["channels"]["parts"] == {"training": 10, "validation": 10, "test": 10}
     assert "channels_per_split" not in metrics
     table = (tmp_path / "runs/train/comparison.md").read_text()

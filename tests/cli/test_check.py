@@ -12,7 +12,7 @@ from feduplink.channels import Realisations
 
 from .conftest import TINY, Run, refused
 
-_SHORT = ("--budget", 0.2, "--rate-min", 0.2, "--ee-min", 10, "--interference", 8)
+_SHORT = ("--budget-s", 0.2, "--rate-min", 0.2, "--ee-min", 10, "--interference", 8)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_proof_of_drawn_channels(run: Run):
 
 @pytest.mark.parametrize("part", [(), ("--whole-file",)])
 def test_the_proof_of_recorded_channels(run: Run, recorded: Path, part: tuple[str, ...]):
-    words = ("--channels", recorded, "--budget", 0, "--weights", "ones", *part)
+    words = ("--channels", recorded, "--budget-s", 0, "--weights", "ones", *part)
     assert run("optimum", *words, "--certificate", "proof.h5").status == 0
     ended = run("check", "proof.h5", "--channels", recorded)
     assert ended.status == 0
@@ -80,7 +80,7 @@ def test_what_cannot_be_proved_is_refused_before_the_search(run: Run, tmp_path: 
     [
         (("nowhere.h5",), "nowhere.h5 does not exist"),
         ((), "PROOF"),
-        (("proof.h5", "--processes", 0), "--processes"),
+        (("proof.h5", "--processes", 0), "processes"),
     ],
 )
 def test_bad_options(run: Run, words: tuple[object, ...], said: str):
@@ -88,7 +88,7 @@ def test_bad_options(run: Run, words: tuple[object, ...], said: str):
 
 
 def test_channels_that_are_no_file(run: Run, tmp_path: Path):
-    assert run("optimum", *TINY, "--budget", 0, "--certificate", "proof.h5").status == 0
+    assert run("optimum", *TINY, "--budget-s", 0, "--certificate", "proof.h5").status == 0
     assert "nowhere.h5" in refused(run("check", "proof.h5", "--channels", "nowhere.h5"))
     with h5py.File(tmp_path / "empty.h5", "w") as file:
         file["other"] = np.zeros(3)

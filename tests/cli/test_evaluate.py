@@ -16,11 +16,11 @@ from feduplink import (
     RandomPower,
     Scenario,
     draw_csi,
-    evaluate,
     save_policy,
     write_channels,
 )
 from feduplink.channels import CSI_DATASET, Realisations, make_channels
+from feduplink.evaluation import judge_policy
 
 from .conftest import TINY, Run, metrics_of, refused
 from .own_policies import Half, Median
@@ -53,7 +53,7 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
     metrics = metrics_of(tmp_path / "runs/evaluate")
     assert Scenario(**metrics["scenario"]) == scenario
     assert metrics["policies"] == {
-        name: evaluate(policy, splits.test, scenario, seed=7).as_metrics()
+        name: judge_policy(policy, splits.test, scenario, seed=7).as_metrics()
         for name, policy in policies.items()
     }
     rows = [line.split()[0] for line in ended.out.splitlines() if line.count(" % ") == 2]
@@ -67,6 +67,7 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         "comparison.svg",
         "power-histogram.png",
         "power-histogram.svg",
+        "result.safetensors",
     }
 
 
@@ -89,7 +90,7 @@ def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, rec
         },
     }
     tuned = OpenLoop.tuned(scenario, csi[0::3])
-    assert metrics["policies"]["openloop"] == evaluate(tuned, csi[2::3], scenario).as_metrics()
+    assert metrics["policies"]["openloop"] == judge_policy(tuned, csi[2::3], scenario).as_metrics()
 
 
 def test_options_that_recorded_channels_ignore_are_named(run: Run, recorded: Path):
@@ -119,7 +120,7 @@ def test_policies_of_ones_own_stand_beside_the_others(run: Run, tmp_path: Path):
     median = Median.make(scenario, channels=splits)
     expected = {"max": FullPower(scenario), "half": Half(scenario), "median": median}
     assert metrics_of(tmp_path / "runs/evaluate")["policies"] == {
-        name: evaluate(policy, splits.test, scenario).as_metrics()
+        name: judge_policy(policy, splits.test, scenario).as_metrics()
         for name, policy in expected.items()
     }
     rows = [line.split()[0] for line in ended.out.splitlines() if line.count(" % ") == 2]
@@ -190,7 +191,7 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     assert "0 dBW" in ended.err
     assert "cut at -20 dBW" in ended.err
     here = Scenario(workers=3)
-    expected = evaluate(FullPower(here), make_channels(here, 40).test, here).as_metrics()
+    expected = judge_policy(FullPower(here), make_channels(here, 40).test, here).as_metrics()
     found = metrics_of(tmp_path / "runs/evaluate")["policies"]["max"]
     assert found.pop("made_for") == {"pmax_dbw": [0.0, -20.0]}
     assert found.pop("feasible") is expected.pop("feasible")
@@ -203,7 +204,7 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
 def test_weights_that_recorded_channels_do_not_bring_are_said(
     run: Run, tmp_path: Path, recorded: Path
 ):
-    for command in (("evaluate", "--policies", "max"), ("optimum", "--budget", 0)):
+    for command in (("evaluate", "--policies", "max"), ("optimum", "--budget-s", 0)):
         ended = run(*command, "--channels", recorded)
         assert ended.status == 0
         table = (tmp_path / "runs" / command[0] / "comparison.md").read_text()

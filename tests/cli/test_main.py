@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import resource
@@ -16,10 +15,11 @@ import pytest
 
 import feduplink
 from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, __main__, cli
-from feduplink.cli import channels, parsing, train
+from feduplink.cli import SHELLS, commands
 from feduplink.cli.commands import COMMANDS, Command
+from feduplink.policies import NeuralPolicy, UnrolledPolicy
 from feduplink.policies.store import default_policies
-from feduplink.registry import COMPARED, TRAINABLE
+from feduplink.registry import COMPARED, POLICIES, TRAINABLE
 from feduplink.scenario import Scenario
 
 from .conftest import Run, metrics_of, refused
@@ -75,8 +75,8 @@ def test_every_scenario_field_is_an_option_with_its_default(capsys: pytest.Captu
         (("--speed-mps", "3"), ("speed_mps", "geometry: kept")),
         (("--scenario", "nowhere.yaml"), ("scenario", "nowhere.yaml")),
         (("--scenario", "moon"), ("scenario", "interference-x2")),
-        (("--seed", "-1"), ("--seed", "whole numbers from 0")),
-        (("--seed", "one"), ("--seed", "one")),
+        (("--seed", "-1"), ("seed", "greater than or equal to 0")),
+        (("--seed", "one"), ("seed", "one")),
         (("--no-such-option",), ("--no-such-option",)),
         (("--worker", "3"), ("--worker",)),
     ],
@@ -170,13 +170,15 @@ def test_help_is_there_at_once(command: str):
 
 def test_what_the_help_says_of_policies_is_what_their_classes_say():
     assert default_policies() == COMPARED
-    assert set(TRAINABLE) == set(train.trainable())
+    kinds = {name: POLICIES.find(name) for name in POLICIES.names()}
+    trained = {n for n, k in kinds.items() if issubclass(k, NeuralPolicy | UnrolledPolicy)}
+    assert set(TRAINABLE) == trained
     assert TrainingSettings().learning_rate == GraphPolicy.learning_rate
     described = TrainingSettings.model_fields["learning_rate"].description
     assert f"(pdm: {PerceptronPolicy.learning_rate})" in described
 
 
-@pytest.mark.parametrize("shell", parsing.SHELLS)
+@pytest.mark.parametrize("shell", SHELLS)
 def test_completion_knows_commands_options_and_choices(
     shell: str, capsys: pytest.CaptureFixture[str]
 ):
@@ -242,7 +244,6 @@ def test_out_must_be_writable_before_anything_is_done(run: Run, monkeypatch: pyt
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "mkdir", denied)
-    monkeypatch.setattr(channels, "draw_channels", None)
     assert "new/below: Permission denied" in refused(run("channels", "--out", "new/below"))
 
 
@@ -278,10 +279,10 @@ def test_interrupt_while_the_commands_are_loaded(
 
 
 def test_interrupt_has_its_own_status(run: Run, monkeypatch: pytest.MonkeyPatch):
-    def interrupt(_args: argparse.Namespace) -> None:
+    def interrupt(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(channels, "run", interrupt)
+    monkeypatch.setattr(commands, "channels", interrupt)
     ended = run("channels")
     assert ended.status == 130
     assert ended.err == "feduplink: interrupted.\n"

@@ -10,18 +10,18 @@ import torch
 from feduplink import (
     Scenario,
     draw_csi,
-    evaluate,
     judge,
     load_policy,
     read_channels,
     write_channels,
 )
 from feduplink.channels import Realisations, make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.policies import DualPolicy, shipped_pdx
 
 from .conftest import TINY, Run, metrics_of, refused
 
-_SHORT = (*TINY, "--budget", 1)
+_SHORT = (*TINY, "--budget-s", 1)
 
 
 @pytest.fixture
@@ -45,6 +45,7 @@ def test_what_it_writes(run: Run, tmp_path: Path):
         "duality.png",
         "duality.svg",
         "policy.safetensors",
+        "result.safetensors",
     }
     metrics = metrics_of(directory)
     best = metrics["optimum"]
@@ -62,7 +63,7 @@ def test_what_it_writes(run: Run, tmp_path: Path):
         assert "Lagrangian" in file["upper_bound"].attrs["description"]
     policy = load_policy(directory)
     assert policy.name == "dual"
-    assert metrics["policies"]["dual"] == evaluate(policy, csi, scenario).as_metrics()
+    assert metrics["policies"]["dual"] == judge_policy(policy, csi, scenario).as_metrics()
     assert f"exceeds {best['upper_bound']:.4f}: proved" in ended.out
 
 
@@ -71,7 +72,7 @@ def test_recorded_channels_without_constraints(
     run: Run, tmp_path: Path, recorded: Path, objective: str
 ):
     ended = run(
-        "optimum", "--channels", recorded, "--budget", 1, "--objective", objective,
+        "optimum", "--channels", recorded, "--budget-s", 1, "--objective", objective,
         "--weights", "1,2,3,4,5", "--rate-min", 0, "--ee-min", 0,
         "--static-power", 0.02, "--amplifier-inefficiency", 1.5,
     )  # fmt: skip
@@ -91,7 +92,7 @@ def test_the_optimum_of_a_whole_file_has_that_of_its_test_part_in_place(
     run: Run, tmp_path: Path, recorded: Path
 ):
     """Without constraints every channel stands for itself."""
-    words = ("optimum", "--channels", recorded, "--budget", 0, "--rate-min", 0, "--ee-min", 0)
+    words = ("optimum", "--channels", recorded, "--budget-s", 0, "--rate-min", 0, "--ee-min", 0)
     assert run(*words, "--out", "part").status == 0
     ended = run(*words, "--whole-file", "--out", "whole")
     assert ended.status == 0
@@ -111,7 +112,7 @@ def test_a_statement_for_the_distribution(run: Run, tmp_path: Path, recorded: Pa
     assert "With 0.9 confidence" in ended.out
     metrics = metrics_of(tmp_path / "runs/optimum")
     assert metrics["distribution"]["upper_bound"] > metrics["optimum"]["upper_bound"]
-    ended = run("optimum", "--channels", recorded, "--budget", 1, "--confidence", 0.9)
+    ended = run("optimum", "--channels", recorded, "--budget-s", 1, "--confidence", 0.9)
     assert "independent draws" in ended.out
 
 
@@ -132,9 +133,9 @@ def test_thresholds_that_shut_everyone_out_are_refused(run: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--budget", "-1"), ("--budget", "seconds from 0")),
-        (("--budget", "nan"), ("--budget",)),
-        (("--confidence", "1"), ("--confidence", "between 0 and 1")),
+        (("--budget-s", "-1"), ("budget_s", "greater than or equal to 0")),
+        (("--budget-s", "nan"), ("budget_s",)),
+        (("--confidence", "1"), ("confidence", "less than 1")),
         (("--channels", "nowhere.h5"), ("nowhere.h5",)),
         (("--whole-file",), ("whole-file", "--channels FILE")),
         (("--confidence", "0.9", "--channels-per-split", 1), ("confidence", "2 or more")),
@@ -150,7 +151,7 @@ def test_bad_options(run: Run, tmp_path: Path, options: tuple[str, ...], words: 
 
 
 def test_evaluate_shows_the_distance_to_the_optimum(run: Run, tmp_path: Path):
-    ended = run("evaluate", *TINY, "--policies", "max,openloop", "--optimum", 1)
+    ended = run("evaluate", *TINY, "--policies", "max,openloop", "--optimum", "--budget-s", 1)
     assert ended.status == 0
     assert "below" in ended.out
     assert "optimum" in ended.out
@@ -176,7 +177,7 @@ def test_the_optimum_is_not_under_the_dual_policy(run: Run, tmp_path: Path, seed
     csi = draw_csi(Scenario(workers=5), 20, torch.Generator().manual_seed(seed))
     write_channels(tmp_path / "few.h5", Realisations(csi))
     options = ("--objective", "rate", "--weights", "ones", "--rate-min", 0, "--ee-min", 0)
-    assert run("optimum", "--channels", "few.h5", "--budget", 0, *options).status == 0
+    assert run("optimum", "--channels", "few.h5", "--budget-s", 0, *options).status == 0
     metrics = metrics_of(tmp_path / "runs/optimum")
     assert metrics["below_optimum"]["dual"] >= 0
     assert metrics["policies"]["dual"]["objective"] <= metrics["optimum"]["objective"]
@@ -186,8 +187,8 @@ def test_the_optimum_is_not_under_the_dual_policy(run: Run, tmp_path: Path, seed
 @pytest.mark.parametrize(
     "command",
     [
-        ("optimum", "--budget", 0),
-        pytest.param(("evaluate", "--optimum", 0), marks=pytest.mark.slow),
+        ("optimum", "--budget-s", 0),
+        pytest.param(("evaluate", "--optimum", "--budget-s", 0), marks=pytest.mark.slow),
     ],
 )
 def test_a_worker_that_is_never_heard_is_no_reason_to_fail(
@@ -211,7 +212,7 @@ def test_evaluate_learns_multipliers_on_the_training_part_alone(
     ended = run("evaluate", "--channels", recorded, "--policies", name, "--ee-min", 20)
     assert ended.status == 0
     csi, scenario = read_channels(recorded).csi, Scenario(workers=5, ee_min=20)
-    expected = evaluate(learn(scenario, csi[0::3]), csi[2::3], scenario).as_metrics()
+    expected = judge_policy(learn(scenario, csi[0::3]), csi[2::3], scenario).as_metrics()
     found = metrics_of(tmp_path / "runs/evaluate")["policies"][name]
     found.pop("made_for", None)  # few channels: it aims far above the thresholds
     assert found == expected

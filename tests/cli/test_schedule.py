@@ -13,7 +13,7 @@ SMALL = ["schedule", "--workers", "3", "--channels-per-split", "4", "--policies"
 
 def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    assert main([*SMALL, "--kappa", "20,0", "--budget", "20", "--out", str(out)]) == 0
+    assert main([*SMALL, "--kappa", "20,0", "--budget-s", "20", "--out", str(out)]) == 0
     assert "schedule" in capsys.readouterr().out
     metrics = json.loads((out / "metrics.json").read_text())
     front = metrics["policies"]["schedule"]
@@ -40,7 +40,7 @@ def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixt
         assert (out / name).stat().st_size > 100
     page = (out / "schedule.md").read_text()
     assert "| gap, % |" in page
-    assert "seconds a joule is worth" in page
+    assert "seconds per joule" in page
 
 
 def test_without_a_proof_there_is_no_column_for_it(tmp_path: Path):
@@ -51,10 +51,10 @@ def test_without_a_proof_there_is_no_column_for_it(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--kappa", "-1"], "a finite number of 0 or more"),
-        (["--delivery", "0"], "above 0 and at most 1"),
+        (["--kappa", "-1"], "kappa: Input should be greater than or equal to 0"),
+        (["--delivery", "0"], "delivery: Input should be greater than 0"),
         (["--delivery", "0.5,0.5"], "one for each of the 3 workers"),
-        (["--delivery", "0.5", "--budget", "1"], "--delivery 1"),
+        (["--delivery", "0.5", "--budget-s", "1"], "--delivery 1"),
     ],
 )
 def test_refusals(options, sentence, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

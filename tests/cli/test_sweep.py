@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.cli import swept_runs
-
 from .conftest import TINY, Run, metrics_of, refused
 
 EVALUATE = ("evaluate", "--policies", "max,rand", *TINY)
@@ -30,37 +28,39 @@ def test_two_options_are_all_their_pairs(run: Run, tmp_path: Path):
     rows = rows_of(out)
     assert len(rows) == 4 * 2
     for row in rows:
-        name = f"interference={row['interference']},pmax-dbw={row['pmax-dbw']}"
+        name = f"interference={row['interference']},pmax-dbw={row['pmax_dbw']}"
         run_metrics = metrics_of(out / name)
         assert run_metrics["scenario"]["interference"] == float(row["interference"])
-        assert run_metrics["scenario"]["pmax_dbw"] == float(row["pmax-dbw"])
+        assert run_metrics["scenario"]["pmax_dbw"] == float(row["pmax_dbw"])
         objective = run_metrics["policies"][row["policy"]]["objective"]
         assert float(row["objective"]) == pytest.approx(objective, rel=1e-5)
-    assert metrics_of(out)["varied"] == {"interference": ["1", "4"], "pmax-dbw": ["-30", "-20"]}
+    assert metrics_of(out)["varied"] == {"interference": ["1", "4"], "pmax_dbw": ["-30", "-20"]}
     assert (out / "sweep.png").stat().st_size > 1000
     assert "objective against interference" in ended.out
-    assert "max pmax-dbw=-30" in ended.out
+    assert "max pmax_dbw=-30" in ended.out
 
 
-def test_finished_runs_are_not_run_again(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_finished_runs_are_not_repeated(run: Run, tmp_path: Path):
+    def written() -> dict[str, int]:
+        files = (tmp_path / "runs/sweep").glob("*/metrics.json")
+        return {path.parent.name: path.stat().st_mtime_ns for path in files}
+
     assert sweep(run, "--vary", "interference", 1, 2).status == 0
-    done = []
-    real = swept_runs._run_command
-    monkeypatch.setattr(swept_runs, "_run_command", lambda words: done.append(words) or real(words))
+    first = written()
     assert sweep(run, "--vary", "interference", 1, 2, 3).status == 0
-    [words] = done
-    assert "--interference=3" in words
-    done.clear()
+    second = written()
+    assert {name for name in second if second[name] != first.get(name)} == {"interference=3"}
     # Other options make other runs.
     assert sweep(run, "--vary", "interference", 1, command=(*EVALUATE, "--seed", 1)).status == 0
-    assert len(done) == 1
+    third = written()
+    assert {name for name in third if third[name] != second[name]} == {"interference=1"}
 
 
 def test_names_are_values_too(run: Run, tmp_path: Path):
     vary = ("--vary", "channel-model", "wbs", "hata-urban", "--figure", "participation")
     ended = sweep(run, *vary, "--out", "here")
     assert ended.status == 0, ended.err
-    assert "participation against channel-model" in ended.out
+    assert "participation against channel_model" in ended.out
     assert metrics_of(tmp_path / "here")["figure"] == "participation"
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from feduplink import Scenario, Training, TrainingData, TrainingSettings, evaluate, load_policy
+from feduplink import Scenario, Training, TrainingData, TrainingSettings, load_policy
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.policies import GraphPolicy
 from feduplink.registry import POLICIES
 from feduplink.tracking import CsvLog
@@ -52,7 +53,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     assert metrics["best_epoch"] == best.number + 1
     assert TrainingSettings(**metrics["settings"]) == settings
     for split in ("validation", "test"):
-        verdict = evaluate(expected, getattr(splits, split), scenario, seed=3)
+        verdict = judge_policy(expected, getattr(splits, split), scenario, seed=3)
         assert metrics[split] == verdict.as_metrics()
     rows = list(csv.DictReader((directory / "history.csv").open()))
     assert len(rows) == 4
@@ -68,7 +69,7 @@ def test_a_policy_of_ones_own_is_trained_and_evaluated(run: Run, tmp_path: Path)
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["policy"] == "constant"
     test = make_channels(Scenario(workers=3), 40).test
-    assert metrics["test"] == evaluate(trained, test, Scenario(workers=3)).as_metrics()
+    assert metrics["test"] == judge_policy(trained, test, Scenario(workers=3)).as_metrics()
     assert run("evaluate", *TINY, "--policies", "runs/train").status == 0
     assert list(metrics_of(tmp_path / "runs/evaluate")["policies"]) == ["constant"]
 
@@ -200,9 +201,9 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
         (("--policy", "pdm", "--subset-workers", 4), "subset_workers: pdm takes exactly 8"),
         (("--policy", "pdg", "--subset-workers", 9), "subset_workers: 9 of 8 workers"),
         (("--policy", "pdg", "--preset", "theirs"), "paper"),
-        (("--policy", "pdx", "--preset", "paper"), "preset: an option of primal-dual training"),
+        (("--policy", "pdx", "--preset", "paper"), "preset: accepted for pdg and pdm only"),
         (("--policy", "pdx", "--no-bias"), "bias: an option of primal-dual training"),
-        (("--policy", "pdg", "--channels-per-split", 0), "--channels-per-split"),
+        (("--policy", "pdg", "--channels-per-split", 0), "channels_per_split"),
     ],
 )
 def test_bad_settings(run: Run, tmp_path: Path, options: tuple, word: str):
@@ -225,5 +226,5 @@ def test_a_device_that_is_not_there_is_refused(run: Run, tmp_path: Path, policy:
 
 @pytest.mark.parametrize("option", [("--steps", 500), ("--everything",)])
 def test_options_of_pdx_are_refused(run: Run, tmp_path: Path, option: tuple):
-    assert "an option of pdx" in refused(run("train", "--policy", "pdg", *QUICK, *option))
+    assert "accepted for pdx" in refused(run("train", "--policy", "pdg", *QUICK, *option))
     assert list(tmp_path.iterdir()) == []

@@ -15,9 +15,9 @@ demo --workers 2.5                                      : integer
 demo --out taken/below                                  : taken
 demo --scenario nowhere.yaml                            : nowhere.yaml
 demo --sead 1                                           : --seed
-channels --count 0                                      : whole numbers from 1
+channels --count 0                                      : greater than or equal to 1
 channels --count many                                   : many
-channels --seed -1                                      : --seed
+channels --seed -1                                      : seed
 channels --antennas 0                                   : antennas
 channels --cell-side-m -5                               : cell_side_m
 channels --channel-model moon                           : hata-urban
@@ -49,7 +49,7 @@ evaluate --policies mox                                 : did you mean max?
 evaluate --policies nowhere/policy                      : nowhere/policy
 evaluate --policies empty                               : empty
 evaluate --policies max --device cuda:99                 : cuda:99
-evaluate --optimum soon                                 : soon
+evaluate --optimum soon                                 : only options
 evaluate --rate-min 0.7,0.6                             : 8 workers
 evaluate --rate-min high                                : rate_min
 evaluate --rate-min 0.7 --time-max-s 5                  : twice
@@ -59,27 +59,27 @@ evaluate --constraints ps>=1                            : did you mean psr?
 evaluate --objective rates                              : did you mean rate?
 evaluate --utility sum                                  : utility
 evaluate --channels nowhere.h5                          : nowhere.h5
-evaluate --channels-per-split 0                         : --channels-per-split
-optimum --budget -1                                     : --budget
-optimum --confidence 1                                  : between 0 and 1
+evaluate --channels-per-split 0                         : channels_per_split
+optimum --budget-s -1                                   : budget_s
+optimum --confidence 1                                  : less than 1
 optimum --whole-file                                    : --channels
 optimum --certificate empty                             : directory
 check                                                   : PROOF
 check nowhere.h5                                        : nowhere.h5
-check text.h5 --processes 0                             : --processes
+check text.h5 --processes 0                             : processes
 export --policy nowhere                                 : nowhere
 serve --port 70000                                      : 65535
 serve --policy nowhere.onnx                             : nowhere.onnx
 serve --max-workers 0                                   : max_workers
-schedule --kappa -1                                     : --kappa
+schedule --kappa -1                                     : kappa
 schedule --kappa fast                                   : fast
-schedule --delivery 0                                   : --delivery
+schedule --delivery 0                                   : delivery
 schedule --delivery 0.2,0.5                             : delivery
-schedule --delivery 0.5 --budget 5                      : budget
-federate --delivery 2                                   : --delivery
+schedule --delivery 0.5 --budget-s 5                    : budget
+federate --delivery 2                                   : delivery
 federate --task digitz                                  : did you mean digits?
-federate --runs 0                                       : --runs
-federate --deadline 0                                   : --deadline
+federate --runs 0                                       : runs
+federate --deadline 0                                   : deadline
 federate --engine flour                                 : did you mean flower?
 federate --engine flower --runs 2                        : runs
 federate --engine flower --aggregation unbiased          : exact
@@ -93,14 +93,14 @@ federate --partition skewed                             : iid
 federate --packet-success always                        : worst-phase
 federate --present 500:0                                : present
 federate --resample-channels                            : --channels
-federate --target none                                  : --target
+federate --target 0                                     : target
 federate --data nowhere --task imdb                     : imdb
 sweep --vary interference 1 -- evalute                  : did you mean evaluate?
 sweep --vary interferense 1 -- evaluate                 : did you mean --interference?
 sweep --vary interference -- evaluate                   : vary
 sweep -- evaluate                                       : --vary
 reproduce mnits                                         : did you mean mnist?
-reproduce arrivals --processes 0                        : --processes
+reproduce arrivals --processes 0                        : processes
 report                                                  : DIR
 report nowhere                                          : nowhere
 report empty                                            : empty

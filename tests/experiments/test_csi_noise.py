@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from feduplink import Scenario, draw_csi, evaluate
+from feduplink import Scenario, draw_csi
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.experiments import csi_noise
 from feduplink.experiments.compared_policies import policy_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -44,7 +45,7 @@ def test_all_see_the_noise_and_the_optimum_does_not(context: ExperimentContext, 
     assert strong < faint
     told = csi_noise._knowing_noise(policy_for(context, "pdx", Scenario(), 0), 1e4)
     test = make_channels(Scenario(), context.scale.channels, seed=0).test
-    assert strong == evaluate(told, test, told.scenario).objective
+    assert strong == judge_policy(told, test, told.scenario).objective
 
 
 def test_pdx_is_told_the_variance(context: ExperimentContext):

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from feduplink import FullPower, Scenario, draw_csi, evaluate, judge
+from feduplink import FullPower, Scenario, draw_csi, judge
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.experiments import judged_settings as module
 from feduplink.experiments.compared_policies import COMPARED, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
@@ -27,11 +28,11 @@ def test_a_setting_is_what_evaluation_says(context: ExperimentContext):
     assert len(many) > len(csi)
     for name, policy in policies_for(context, SCENARIO, 0).items():
         found = setting.policies[name]
-        verdict = evaluate(policy, csi, SCENARIO).as_metrics()
+        verdict = judge_policy(policy, csi, SCENARIO).as_metrics()
         assert found.model_dump(include=ON_TEST_CHANNELS) == {
             n: verdict[n] for n in ON_TEST_CHANNELS
         }
-        more = evaluate(policy, many, SCENARIO).as_metrics()
+        more = judge_policy(policy, many, SCENARIO).as_metrics()
         assert found.model_dump(include=ON_CONSTRAINTS) == {n: more[n] for n in ON_CONSTRAINTS}
 
 
@@ -67,7 +68,7 @@ def test_no_policy_that_meets_the_constraints_is_above_the_optimum(context: Expe
     found = judged_setting(context, SCENARIO, 0).policies
     csi = make_channels(SCENARIO, context.scale.channels, seed=0).test
     shortfalls = {
-        name: evaluate(policy, csi, SCENARIO).shortfall
+        name: judge_policy(policy, csi, SCENARIO).shortfall
         for name, policy in policies_for(context, SCENARIO, 0).items()
     }
     best = found[OPTIMUM]

@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def pdx(tmp_path_factory: pytest.TempPathFactory) -> tuple[Policy, OnnxPolicy]:
-    policy = shipped_pdx(Scenario.from_yaml("interference-x8"))  # where silence pays
+    policy = shipped_pdx(Scenario.load("interference-x8"))  # where silence pays
     exported = export_onnx(policy, tmp_path_factory.mktemp("pdx") / "policy.onnx")
     return policy, OnnxPolicy(exported.file)
 

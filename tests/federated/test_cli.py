@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from feduplink import FullPower, cli, save_policy
-from feduplink.cli import federate
+from feduplink import FederatedComparison, FullPower, cli, save_policy
 from feduplink.federated import FederatedHistory, RunHistory, load_task
 from feduplink.scenario import Scenario
-from feduplink.workflows.federated_files import write_federated
+from feduplink.workflows.federation import default_target
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -161,12 +160,12 @@ def test_models_that_diverged_do_not_set_the_target(tmp_path: Path):
         runs = {f"{n}": (constant_run(error),) for n, error in enumerate(errors)}
         return FederatedHistory("task", "error", runs)
 
-    assert federate.default_target(history(math.nan, 0.5)) == pytest.approx(0.6)
-    assert federate.default_target(history(0.5, math.inf)) == pytest.approx(0.6)
+    assert default_target(history(math.nan, 0.5)) == pytest.approx(0.6)
+    assert default_target(history(0.5, math.inf)) == pytest.approx(0.6)
     lost = history(math.nan, math.inf)
-    target = federate.default_target(lost)
+    target = default_target(lost)
     assert target == 0
-    write_federated(tmp_path, lost, target)
+    FederatedComparison(lost, Scenario(), target, {}, ()).save(tmp_path)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics["policies"]["0"]["final_error"] is None
     assert metrics["policies"]["0"]["median_rounds_to_target"] is None

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from feduplink import FederatedComparison, Scenario
 from feduplink.federated import FederatedHistory
 from feduplink.reporting.federated import _curves, _plot_curves
-from feduplink.workflows.federated_files import write_federated
 
 from .test_federated_history import FAST, HISTORY, IDEAL, SLOW, run
 
@@ -54,7 +54,7 @@ def test_what_has_no_cost_has_no_curve():
 
 
 def test_everything_is_written(tmp_path: Path):
-    write_federated(tmp_path, HISTORY, 0.3, seed=4)
+    FederatedComparison(HISTORY, Scenario(), 0.3, {"seed": 4}, ()).save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "arrivals.png",
         "arrivals.svg",
@@ -62,6 +62,7 @@ def test_everything_is_written(tmp_path: Path):
         "error.svg",
         "federated.md",
         "metrics.json",
+        "result.safetensors",
     }
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics["seed"] == 4

@@ -15,10 +15,10 @@ from feduplink import (
     TrainingData,
     TrainingSettings,
     draw_csi,
-    evaluate,
     judge,
     save_policy,
 )
+from feduplink.evaluation import judge_policy
 from feduplink.training import Expectations, primal_dual_step
 from recorder import Stop, StopAt
 
@@ -194,9 +194,9 @@ def test_a_policy_for_noisy_channels_learns_from_what_it_will_see(data):
     best = training.run()
     clean.run()
     assert not same_weights(training, clean)
-    verdict = evaluate(training.policy, data.validation, noisy)
+    verdict = judge_policy(training.policy, data.validation, noisy)
     assert best.objective == pytest.approx(verdict.objective)
-    assert best.objective != evaluate(training.policy, data.validation, SCENARIO).objective
+    assert best.objective != judge_policy(training.policy, data.validation, SCENARIO).objective
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

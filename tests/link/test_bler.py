@@ -19,17 +19,16 @@ from feduplink import (
     Problem,
     Scenario,
     draw_csi,
-    evaluate,
-    find_optimum,
 )
 from feduplink.cli import main
+from feduplink.evaluation import judge_policy
 from feduplink.federated import Rounds, UplinkRules
 from feduplink.federated.uplink.access import transmit
 from feduplink.federated.uplink.rounds import everyone
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess
 from feduplink.link.bler import SuccessCurve, TransportBlockSuccess, tabulated
-from feduplink.optimum import PRIMAL_GAP, solve_dual
+from feduplink.optimum import PRIMAL_GAP, find_optimum, solve_dual
 from feduplink.randomness import torch_generator
 
 sionna_sys = pytest.importorskip("sionna.sys")
@@ -236,7 +235,7 @@ def test_as_a_constraint_it_is_satisfied():
 def test_weighted_per_is_the_error_rate_of_the_blocks():
     scenario, csi = two_workers()
     policy = DualPolicy.learned(scenario, csi)
-    verdict = evaluate(policy, csi, scenario)
+    verdict = judge_policy(policy, csi, scenario)
     power = policy.allocate(csi).double()
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
     weights = scenario.worker_weights * (power > 0)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import Constraint, InputError, Problem, Scenario, draw_csi, find_optimum, judge
+from feduplink import Constraint, InputError, Problem, Scenario, draw_csi, judge
 from feduplink.channels import make_channels
 from feduplink.optimum import (
     Unreachable,
     check_reachable,
     distribution_bound,
+    find_optimum,
     find_unreachable,
     interference_free_bound,
     solve_dual,

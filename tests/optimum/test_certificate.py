@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from feduplink import Constraint, InputError, Measure, Problem, Scenario, find_optimum
+from feduplink import Constraint, InputError, Measure, Problem, Scenario
 from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import Rate
-from feduplink.optimum import Certificate, certify
+from feduplink.optimum import Certificate, certify, find_optimum
 from link.own_measures import Sinr
 from recorder import Recorder
 from simulated_gpu import GPU, simulated_gpu

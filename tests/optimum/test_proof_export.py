@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import Constraint, InputError, Problem, Scenario, draw_csi, find_optimum
+from feduplink import Constraint, InputError, Problem, Scenario, draw_csi
 from feduplink.link import PacketSuccess, Rate
-from feduplink.optimum import Optimum, proof_of
+from feduplink.optimum import Optimum, find_optimum, proof_of
 from feduplink.problem import WeightedSum
 from feduplink.proofs.format import Node
 

@@ -22,16 +22,15 @@ from feduplink import (
     Scenario,
     draw_csi,
     evaluate,
-    find_optimum,
     judge,
     link,
     shipped_scenarios,
 )
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import DualPoint
-from feduplink.optimum import MET, solve_dual
+from feduplink.optimum import MET, find_optimum, solve_dual
 from feduplink.randomness import torch_generator
-from feduplink.workflows.evaluation import compare
 from simulated_gpu import GPU, simulated_gpu
 
 #: Reference optima; other draws of the channels differ by a standard error or two.
@@ -59,7 +58,7 @@ def test_every_shipped_scenario_has_a_reference():
 
 
 def _assert_solved(name: str) -> None:
-    scenario = Scenario.from_yaml(name)
+    scenario = Scenario.load(name)
     csi = make_channels(scenario, 1000).test
     solution = solve_dual(scenario, csi)
     primal = solution.judgement.objective
@@ -91,10 +90,10 @@ _WELL_MEASURED = ("default", "interference-x2", "pmax-minus-10dbw", "pmax-0dbw")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_dual_policy_is_near_feasible_and_optimal_on_unseen_channels(name: str):
-    scenario = Scenario.from_yaml(name)
+    scenario = Scenario.load(name)
     unseen = draw_csi(scenario, 10_000, torch_generator(1, "round-channels"))
     policy = DualPolicy.make(scenario, seed=1)
-    verdict = evaluate(policy, unseen, scenario)
+    verdict = judge_policy(policy, unseen, scenario)
     well_measured = name in _WELL_MEASURED
     assert verdict.violation <= 0.01 + (0 if well_measured else 0.02)
     below = solve_dual(scenario, unseen).dual_value - verdict.objective
@@ -146,7 +145,7 @@ def test_the_optimum_is_between_every_policy_and_the_bound(seed: int):
         "openloop": OpenLoop.tuned(scenario, csi),
         "dual": DualPolicy(scenario, point),
     }
-    outcomes = compare(policies, csi, scenario)
+    outcomes = evaluate(scenario, policies, channels=csi)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     verdict = judge(optimum.power, csi, scenario)
     assert verdict.violation <= MET

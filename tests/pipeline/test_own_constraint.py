@@ -12,8 +12,8 @@ from feduplink import (
     TrainingData,
     TrainingSettings,
     draw_csi,
-    evaluate,
 )
+from feduplink.evaluation import judge_policy
 
 
 def test_pdg_lowers_its_average_power_to_the_limit():
@@ -37,7 +37,7 @@ def test_pdg_lowers_its_average_power_to_the_limit():
     best = Training(policy, TrainingData(training, validation), settings).run()
     assert best.met
     assert all(0.9 * limit < power <= limit for power in best.constraints["power"])
-    verdict = evaluate(policy, unseen, scenario)
+    verdict = judge_policy(policy, unseen, scenario)
     assert verdict.feasible is not False
     assert verdict.violation < 0.05
     assert verdict.objective == pytest.approx(best.objective, rel=0.05)

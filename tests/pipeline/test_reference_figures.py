@@ -9,8 +9,8 @@ from feduplink import (
     TrainingData,
     TrainingSettings,
     draw_csi,
-    evaluate,
 )
+from feduplink.evaluation import judge_policy
 from feduplink.randomness import torch_generator
 
 
@@ -25,4 +25,4 @@ def test_pdg_at_the_default_setting_is_feasible_and_as_good_as_published():
     best = Training(policy, data, TrainingSettings()).run()
     assert best.met
     test = draw_csi(scenario, 1000, torch_generator(0, "test-channels"))
-    assert evaluate(policy, test, scenario).objective >= 0.915
+    assert judge_policy(policy, test, scenario).objective >= 0.915

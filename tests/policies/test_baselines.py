@@ -18,9 +18,9 @@ from feduplink import (
     RandomPower,
     Scenario,
     draw_csi,
-    evaluate,
 )
 from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
@@ -37,7 +37,7 @@ def mean_objective(make) -> float:
 
     def objective(seed: int) -> float:
         csi = draw_csi(scenario, 1000, torch_generator(seed, "test-channels"))
-        return evaluate(make(scenario, seed), csi, scenario).objective
+        return judge_policy(make(scenario, seed), csi, scenario).objective
 
     return statistics.mean(objective(seed) for seed in range(4))
 
@@ -176,7 +176,7 @@ def test_tuned_open_loop_is_feasible_and_good_on_unseen_channels():
     scenario = Scenario()
     training = draw_csi(scenario, 1000, torch_generator(0, "train-channels"))
     test = draw_csi(scenario, 1000, torch_generator(0, "test-channels"))
-    verdict = evaluate(OpenLoop.tuned(scenario, training), test, scenario)
+    verdict = judge_policy(OpenLoop.tuned(scenario, training), test, scenario)
     assert verdict.feasible is not False
     assert verdict.violation <= 0.02  # one standard error of 1000 channels
     assert verdict.objective >= 0.965
@@ -193,7 +193,7 @@ def test_the_open_loop_is_tuned_to_the_noise_it_will_see():
     noisy = exact.replace(csi_noise=1e6)
     training = make_channels(noisy, 300).training
     unaware, told = (OpenLoop.tuned(scenario, training) for scenario in (exact, noisy))
-    verdicts = [evaluate(policy, training, noisy) for policy in (unaware, told)]
+    verdicts = [judge_policy(policy, training, noisy) for policy in (unaware, told)]
     assert verdicts[1].violation == 0
     assert verdicts[1].objective > verdicts[0].objective or verdicts[0].violation > 0
     assert told.tensors()["setting"].tolist() != unaware.tensors()["setting"].tolist()

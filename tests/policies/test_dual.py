@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi, evaluate
+from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi
+from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
 from feduplink.policies import dual as dual_module
@@ -61,7 +62,7 @@ def test_learned_multipliers_hold_on_unseen_channels():
     unseen = draw_csi(scenario, 1500, torch.Generator().manual_seed(6))
     policy = DualPolicy.learned(scenario, training)
     assert (policy.point.multipliers.constraints > 0).any()
-    verdict = evaluate(policy, unseen, scenario)
+    verdict = judge_policy(policy, unseen, scenario)
     assert verdict.violation < 0.03  # two standard errors of 1500 channels
     own = solve_dual(scenario, unseen)
     assert abs(own.dual_value - verdict.objective) < 0.005
@@ -80,4 +81,4 @@ def test_thresholds_get_a_margin_for_unseen_channels(monkeypatch: pytest.MonkeyP
     assert (drawn.point.thresholds > thresholds).all()
     recorded = make_policy("dual", scenario, channels=training)
     assert (recorded.point.thresholds > thresholds).all()
-    assert evaluate(recorded, training, scenario).violation == 0
+    assert judge_policy(recorded, training, scenario).violation == 0

@@ -40,7 +40,7 @@ def searched(work: Recorder) -> bool:
 @pytest.mark.parametrize("name", shipped_scenarios())
 def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
     with report_to(recorder := Recorder()):
-        policy = shipped_pdx(Scenario.from_yaml(name))
+        policy = shipped_pdx(Scenario.load(name))
     assert not searched(recorder)
     assert policy.allocate(draw_csi(policy.scenario, 2, torch.Generator())).shape == (2, 8)
     assert not cache.exists()
@@ -53,7 +53,7 @@ def test_those_of_other_scenarios_do_not_ship():
 
 @pytest.mark.slow
 def test_those_that_ship_are_those_that_are_found(cache: Path):
-    scenario = Scenario.from_yaml("interference-x4")
+    scenario = Scenario.load("interference-x4")
     csi = draw_training_csi(scenario, 20_000, seed=0)
     found = UnrolledPolicy.calibrated(shipped_network(), scenario, csi).point
     shipped = shipped_pdx(scenario).point

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from feduplink import DualPolicy, Problem, Scenario, draw_csi, evaluate, load_policy
+from feduplink import DualPolicy, Problem, Scenario, draw_csi, load_policy
 from feduplink.channels import draw_training_csi, make_channels
+from feduplink.evaluation import judge_policy
 from feduplink.link import sinr
 from feduplink.optimum import calibrated, solve_dual
 from feduplink.policies import UnrolledPolicy, make_policy, pdx, shipped_network, shipped_pdx
@@ -16,7 +17,7 @@ def test_the_shipped_network_meets_the_constraints_of_a_scenario_near_its_optimu
     """Multipliers from some channels, judged on others."""
     scenario = Scenario(workers=5, rate_min=0.9, ee_min=70)
     tuning, unseen = draw_csi(scenario, 4000, torch.Generator().manual_seed(1)).chunk(2)
-    verdict = evaluate(shipped_pdx(scenario, tuning, margin=0.0), unseen, scenario)
+    verdict = judge_policy(shipped_pdx(scenario, tuning, margin=0.0), unseen, scenario)
     assert verdict.feasible is not False
     assert verdict.violation < 0.05  # both samples tell a mean to within 2 %
     assert verdict.objective > solve_dual(scenario, unseen).dual_value - 0.01
@@ -36,7 +37,7 @@ def test_the_margin_aims_above_the_thresholds():
     exact, above = (shipped_pdx(scenario, tuning, margin=margin) for margin in (0.0, 2.0))
     assert torch.equal(exact.point.thresholds[0], scenario.rate_thresholds)
     assert (above.point.thresholds[0] > scenario.rate_thresholds).all()
-    missed, met = (evaluate(policy, unseen, scenario) for policy in (exact, above))
+    missed, met = (judge_policy(policy, unseen, scenario) for policy in (exact, above))
     assert missed.violation > 0
     assert met.violation == 0
     assert met.objective < missed.objective

@@ -7,12 +7,19 @@ import matplotlib
 import pytest
 from PIL import Image
 
-from feduplink import FullPower, Orthogonal, Scenario, Training, TrainingData, TrainingSettings
+from feduplink import (
+    FullPower,
+    Orthogonal,
+    Scenario,
+    Training,
+    TrainingData,
+    TrainingSettings,
+    evaluate,
+)
 from feduplink.policies import GraphPolicy
 from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
 from feduplink.reporting.style import StyledFigure, figure, save_figure
 from feduplink.reporting.training import plot_convergence
-from feduplink.workflows.evaluation import compare
 
 
 def _is_a_picture(drawing: StyledFigure) -> bool:
@@ -24,7 +31,7 @@ def _is_a_picture(drawing: StyledFigure) -> bool:
 
 def test_plots_of_a_comparison(default_csi, default_scenario):
     policies = {"max": FullPower(default_scenario), "orth": Orthogonal(default_scenario)}
-    outcomes = compare(policies, default_csi, default_scenario)
+    outcomes = evaluate(default_scenario, policies, channels=default_csi)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
     assert _is_a_picture(plot_comparison(judgements))
@@ -34,7 +41,7 @@ def test_plots_of_a_comparison(default_csi, default_scenario):
 def test_plots_of_silence(default_csi):
     """Thresholds nobody reaches, so that nobody transmits."""
     scenario = Scenario(rate_min=40)
-    outcomes = compare({"orth": Orthogonal(scenario)}, default_csi, scenario)
+    outcomes = evaluate(scenario, {"orth": Orthogonal(scenario)}, channels=default_csi)
     assert outcomes["orth"].judgement.participation == 0
     assert _is_a_picture(plot_comparison({"orth": outcomes["orth"].judgement}))
     assert _is_a_picture(plot_power_histogram({"orth": outcomes["orth"].power}, scenario))

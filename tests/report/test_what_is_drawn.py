@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from experiments.made import federations, figures, history, sweep
-from feduplink import FullPower, Orthogonal, Problem, Scenario, find_optimum
+from feduplink import FullPower, Orthogonal, Problem, Scenario, evaluate
 from feduplink.experiments.noniid_plot import plot_noniid
 from feduplink.experiments.sweep_plot import plot_sweep
 from feduplink.federated import FederatedHistory
+from feduplink.optimum import find_optimum
 from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
 from feduplink.reporting.federated import plot_arrivals, plot_averages, plot_costs
 from feduplink.reporting.training import plot_convergence, plot_convergences
 from feduplink.training import Epoch
-from feduplink.workflows.evaluation import compare
 
 from .conftest import rendered, written
 
@@ -159,7 +159,9 @@ def test_noise_from_epoch_to_epoch_is_smoothed():
 
 
 def test_objectives_are_written_and_ratios_off_the_axis_explained(default_csi, default_scenario):
-    outcome = compare({"orth": Orthogonal(default_scenario)}, default_csi, default_scenario)
+    outcome = evaluate(
+        default_scenario, {"orth": Orthogonal(default_scenario)}, channels=default_csi
+    )
     made = outcome["orth"].judgement
     judgements = {
         "orth": made,
@@ -176,7 +178,7 @@ def test_objectives_are_written_and_ratios_off_the_axis_explained(default_csi, d
 def test_every_constraint_has_a_panel_with_its_limit(default_csi):
     """Full power is 10 mW on average, twice what it may be."""
     scenario = Scenario(constraints="link.own_measures:AveragePower <= 0.005")
-    outcomes = compare({"max": FullPower(scenario)}, default_csi, scenario)
+    outcomes = evaluate(scenario, {"max": FullPower(scenario)}, channels=default_csi)
     drawing = rendered(plot_comparison({"max": outcomes["max"].judgement}))
     labels = [axes.get_xlabel() for axes in drawing.axes]
     assert labels[2:] == [
@@ -234,7 +236,7 @@ def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds():
 def test_the_optimum_meets_the_constraints_of_its_channels(default_csi, default_scenario):
     """As its table says, although so few channels cannot tell whether a policy does."""
     csi = default_csi[:20]
-    outcomes = compare({"max": FullPower(default_scenario)}, csi, default_scenario)
+    outcomes = evaluate(default_scenario, {"max": FullPower(default_scenario)}, channels=csi)
     optimum = find_optimum(default_scenario, csi, max_boxes=0)
     assert optimum.solution.judgement.feasible is None
     drawing = rendered(plot_comparison(outcomes.judgements, optimum))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,6 +132,7 @@ class Channels:
         seed: of the draw.
         assumed_weights: ω, (L,), if the recording has no weights and the paper's draw replaces
             them.
+        file: the recording, if they are from one.
 
     """
 
@@ -141,6 +142,7 @@ class Channels:
     scenario: Scenario | None = None
     seed: int = 0
     assumed_weights: Tensor | None = None
+    file: str | None = None
 
     def __post_init__(self) -> None:
         check_csi(self.csi)
@@ -180,7 +182,14 @@ class Channels:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Channels:
         """Read recorded channels and split them as :meth:`from_csi` does."""
-        return cls.from_csi(read_channels(path).csi, f"from {path}")
+        return replace(cls.from_csi(read_channels(path).csi, f"from {path}"), file=str(path))
+
+    @classmethod
+    def for_test(cls, csi: Tensor, origin: str = "of an array") -> Channels:
+        """Channels (N, L, L) to report on as a whole; there are none to train or tune on."""
+        none = torch.arange(0)
+        rows = {"training": none, "validation": none, "test": torch.arange(len(csi))}
+        return cls(csi, rows, origin)
 
     @cached_property
     def training(self) -> Tensor:
@@ -226,7 +235,7 @@ class Channels:
     def notes(self) -> list[str]:
         """What a reader of results on these channels has to know."""
         notes = []
-        if self.recorded:
+        if self.recorded and len(self.rows["training"]):
             parts = {part: len(self.rows[part]) for part in PARTS}
             notes.append(
                 f"the {len(self.csi)} channels {self.origin} are split in turns: "
@@ -269,6 +278,8 @@ def make_channels(
             in turn; or :class:`Channels`, which are returned.
         seed: of the draw.
 
+    Recorded channels have no data sizes: if the scenario takes its weights from them, the paper's
+    draw is assumed, which :attr:`Channels.notes` says.
     """
     if isinstance(what, Channels):
         channels = what
@@ -283,4 +294,6 @@ def make_channels(
             f"channels: {channels.csi.shape[-1]} workers {channels.origin}; accepted: "
             f"{scenario.workers}, as the scenario has."
         )
+    if channels.file is not None and scenario.weights == "data":
+        return replace(channels, assumed_weights=scenario.worker_weights)
     return channels

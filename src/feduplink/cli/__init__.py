@@ -1,29 +1,42 @@
-"""The ``feduplink`` command line: parse, call, print.
+"""The ``feduplink`` command line: parse, call a workflow, print.
 
-:mod:`feduplink.cli.commands` lists the commands and says what a new one takes. A command checks all
-its input before it writes anything, and raises :class:`~feduplink.errors.InputError` with one
-sentence for what it cannot accept. :func:`main` prints that sentence and returns 2. A proof that
-does not hold is another matter: a :class:`~feduplink.errors.ProofError`, and 1. While a
-command runs no other one writes to its ``--out``. SIGINT and SIGTERM end it with 130 and 143.
+:mod:`feduplink.cli.commands` lists the commands. A command validates its input before it writes
+anything, and raises :class:`~feduplink.errors.InputError` with one sentence for what it cannot
+accept. :func:`main` prints that sentence and returns 2. A proof that does not hold is a
+:class:`~feduplink.errors.ProofError`, and 1. SIGINT and SIGTERM end a command with 130 and 143.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
 
-from feduplink.cli.parsing import parse
-from feduplink.cli.slow_imports import loading
-from feduplink.cli.terminating import Terminated, terminated_in_order
-from feduplink.errors import InputError, ProofError
+from feduplink.cli.commands import COMMANDS, Call, Command, run_workflow
+from feduplink.cli.options import (
+    add_common_options,
+    add_workflow_options,
+    completion_script,
+    config_text,
+    given_options,
+)
+from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
+from feduplink.progress import track
 from feduplink.storage.files import only_writer
+from feduplink.workflows.options import takes
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+#: Shells that have a completion script.
+SHELLS = ("bash", "zsh")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            with terminated_in_order():
-                _run(parse(words), words)
+            with _signals_as_interrupts():
+                _run(words)
         except InputError as error:
             print(f"feduplink: {error}", file=sys.stderr)
             return REFUSED
@@ -49,22 +62,181 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ACCEPTED
 
 
-def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Do what was asked for."""
-    # Imported here: they take seconds, and nobody should wait that long for a --help.
-    with loading("PyTorch", "torch"):
-        import torch
+def parse(words: Sequence[str]) -> tuple[Call, argparse.Namespace]:
+    """The command with its options. ``--help`` and the like end the program by ``SystemExit``."""
+    known = {command.name: command for command in COMMANDS}
+    first = words[0] if words else ""
+    if first in known:
+        return _parse_options(known[first], words[1:])
+    if first and not first.startswith("-"):
+        raise unknown_name("command", first, known)
+    _, unknown = build_parser().parse_known_args(words)
+    wrong = f"{unknown[0]}: no such option" if unknown else "COMMAND: missing"
+    raise InputError(f"{wrong}; accepted: {', '.join(known)}; see feduplink --help.")
 
-        from feduplink.storage import run_directory as provenance
 
-    # The matrices are small: a second thread gains nothing on an idle machine, and on a busy
-    # one its waiting makes everything ten times slower.
-    torch.set_num_threads(1)
-    with provenance.command(words), _modules_of_the_user():
-        for name in args.imported:
-            _import(name)
-        with only_writer(args.out) if "out" in args else contextlib.nullcontext():
-            args.run(args)
+def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
+    """The parser of all commands, with the options of those that are ``declared``."""
+    parser = _Parser(
+        prog="feduplink",
+        description="Transmit-power control for wireless federated learning.",
+        epilog="feduplink COMMAND --help has the options of a command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="Print the version")
+    parser.add_argument(
+        "--completion",
+        action=_Completion,
+        metavar="SHELL",
+        help=f"Print a script for completion in {' or '.join(SHELLS)}: "
+        'eval "$(feduplink --completion bash)"',
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    options = set(declared)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(command.name, help=command.summary, allow_abbrev=False)
+        if command in options:
+            _declare(subparser, command)
+    return parser
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises an :class:`InputError` for wrong options, as everything else does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help.")
+
+
+class _Version(argparse.Action):
+    """``--version``; imported when asked for, since all installed packages are listed for it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_args: object) -> None:
+        from feduplink.version import __version__
+
+        print(f"feduplink {__version__}")
+        parser.exit()
+
+
+class _Completion(argparse.Action):
+    """``--completion SHELL``: print the script for commands, options and names."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _namespace: object, values: object, *_args: object
+    ) -> None:
+        if values not in SHELLS:
+            raise unknown_name("completion", str(values), SHELLS)
+        print(completion_script(build_parser(COMMANDS), str(values)))
+        parser.exit()
+
+
+def _parse_options(command: Command, words: Sequence[str]) -> tuple[Call, argparse.Namespace]:
+    parser = _Parser(
+        prog=f"feduplink {command.name}",
+        description=command.summary,
+        epilog=f"example: {command.example}",
+        allow_abbrev=False,
+    )
+    parser.usage = f"{parser.prog} {command.usage}".rstrip()
+    _declare(parser, command)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise _unknown_option(parser, unknown[0])
+    given = given_options(args, command.workflow, parser.prog)
+    return Call(command, given, tuple(args.imported)), args
+
+
+def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    add_workflow_options(parser, command.workflow)
+    add_common_options(parser, command.default_out if command.writes else None)
+
+
+def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return InputError(f"{name}: only options are accepted here; see {parser.prog} --help.")
+    known = [option for action in parser._actions for option in action.option_strings]
+    return InputError(
+        f"{name}: no such option{did_you_mean(name, known)} see {parser.prog} --help."
+    )
+
+
+def _run(words: Sequence[str]) -> None:
+    with _modules_of_the_user():
+        call, args = parse(words)
+        if args.print_config:
+            scenario = call.scenario() if takes(call.workflow, "scenario") else None
+            print(config_text(call.workflow, call.given, scenario), end="")
+            return
+        # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
+        with track("loading PyTorch", transient=True), _without_garbage_collection("torch"):
+            import torch
+
+            from feduplink.storage.run_directory import command
+
+        # The matrices are small: a second thread gains nothing on an idle machine, and spins on a
+        # busy one.
+        torch.set_num_threads(1)
+        with command(words):
+            for name in args.imported:
+                _import(name)
+            with only_writer(call.out) if call.command.writes else contextlib.nullcontext():
+                (call.command.run or run_workflow)(call)
+
+
+@contextlib.contextmanager
+def _without_garbage_collection(module: str) -> Iterator[None]:
+    """Keep what the block imports out of garbage collection, if ``module`` is imported first.
+
+    A quarter of a million objects of PyTorch live as long as the process. Collections while they
+    are made and at the end take a second in all.
+    """
+    if module in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@contextlib.contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Raise :class:`Terminated` on SIGTERM and ``KeyboardInterrupt`` on SIGINT within the block.
+
+    Libraries in C++ may replace what is raised while they convert arguments: after a signal the
+    block ends with that signal, whatever was raised. Only the main thread may handle signals; an
+    ignored SIGINT stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[type[KeyboardInterrupt]] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        raise received[-1]
+
+    handled = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        handled.append(signal.SIGINT)
+    before: dict[int, Callable[..., Any] | int | None] = {
+        number: signal.signal(number, interrupt) for number in handled
+    }
+    try:
+        yield
+    except Exception:
+        if received:
+            raise received[-1] from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -90,7 +262,7 @@ def _import(name: str) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Which file, and what is wrong with it, as far as the system says so."""
+    """The file and the system's reason, as far as they are known."""
     if error.filename is None or error.strerror is None:
         return str(error).removesuffix(".")
     return f"{error.filename}: {error.strerror}"

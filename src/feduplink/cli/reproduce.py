@@ -13,8 +13,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from feduplink.cli.arguments.reproduce_arguments import ALL
-from feduplink.cli.console import console, wrapped
 from feduplink.errors import InputError, unknown_name
 from feduplink.experiments import EXPERIMENTS
 from feduplink.experiments.compared_policies import POLICIES_VERSION
@@ -31,11 +29,15 @@ from feduplink.storage.run_directory import (
     METRICS_FILE,
     Claim,
     FinishedRun,
-    output_directory,
+    check_free,
     read_metrics,
     write_metrics,
 )
+from feduplink.tables import console, wrapped
 from feduplink.validation import usable_device
+
+#: Stands for all figures.
+ALL = "all"
 
 #: What is kept between runs lies here, beside the figures' directories.
 _KEPT = "kept"
@@ -48,7 +50,8 @@ _AT_FIRST_SIGHT = (
 def run(args: argparse.Namespace) -> None:
     """Run what was not run before, draw, judge the claims, and make a page."""
     names = _names(args.figures)
-    directory = output_directory(args)
+    directory = args.out
+    check_free(directory, "reproduce")
     usable_device(args.device)
     out = console()
     claims: dict[str, list[Claim]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feduplink.channels import make_channels
-from feduplink.evaluation import evaluate
+from feduplink.evaluation import judge_policy
 from feduplink.experiments.cell_sweep import Sweep
 from feduplink.experiments.claims import judged, lower
 from feduplink.experiments.compared_policies import LEARNED, READINGS, policies_for
@@ -49,7 +49,7 @@ def _judged(context: ExperimentContext, seed: int) -> list[Setting]:
             "pdx:unaware": policies["pdx"],
         }
         found = {
-            name: Figures.from_judgement(evaluate(policy, csi, scenario, seed=seed))
+            name: Figures.from_judgement(judge_policy(policy, csi, scenario, seed=seed))
             for name, policy in shown.items()
         }
         settings.append(Setting(policies={**found, "optimum": optimum}))

@@ -33,7 +33,7 @@ _SCENARIOS = {
 
 def run(context: ExperimentContext) -> Sweep:
     """Judge all policies at each strength."""
-    scenarios = {factor: Scenario.from_yaml(name) for factor, name in _SCENARIOS.items()}
+    scenarios = {factor: Scenario.load(name) for factor, name in _SCENARIOS.items()}
     settings = judged_settings(context, scenarios)
     return Sweep.from_settings("interference", list(scenarios), settings, logarithmic=True)
 

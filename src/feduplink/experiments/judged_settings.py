@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from feduplink.channels import make_channels
-from feduplink.evaluation import allocate_seen, evaluate
+from feduplink.evaluation import allocate_seen, judge_policy
 from feduplink.experiments.compared_policies import POLICIES_VERSION, policies_for
 from feduplink.experiments.experiment_context import ExperimentContext
 from feduplink.judgement import Judgement, judge
@@ -92,7 +92,7 @@ def judged_policies(
     if problem.constrained:
         many = make_channels(scenario, context.scale.verdict_channels, seed=seed).test
         for name, policy in policies.items():
-            found[name] = found[name].judged_on(evaluate(policy, many, scenario, seed=seed))
+            found[name] = found[name].judged_on(judge_policy(policy, many, scenario, seed=seed))
     found[OPTIMUM] = Figures.from_judgement(optimum.judgement, optimum.judgement)
     return Setting(policies=found)
 

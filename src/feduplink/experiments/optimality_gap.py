@@ -109,7 +109,7 @@ class _Proof(BaseModel):
 
 def run(context: ExperimentContext) -> OptimalityGap:
     """Judge all policies at every setting and certify the optimum of the first seed."""
-    scenarios = {name: Scenario.from_yaml(name) for name in SCENARIOS}
+    scenarios = {name: Scenario.load(name) for name in SCENARIOS}
     settings = judged_settings(context, scenarios)
     proofs = context.map(_proved, [(name,) for name in SCENARIOS], "certificates")
     places = [float(place) for place in range(len(SCENARIOS))]
@@ -126,7 +126,7 @@ def run(context: ExperimentContext) -> OptimalityGap:
 
 
 def _proved(context: ExperimentContext, name: str) -> _Proof:
-    scenario = Scenario.from_yaml(name)
+    scenario = Scenario.load(name)
 
     def make() -> _Proof:
         csi = make_channels(scenario, context.scale.channels, seed=context.seed).test

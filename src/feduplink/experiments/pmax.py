@@ -32,7 +32,7 @@ _ALIKE = 0.02
 
 def run(context: ExperimentContext) -> Sweep:
     """Judge all policies at each power."""
-    scenarios = {dbw: Scenario.from_yaml(name) for dbw, name in _SCENARIOS.items()}
+    scenarios = {dbw: Scenario.load(name) for dbw, name in _SCENARIOS.items()}
     return Sweep.from_settings("Pmax (dBW)", list(scenarios), judged_settings(context, scenarios))
 
 

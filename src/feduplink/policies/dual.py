@@ -149,7 +149,7 @@ def _ships(measure: str) -> bool:
 
 @cache
 def _shipped_scenario(name: str) -> Scenario:
-    return Scenario.from_yaml(name)
+    return Scenario.load(name)
 
 
 @cache

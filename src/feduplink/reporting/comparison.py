@@ -355,6 +355,18 @@ def plot_comparison(
     return drawing
 
 
+def plot_objectives(
+    axes: Any, judgements: Mapping[str, Judgement], optimum: Optimum | None = None
+) -> None:
+    """The objective of every policy alone, in ``axes``."""
+    if optimum is not None:
+        judgements = {**judgements, OPTIMUM: optimum.solution.judgement}
+    names = list(judgements)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    _plot_objectives(axes, names, list(judgements.values()), optimum)
+
+
 def _feasible(name: str, row: Judgement) -> bool | None:
     """Whether the constraints are met; the optimum's are, on these channels, which it is of."""
     return True if name == OPTIMUM else row.feasible

@@ -251,6 +251,17 @@ def plot_costs(comparisons: Mapping[str, FederatedHistory], caption: str = "") -
     return drawing
 
 
+def plot_error(history: FederatedHistory, cost: Cost, axes: Any = None) -> Any:
+    """Error against one cost, in ``axes`` or in a new figure; returns the axes."""
+    if axes is None:
+        with figure(5.0, 3.6, f"{history.metric_name.capitalize()} of {history.task}") as drawing:
+            axes = drawing.subplots()
+            _legend_below(drawing, [history])
+    _plot_curves(axes, history, cost, _scale_errors([axes], [history]))
+    axes.set_ylabel(history.metric_name)
+    return axes
+
+
 def plot_averages(comparisons: Mapping[str, FederatedHistory], caption: str) -> StyledFigure:
     """One column per comparison: error against rounds, and final errors less that of ``ideal``."""
     histories = list(comparisons.values())

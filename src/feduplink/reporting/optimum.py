@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from feduplink.optimum import Optimum
 from feduplink.optimum.calibration import PRIMAL_TOLERANCE
 from feduplink.reporting.style import StyledFigure, figure
@@ -21,24 +23,8 @@ def plot_duality(optimum: Optimum) -> StyledFigure:
     caption = "Primal and dual value meet; the violation of the constraints vanishes"
     with figure(9.6, 3.4, caption) as drawing:
         values, violation = drawing.subplots(1, 2, width_ratios=(1.6, 1))
-        values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
-        values.plot(
-            count,
-            [step.primal for step in steps],
-            color=_PRIMAL,
-            marker=".",
-            markersize=4,
-            label="primal value of the maximisers",
-        )
-        met = [(n, s.primal) for n, s in enumerate(steps, 1) if s.violation <= PRIMAL_TOLERANCE]
+        plot_values(values, optimum)
         tolerated = 100 * PRIMAL_TOLERANCE
-        if met:
-            values.scatter(*zip(*met, strict=True), s=26, color=_MET, zorder=3)
-            met_within = f"constraints met within {tolerated:g} %"
-            values.scatter([], [], s=26, color=_MET, label=met_within)
-        _draw_bound(values, optimum)
-        values.set_ylabel("objective")
-        values.legend(loc="best")
         shown = [max(100 * step.violation, _NONE_PERCENT) for step in steps]
         violation.semilogy(count, shown, color=_PRIMAL)
         violation.axhline(
@@ -51,9 +37,33 @@ def plot_duality(optimum: Optimum) -> StyledFigure:
         violation.legend(loc="best")
         none = f" ({_NONE_PERCENT:g}: none)" if _NONE_PERCENT in shown else ""
         violation.set_ylabel(f"largest violation of a constraint, %{none}")
-        for axes in (values, violation):
-            axes.set_xlabel("evaluations of the dual function")
+        violation.set_xlabel("evaluations of the dual function")
     return drawing
+
+
+def plot_values(values: Axes, optimum: Optimum) -> None:
+    """Primal and dual value over the evaluations of the dual function, and the bound."""
+    steps = optimum.solution.steps
+    count = range(1, len(steps) + 1)
+    values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
+    values.plot(
+        count,
+        [step.primal for step in steps],
+        color=_PRIMAL,
+        marker=".",
+        markersize=4,
+        label="primal value of the maximisers",
+    )
+    met = [(n, s.primal) for n, s in enumerate(steps, 1) if s.violation <= PRIMAL_TOLERANCE]
+    if met:
+        met_within = f"constraints met within {100 * PRIMAL_TOLERANCE:g} %"
+        counts, primal = zip(*met, strict=True)
+        values.scatter(counts, primal, s=26, color=_MET, zorder=3)
+        values.scatter([], [], s=26, color=_MET, label=met_within)
+    _draw_bound(values, optimum)
+    values.set_xlabel("evaluations of the dual function")
+    values.set_ylabel("objective")
+    values.legend(loc="best")
 
 
 def _draw_bound(axes: Any, optimum: Optimum) -> None:

@@ -27,24 +27,29 @@ def plot_front(
         bounds: what mean time + κ · energy is at least, s, by κ; the shade is what it excludes.
         caption: what there is to see.
     """
-    looks = looks_of(costs)
     with figure(6.4, 4.6, caption) as drawing:
-        axes = drawing.subplots()
-        for name, rows in costs.items():
-            look = looks[name]
-            times = [float(row.time_s.mean()) for row in rows]
-            energies = [float(row.energy_j.mean()) for row in rows]
-            axes.plot(times, energies, look.line, color=look.colour, marker=look.marker, label=name)
-            if look.colour == looks_of([_SCHEDULE])[_SCHEDULE].colour:
-                _name_prices(axes, rows)
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        if bounds:
-            _shade_excluded(axes, bounds)
-        axes.set_xlabel("mean time of a round, s")
-        axes.set_ylabel("mean energy of a round, J")
+        draw_front(drawing.subplots(), costs, bounds)
         drawing.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
         return drawing
+
+
+def draw_front(
+    axes: Axes, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
+) -> None:
+    """The same in axes of the caller's, without a legend."""
+    for name, look in looks_of(costs).items():
+        rows = costs[name]
+        times = [float(row.time_s.mean()) for row in rows]
+        energies = [float(row.energy_j.mean()) for row in rows]
+        axes.plot(times, energies, look.line, color=look.colour, marker=look.marker, label=name)
+        if name == _SCHEDULE:
+            _name_prices(axes, rows)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    if bounds:
+        _shade_excluded(axes, bounds)
+    axes.set_xlabel("mean time of a round, s")
+    axes.set_ylabel("mean energy of a round, J")
 
 
 def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:

@@ -89,15 +89,20 @@ def plot_convergence(history: list[Epoch], problem: Problem, policy: str) -> Sty
     with figure(4 * panels, 3.8, caption) as drawing:
         *others, objective = drawing.subplots(1, panels)
         _plot_constraints(others, history, problem)
-        look = looks_of([policy])[policy]
-        _plot_objective(objective, history, look)
-        best = best_epoch(history)
-        style = {**marker_style(look, best.met, 12), "marker": "*", "markeredgecolor": "black"}
-        label = f"best: epoch {best.number + 1}, {best.objective:.4f}"
-        objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
-        _finish_objective(objective, [epoch.objective for epoch in history])
-        objective.legend(loc="best")
+        plot_objective(objective, history, policy)
     return drawing
+
+
+def plot_objective(objective: Any, history: list[Epoch], policy: str) -> None:
+    """The objective by epoch in axes, with the best epoch marked."""
+    look = looks_of([policy])[policy]
+    _plot_objective(objective, history, look)
+    best = best_epoch(history)
+    style = {**marker_style(look, best.met, 12), "marker": "*", "markeredgecolor": "black"}
+    label = f"best: epoch {best.number + 1}, {best.objective:.4f}"
+    objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
+    _finish_objective(objective, [epoch.objective for epoch in history])
+    objective.legend(loc="best")
 
 
 def _plot_constraints(panels: Sequence[Any], history: list[Epoch], problem: Problem) -> None:

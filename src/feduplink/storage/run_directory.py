@@ -5,7 +5,6 @@ Nothing here tells whose machine it was: no host, no user, no path but what was 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import os
@@ -258,21 +257,16 @@ def _walk(directory: Path) -> Iterator[FinishedRun]:
         yield from _walk(path)
 
 
-def output_directory(args: argparse.Namespace) -> Path:
-    """The directory of ``--out``.
-
-    The same command may run there again; what another one left is not overwritten.
-    """
-    directory: Path = args.out
+def check_free(directory: Path, command: str) -> None:
+    """Refuse a directory with the result of another command than ``command``."""
     if (directory / METRICS_FILE).exists():
         origin = read_metrics(directory).provenance
         made_by = origin.command or "" if origin else ""
-        if made_by.split()[1:2] != [args.command]:
+        if made_by.split()[1:2] != [command]:
             raise InputError(
                 f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
                 "accepted: another directory."
             )
-    return directory
 
 
 def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
@@ -285,11 +279,13 @@ def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
 
 
 @contextlib.contextmanager
-def resume_hint(checkpoint: Path) -> Iterator[None]:
-    """An interrupt of the block says how to continue."""
+def resume_hint(checkpoint: Path | None) -> Iterator[None]:
+    """Let an interrupt of the block say how to continue."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
+        if checkpoint is None:
+            raise
         how = "There is no checkpoint yet; run the same command again."
         if checkpoint.exists():
             how = "The same command with --resume continues from the last checkpoint."

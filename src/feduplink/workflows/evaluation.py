@@ -1,42 +1,98 @@
-"""Several policies side by side on the same channels."""
+"""Compare policies on the same channels.
+
+>>> import feduplink as fu
+>>> result = fu.evaluate(fu.Scenario(workers=3), ["max"], channels_per_split=50)
+>>> result["max"].participation
+1.0
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from torch import Tensor
+from pydantic import Field
 
-from feduplink.evaluation import allocate_seen
-from feduplink.judgement import Judgement, judge
-from feduplink.optimum import Optimum
-from feduplink.policies import Policy
-from feduplink.policies.store import made_for, made_for_sentence
-from feduplink.problem import Problem
 from feduplink.progress import track_each
-from feduplink.reporting.comparison import comparison_table
-from feduplink.scenario import Scenario
+from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
+from feduplink.workflows.options import (
+    BudgetS,
+    ChannelsLike,
+    ChannelsOption,
+    ChannelsPerSplit,
+    Device,
+    MaxBoxes,
+    PoliciesOption,
+    PolicyLike,
+    Seed,
+    workflow,
+)
+from feduplink.workflows.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor
+
+    from feduplink.channels import Channels
+    from feduplink.judgement import Judgement
+    from feduplink.optimum import Optimum
+    from feduplink.policies import Policy
+    from feduplink.problem import Problem
 
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """What a policy did on the channels.
+    """A policy on the channels of an evaluation.
 
     Attributes:
-        power: (N, L), W.
-        judgement: how that is judged.
-        made_for: fields in which the scenario it was made for is another one, with both values.
+        power: transmit powers, (N, L), W.
+        judgement: the measures that are reported together, and the verdict.
+        made_for: fields in which the policy was made for another scenario, with both values.
     """
 
     power: Tensor
     judgement: Judgement
     made_for: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
+    @property
+    def objective(self) -> float:
+        """g(E[f]), the utility of the mean objective measure."""
+        return self.judgement.objective
+
+    @property
+    def weighted_per(self) -> float:
+        """Σ ω PER / Σ ω over the worker-rounds that transmit."""
+        return self.judgement.weighted_per
+
+    @property
+    def participation(self) -> float:
+        """Share of worker-rounds with a power above zero."""
+        return self.judgement.participation
+
+    @property
+    def verdict(self) -> str:
+        """``feasible``, ``infeasible``, ``inconclusive``, or ``silent`` if nobody transmits."""
+        return str(self.judgement.verdict)
+
+    @property
+    def margin(self) -> float:
+        """Margin of the worst worker and constraint, as a share of its threshold."""
+        return self.judgement.margin
+
+    @property
+    def margin_ci(self) -> tuple[float, float]:
+        """Confidence interval of the margin; the intervals of all margins hold with 95 %."""
+        half = self.judgement.margin_ci
+        return self.margin - half, self.margin + half
+
     def __repr__(self) -> str:
-        """The judgement, and of how many powers."""
+        """The measures on one line."""
         channels, workers = self.power.shape
         return f"Outcome({channels} channels of {workers} workers, {self.judgement!r})"
 
@@ -46,54 +102,199 @@ class Outcome:
         return {**entry, "made_for": self.made_for} if self.made_for else entry
 
 
-class Comparison(Mapping[str, Outcome]):
-    """What policies did on the same channels, by name; printed or in a notebook it is a table."""
+@dataclass(frozen=True, repr=False, eq=False)
+class Evaluation(Result, Mapping[str, Outcome]):
+    """Policies on the same test channels, by name.
 
-    def __init__(self, outcomes: Mapping[str, Outcome], scenario: Scenario) -> None:
-        self._outcomes = dict(outcomes)
-        self.scenario = scenario
+    Attributes:
+        scenario: the cell, the radio and the problem.
+        outcomes: one per policy.
+        optimum: the optimum on these channels, if it was asked for.
+        channels: the entry ``channels`` of ``metrics.json``: where the channels come from.
+        origin: the same in words.
+        notes: sentences for the reader on the channels, without capital and full stop.
+        seed: of all random numbers.
+    """
+
+    kind = "evaluation"
+    files = "comparison.md, comparison.png, power-histogram.png, metrics.json"
+
+    scenario: Scenario
+    outcomes: Mapping[str, Outcome]
+    optimum: Optimum | None = None
+    channels: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    notes: tuple[str, ...] = ()
+    seed: int = 0
 
     def __getitem__(self, name: str) -> Outcome:
-        return self._outcomes[name]
+        return self.outcomes[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._outcomes)
+        return iter(self.outcomes)
 
     def __len__(self) -> int:
-        return len(self._outcomes)
+        return len(self.outcomes)
 
     @property
     def judgements(self) -> dict[str, Judgement]:
-        """How each policy is judged."""
+        """The judgement of each policy."""
         return {name: outcome.judgement for name, outcome in self.items()}
 
     @property
     def powers(self) -> dict[str, Tensor]:
-        """What each policy sent, (N, L) W."""
+        """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
-    @property
-    def notes(self) -> list[str]:
-        """A sentence on every policy that was made for another scenario."""
-        return [
-            made_for_sentence(name, outcome.made_for)
-            for name, outcome in self.items()
-            if outcome.made_for
-        ]
+    def headline(self) -> str:
+        """The number of channels and their origin."""
+        return self.origin
 
-    def table(self, optimum: Optimum | None = None, notes: Sequence[str] = ()) -> TextTable:
-        """A row per policy, beside the ``optimum`` if given; ``notes`` stand below."""
-        return comparison_table(self.judgements, self.scenario, optimum, [*notes, *self.notes])
+    def remarks(self) -> list[str]:
+        """The notes, and a sentence on each policy that was made for another scenario."""
+        from feduplink.policies.store import made_for_sentence
 
-    def __repr__(self) -> str:
-        """The table."""
-        return self.table().plain()
+        made_for = {name: o.made_for for name, o in self.items() if o.made_for}
+        return [*self.notes, *(made_for_sentence(name, d) for name, d in made_for.items())]
 
-    def _repr_html_(self) -> str:
-        return self.table().html()
+    def table(self) -> TextTable:
+        """A row per policy, and one for the optimum if there is one."""
+        from feduplink.reporting.comparison import comparison_table
+
+        return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The objective of each policy; without ``ax``, participation and constraints beside it."""
+        from feduplink.reporting.comparison import plot_comparison, plot_objectives
+
+        if ax is not None:
+            plot_objectives(ax, self.judgements, self.optimum)
+            return ax
+        axes: Axes = plot_comparison(self.judgements, self.optimum).axes[0]
+        return axes
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Columns policy, worker, measure, value; the worker is None for a value of all."""
+        for name, outcome in self.items():
+            judged = outcome.judgement
+            yield {"policy": name, "worker": None, "measure": "verdict", "value": outcome.verdict}
+            for measure in ("objective", "weighted_per", "participation"):
+                value = getattr(judged, measure)
+                yield {"policy": name, "worker": None, "measure": measure, "value": value}
+            participation = (outcome.power > 0).double().mean(0)
+            values = {"participation": participation, "power_w": outcome.power.mean(0)}
+            values |= {key: reached.expected for key, reached in judged.constraints.items()}
+            for measure, per_worker in values.items():
+                for worker, value in enumerate(per_worker.tolist(), 1):
+                    yield {"policy": name, "worker": worker, "measure": measure, "value": value}
+
+    def metrics(self) -> dict[str, Any]:
+        """Scenario, policies, optimum and channels."""
+        return {
+            "title": "Policies compared",
+            "scenario": self.scenario.model_dump(mode="json"),
+            "policies": {name: outcome.as_metrics() for name, outcome in self.items()},
+            **(optimum_entries(self.optimum, self.judgements) if self.optimum else {}),
+            "seed": self.seed,
+            **({"channels": dict(self.channels)} if self.channels else {}),
+        }
+
+    def write_files(self, directory: Path) -> None:
+        """The table in Markdown and both plots."""
+        from feduplink.reporting.comparison import (
+            comparison_markdown,
+            plot_comparison,
+            plot_power_histogram,
+        )
+        from feduplink.reporting.style import save_figure
+        from feduplink.storage.files import write_text
+
+        table = comparison_markdown(self.judgements, self.scenario, self.optimum, self.remarks())
+        write_text(directory / "comparison.md", table)
+        figure = plot_comparison(self.judgements, self.optimum)
+        save_figure(directory / "comparison.png", figure)
+        histogram = plot_power_histogram(self.powers, self.scenario)
+        save_figure(directory / "power-histogram.png", histogram)
+
+    @classmethod
+    def classes(cls) -> list[type]:
+        """The records inside outcomes and optimum."""
+        from feduplink.judgement import ConstraintValue, Judgement
+
+        return [Outcome, ConstraintValue, Judgement, *optimum_classes()]
 
 
-def compare(
+def optimum_classes() -> list[type]:
+    """The records inside an :class:`~feduplink.optimum.Optimum`."""
+    from feduplink.lagrangian import Multipliers
+    from feduplink.optimum import Certificate, DualSolution, DualStep, Optimum, Unreachable
+
+    return [Optimum, DualSolution, DualStep, Certificate, Multipliers, Unreachable]
+
+
+@workflow
+def evaluate(
+    scenario: Scenario,
+    policies: PoliciesOption = None,
+    *,
+    channels: ChannelsOption = None,
+    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    optimum: Annotated[
+        bool, Field(description="Also find the optimum on the test channels, with its bound")
+    ] = False,
+    max_boxes: MaxBoxes = None,
+    budget_s: BudgetS = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> Evaluation:
+    """Compare policies on test channels of a scenario, or on recorded channels.
+
+    Policies are tuned on the training channels and judged on the test channels. All policies see
+    the same CSI, with the noise of the scenario; the true channels decide.
+
+    Args:
+        scenario: the cell, the radio and the problem.
+        policies: names, objects, functions ``f(csi, scenario)`` or directories of training runs;
+            by default those that are compared where none are named.
+        channels: recorded or drawn channels; an array (N, L, L) is reported on as a whole.
+        channels_per_split: number of channels to draw for each split, without ``channels``.
+        optimum: whether to find the optimum on the same test channels.
+        max_boxes: boxes after which the branch and bound of its proof stops.
+        budget_s: time limit of its proof, s; what is proved then depends on the machine.
+        seed: of channels, tuning and CSI noise.
+        device: where powers are computed.
+
+    """
+    from feduplink.optimum import find_optimum
+    from feduplink.policies.store import default_policies, make_policies
+    from feduplink.validation import usable_device
+
+    usable_device(device)  # before anything takes long
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    names = default_policies() if policies is None else policies
+    found = make_policies(as_names(names), scenario, channels=data, seed=seed)
+    outcomes = judge_policies(
+        found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
+    )
+    best = None
+    if optimum:
+        best = find_optimum(
+            scenario, data.test, max_boxes=max_boxes, budget_s=budget_s, device=device
+        )
+        warn_unreachable(best.unreachable)
+        best = best.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+    return Evaluation(
+        scenario,
+        outcomes,
+        best,
+        data.as_metrics(),
+        data.headline(data.test),
+        tuple(data.notes),
+        seed,
+    )
+
+
+def judge_policies(
     policies: Mapping[str, Policy],
     csi: Tensor,
     scenario: Scenario,
@@ -101,17 +302,94 @@ def compare(
     *,
     seed: int = 0,
     recorded: bool = False,
-    device: str | torch.device | None = None,
-) -> Comparison:
+    device: str | None = None,
+) -> dict[str, Outcome]:
     """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
 
-    By ``problem``, or by the one that the scenario describes. Where channels are ``recorded`` it
-    does not matter how policies' scenarios would draw them. Powers are computed on ``device``, by
-    default where the channels are.
+    Args:
+        policies: by name.
+        csi: the true channels.
+        scenario: the cell and the radio.
+        problem: judges the powers; by default the problem of the scenario.
+        seed: of the CSI noise.
+        recorded: the channels are recorded, so that a policy made for another channel model is not
+            reported as such.
+        device: where powers are computed; by default where the channels are.
+
     """
+    from feduplink.evaluation import allocate_seen
+    from feduplink.judgement import judge
+    from feduplink.policies.store import made_for
+
     outcomes = {}
     for name, policy in track_each("comparison", policies.items(), "policies"):
         power = allocate_seen(policy, csi, scenario, seed=seed, device=device)
-        verdict = judge(power, csi, scenario, problem)
-        outcomes[name] = Outcome(power, verdict, made_for(policy, scenario, recorded=recorded))
-    return Comparison(outcomes, scenario)
+        judged = judge(power, csi, scenario, problem)
+        outcomes[name] = Outcome(power, judged, made_for(policy, scenario, recorded=recorded))
+    return outcomes
+
+
+def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike) -> Any:
+    """One policy is a list of one."""
+    if isinstance(policies, Mapping | Sequence) and not isinstance(policies, str):
+        return policies
+    return [policies]
+
+
+def channels_for(
+    scenario: Scenario,
+    channels: ChannelsLike | None,
+    channels_per_split: int,
+    *,
+    seed: int,
+    has_data_sizes: bool = False,
+) -> tuple[Scenario, Channels]:
+    """The channels of a job, and the scenario as far as it applies to them.
+
+    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
+    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
+    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``.
+    """
+    import torch
+
+    from feduplink.channels import Channels, make_channels
+
+    if channels is None:
+        return scenario, make_channels(scenario, channels_per_split, seed=seed)
+    if not isinstance(channels, Channels | str | os.PathLike):
+        channels = Channels.for_test(torch.as_tensor(channels))
+    data = make_channels(scenario, channels, seed=seed)
+    if data.file is None:
+        return scenario, data
+    usual = Scenario()
+    for name in sorted(DRAWING_FIELDS):
+        if getattr(scenario, name) != getattr(usual, name):
+            option = name.replace("_", "-")
+            warn(f"recorded channels are taken as they are; {option} has no effect")
+    if has_data_sizes:
+        data = replace(data, assumed_weights=None)
+    if data.assumed_weights is not None:
+        warn(data.notes[-1])
+    return scenario.replace(interference=1.0), data
+
+
+def warn_unreachable(unreachable: Any) -> None:
+    """Warn of every worker that cannot meet its thresholds on any channel."""
+    for entry in unreachable:
+        warn(f"thresholds: {entry}")
+
+
+def warn(sentence: str) -> None:
+    """Warn the caller of a workflow."""
+    warnings.warn(sentence, stacklevel=4)
+
+
+def optimum_entries(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+    """The entries ``optimum`` and ``below_optimum`` of ``metrics.json``.
+
+    The latter is null for a policy that violates a constraint on these channels.
+    """
+    return {
+        "optimum": optimum.as_metrics(),
+        "below_optimum": {name: optimum.below(row) for name, row in judgements.items()},
+    }

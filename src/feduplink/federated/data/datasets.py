@@ -437,3 +437,17 @@ class _Bar:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def data_state(entry: DataSet, root: Path | None, verify: bool) -> str:
+    """``missing``, ``here``, or after verification ``intact`` or ``checksum differs``."""
+    if root is None:
+        return FileState.MISSING
+    if not verify:
+        here = all((root / file.path).is_file() for file in entry.files)
+        return "here" if here else FileState.MISSING
+    states = {file_state(file, root) for file in entry.files}
+    for worst in (FileState.DAMAGED, FileState.MISSING):
+        if worst in states:
+            return worst
+    return FileState.INTACT

@@ -3,10 +3,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feduplink import Constraint, FullPower, InputError, Problem, RandomPower, Scenario, save_policy
+from feduplink import (
+    Constraint,
+    Evaluation,
+    FullPower,
+    InputError,
+    Problem,
+    RandomPower,
+    Scenario,
+    evaluate,
+    save_policy,
+)
 from feduplink.policies import default_policies, make_policies, make_policy
 from feduplink.registry import POLICIES
-from feduplink.workflows.evaluation import compare
+from feduplink.workflows.evaluation import judge_policies
 from link.own_measures import AveragePower
 
 
@@ -20,7 +30,7 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
 
     scenario = default_scenario.replace(csi_noise=1e8)
     policies = {"max": FullPower(scenario), "loud": Loud(scenario), "again": Loud(scenario)}
-    outcomes = compare(policies, default_csi, scenario, seed=3)
+    outcomes = evaluate(scenario, policies, channels=default_csi, seed=3)
     full = scenario.pmax_w.expand(default_csi.shape[:-1])
     torch.testing.assert_close(outcomes["max"].power, full.double())
     # Psr and rate of full power, written out.
@@ -36,8 +46,8 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
     # All see the same noise, another seed another one, and without it other channels look large.
     assert torch.equal(outcomes["loud"].power, outcomes["again"].power)
     loud = {"loud": Loud(scenario)}
-    other = compare(loud, default_csi, scenario, seed=4)["loud"].power
-    clean = compare(loud, default_csi, default_scenario, seed=3)["loud"].power
+    other = evaluate(scenario, loud, channels=default_csi, seed=4)["loud"].power
+    clean = evaluate(default_scenario, loud, channels=default_csi, seed=3)["loud"].power
     assert not torch.equal(outcomes["loud"].power, other)
     assert not torch.equal(outcomes["loud"].power, clean)
 
@@ -75,12 +85,13 @@ def test_a_saved_policy_and_the_built_in_of_its_name_stay_apart(
 
 def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenario):
     policies = {"here": FullPower(default_scenario), "there": FullPower(Scenario(antennas=4))}
-    outcomes = compare(policies, default_csi, default_scenario)
-    assert outcomes.notes == ["there was made for another scenario: antennas 4 (here 10)"]
+    judged = judge_policies(policies, default_csi, default_scenario)
+    outcomes = Evaluation(default_scenario, judged)
+    assert outcomes.remarks() == ["there was made for another scenario: antennas 4 (here 10)"]
     assert outcomes["there"].as_metrics()["made_for"] == {"antennas": (4, 10)}
     assert "made_for" not in outcomes["here"].as_metrics()
     # How channels would be drawn does not matter where they are recorded.
-    assert not compare(policies, default_csi, default_scenario, recorded=True).notes
+    assert not evaluate(default_scenario, policies, channels=default_csi).remarks()
 
 
 def test_a_saved_policy_of_another_scenario_is_warned_of(default_scenario, tmp_path):
@@ -106,7 +117,7 @@ def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
     monkeypatch.setattr(POLICIES, "_registered", {"silence": Quiet} if registered else {})
     found = make_policies(["max", asked], default_scenario)
     assert list(found) == ["max", "silence" if registered else "quiet"]
-    outcomes = compare(found, default_csi, default_scenario)
+    outcomes = evaluate(default_scenario, found, channels=default_csi)
     assert [outcome.judgement.participation for outcome in outcomes.values()] == [1, 0]
 
 
@@ -144,7 +155,9 @@ def test_a_problem_of_ones_own_judges_all(default_csi, default_scenario):
     usual = Problem.from_scenario(default_scenario)
     problem = Problem(usual.objective, usual.utility, (Constraint.below(AveragePower(), limit),))
     policies = {"max": FullPower(default_scenario), "quiet": Quiet(default_scenario)}
-    outcomes = compare(policies, default_csi, default_scenario, problem)
+    outcomes = Evaluation(
+        default_scenario, judge_policies(policies, default_csi, default_scenario, problem)
+    )
     assert outcomes["max"].judgement.violation == pytest.approx(1)  # 10 mW, twice the limit
     assert outcomes["quiet"].judgement.feasible is True
     assert outcomes["max"].as_metrics()["power_max"] == pytest.approx(0.01)

@@ -1,1 +1,0 @@
-"""The options of every command, declared without importing what computes."""

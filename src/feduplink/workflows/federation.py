@@ -1,0 +1,522 @@
+"""Federated learning over the uplink: compare policies by error, time and energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from feduplink.errors import InputError
+from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, TASKS
+from feduplink.scenario import Scenario
+from feduplink.settings import PacketSuccess
+from feduplink.tables import TextTable
+from feduplink.validation import require
+from feduplink.workflows.evaluation import as_names, channels_for
+from feduplink.workflows.options import (
+    ChannelsOption,
+    CommandLine,
+    DataDirectory,
+    Device,
+    PolicyLike,
+    Resume,
+    Seed,
+    workflow,
+)
+from feduplink.workflows.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor
+
+    from feduplink.channels import Channels
+    from feduplink.federated import FederatedHistory, Task
+    from feduplink.policies import Policy
+
+CHECKPOINT_FILE = "federated.safetensors"
+#: The default target is the smallest final error times this.
+_TARGET_FACTOR = 1.2
+#: Quantities to plot an error against, and their names in the history.
+_COSTS: dict[str, Any] = {"rounds": "rounds", "seconds": "airtime_s", "joules": "energy_j"}
+
+Delivery = Annotated[
+    "float | Sequence[float]",
+    Field(
+        description="Share of the rounds in which the model of every worker has to arrive with "
+        "schedule and learned-schedule; one value or one per worker; 1: everyone in every round"
+    ),
+    CommandLine(
+        metavar="D[,D...]", type=tuple[Annotated[float, Field(gt=0, le=1)], ...], default="1"
+    ),
+]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FederatedComparison(Result, Mapping[str, Any]):
+    """The histories of all policies in a federation, by name.
+
+    Attributes:
+        history: errors, arrivals, time and energy of every round.
+        scenario: the cell, the radio and the problem.
+        target: the error that time and energy are counted to.
+        settings: further entries of ``metrics.json``, as they were given.
+        notes: sentences for the reader, without capital and full stop.
+    """
+
+    kind = "federation"
+    files = "federated.md, error.png, arrivals.png, metrics.json"
+
+    history: FederatedHistory
+    scenario: Scenario
+    target: float
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.history.policies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.history.policies)
+
+    def __len__(self) -> int:
+        return len(self.history.policies)
+
+    def table(self) -> TextTable:
+        """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
+        return self.history.table(self.target)
+
+    def headline(self) -> str:
+        """The notes on the channels."""
+        return "\n".join(self.notes)
+
+    def plot(
+        self,
+        quantity: Literal["error"] = "error",
+        ax: Axes | None = None,
+        *,
+        against: Literal["rounds", "seconds", "joules"] = "rounds",
+    ) -> Axes:
+        """Draw the error of the global model against rounds, seconds or joules."""
+        from feduplink.reporting.federated import plot_error
+
+        if quantity != "error" or against not in _COSTS:
+            raise InputError(
+                f"plot: {quantity} against {against}; accepted: error against rounds, seconds or "
+                "joules."
+            )
+        axes: Axes = plot_error(self.history, _COSTS[against], ax)
+        return axes
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Columns policy, run, round, and one per quantity."""
+        for name, runs in self.history.policies.items():
+            for number, run in enumerate(runs):
+                columns = run.to_json()
+                for index in range(len(run.error)):
+                    row = {"policy": name, "run": number, "round": index + 1}
+                    yield row | {key: values[index] for key, values in columns.items()}
+
+    def metrics(self) -> dict[str, Any]:
+        """The settings, and per policy and run one value per round."""
+        from feduplink.reporting.federated import COST_LABELS
+
+        history = self.history
+        return {
+            "title": f"Federated learning of {history.task}",
+            "scenario": self.scenario.model_dump(mode="json"),
+            **self.settings,
+            "notes": list(self.notes),
+            "task": history.task,
+            "metric": history.metric_name,
+            "target_error": self.target,
+            "policies": {
+                name: {
+                    **{
+                        f"median_{cost}_to_target": history.median_cost_to(name, self.target, cost)
+                        for cost in COST_LABELS
+                    },
+                    **entry,
+                }
+                for name, entry in history.to_json().items()
+            },
+        }
+
+    def write_files(self, directory: Path) -> None:
+        """The table in Markdown and both plots."""
+        from feduplink.reporting.federated import plot_arrivals, plot_costs
+        from feduplink.reporting.style import save_figure
+        from feduplink.storage.files import write_text
+
+        history = self.history
+        arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
+        save_figure(directory / "arrivals.png", plot_arrivals(arrivals))
+        save_figure(directory / "error.png", plot_costs({history.task: history}))
+        notes = "".join(f"\n{note}.\n" for note in self.notes)
+        write_text(directory / "federated.md", self.table().markdown() + notes)
+
+    @classmethod
+    def classes(cls) -> list[type]:
+        """The records inside the history."""
+        from feduplink.federated import FederatedHistory, RunHistory
+
+        return [FederatedHistory, RunHistory]
+
+
+@workflow
+def federate(
+    scenario: Scenario,
+    task: Annotated[
+        Task | str,
+        Field(description="Task to learn: a name or package.module:function"),
+        TASKS,
+        CommandLine(metavar="NAME", type=str),
+    ] = "digits",
+    policies: Annotated[
+        Sequence[PolicyLike] | PolicyLike | None,
+        Field(
+            description="Policies to compare: names, package.module:Object of your own, or "
+            "directories of training runs"
+        ),
+        POLICIES,
+        CommandLine(
+            metavar="NAME[,NAME...]",
+            type=tuple[str, ...] | None,
+            default=f"the schedule policies, {', '.join(COMPARED)} and yours compared by default",
+        ),
+    ] = None,
+    *,
+    channels: ChannelsOption = None,
+    runs: Annotated[
+        int, Field(ge=1, le=10_000, description="Independent repetitions"), CommandLine("N")
+    ] = 1,
+    rounds: Annotated[
+        int | None,
+        Field(ge=1, le=10**6, description="Rounds of every run"),
+        CommandLine("N", default="the task's"),
+    ] = None,
+    partition: Annotated[
+        str | None,
+        Field(
+            description="Distribution of the data over the workers; images: iid, gaussian (pixel "
+            "noise) or dirichlet (skewed labels)"
+        ),
+        CommandLine("NAME", default="iid"),
+    ] = None,
+    aggregation: Annotated[
+        Any,
+        Field(
+            description="Average of the server: unbiased weighs by 1/PSR, published has the faults "
+            "of the authors' code and only serves to show them"
+        ),
+        AGGREGATIONS,
+        CommandLine("NAME", type=str),
+    ] = "exact",
+    deadline: Annotated[
+        float | None,
+        Field(gt=0, description="Longest round, in seconds; what is not sent by then is lost"),
+        CommandLine("S"),
+    ] = None,
+    packet_success: Annotated[
+        PacketSuccess,
+        Field(
+            description="SINR that decides whether an upload arrives: with all senders active, or "
+            "of every phase, weighted by the bits sent in it"
+        ),
+    ] = "worst-phase",
+    present: Annotated[
+        Tensor | str | None,
+        Field(
+            description="Workers that leave and join: from a round on those listed, both counted "
+            "from 0, as in '20:0,1,2;60:0,1,2,3'"
+        ),
+        CommandLine("ROUND:WORKERS[;...]", type=str | None, default="all workers, always"),
+    ] = None,
+    kappa: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Seconds that one joule is worth to tdma, ofdma, fixed-power and schedule, "
+            "which choose their powers by it; 0: as fast as possible",
+        ),
+        CommandLine("S/J"),
+    ] = 0.0,
+    delivery: Delivery = (1.0,),
+    target: Annotated[
+        float | None,
+        Field(gt=0, description="Error that time and energy are counted to"),
+        CommandLine("ERROR", default="the smallest final error plus 20 %"),
+    ] = None,
+    resample_channels: Annotated[
+        bool,
+        Field(
+            description="Draw the channels of the rounds from the test channels with replacement, "
+            "for more rounds than there are channels"
+        ),
+    ] = False,
+    engine: Annotated[
+        Literal["local", "flower"],
+        Field(description="Train the workers in this process, or in Flower's simulation runtime"),
+    ] = "local",
+    data: DataDirectory = None,
+    checkpoint_every: Annotated[
+        int, Field(ge=1, le=10**6, description="Rounds between checkpoints"), CommandLine("N")
+    ] = 10,
+    out: Path | None = None,
+    resume: Resume = False,
+    imports: Collection[str] = (),
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> FederatedComparison:
+    """Train a federated model over the uplink with every policy.
+
+    Policies share the data, the first weights, the minibatches, the channels and the random numbers
+    that decide arrivals of each run.
+
+    Args:
+        scenario: the cell, the radio and the problem.
+        task: a registered name, ``package.module:function`` or a :class:`feduplink.Task`.
+        policies: names, objects, functions ``f(csi, scenario)`` or directories of training runs.
+        channels: recorded channels: policies are tuned on the training split, and the test
+            channels are those of the rounds, in their order, run after run.
+        runs: independent repetitions, each with its own data, weights, channels and arrivals.
+        rounds: of every run; by default those of the task.
+        partition: distribution of the data over the workers.
+        aggregation: a registered name, ``package.module:Class`` or an object.
+        deadline: longest round, s.
+        packet_success: the SINR that decides whether an upload arrives.
+        present: workers in the federation by round, (rounds, L) bool, or text.
+        kappa: κ, s/J.
+        delivery: d, share of the rounds, one value or one per worker.
+        target: error that time and energy are counted to.
+        resample_channels: draw the channels of the rounds with replacement.
+        engine: ``local`` or ``flower``.
+        data: directory of the data sets.
+        checkpoint_every: rounds between checkpoints.
+        out: directory for the checkpoint; without it none is written.
+        resume: continue from the checkpoint in ``out``.
+        imports: modules that Flower's processes import first.
+        seed: of all random numbers.
+        device: where workers are trained.
+
+    """
+    from feduplink import federated
+    from feduplink.federated.data.partition import weighed_by_noise
+    from feduplink.federated.uplink.access import find_senders
+    from feduplink.policies import Policy
+    from feduplink.policies.store import default_policies, made_for_sentence
+    from feduplink.registry import ACCESS_SCHEMES
+    from feduplink.storage.run_directory import check_beginning, resume_hint
+    from feduplink.validation import usable_device
+
+    usable_device(device)
+    if engine == "flower":
+        _check_flower_options(
+            runs=(runs, 1),
+            aggregation=(aggregation, "exact"),
+            present=(present, None),
+            channels=(channels, None),
+            device=(device, "cpu"),
+            resume=(resume, False),
+            checkpoint_every=(checkpoint_every, 10),
+        )
+    if resample_channels and channels is None:
+        raise InputError("resample-channels: accepted only with --channels FILE.")
+    checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
+    if checkpoint is not None:
+        check_beginning(checkpoint, "a federated comparison", resume=resume)
+    recording: Channels | None = None
+    if channels is not None:
+        scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
+    found = task_of(scenario, task, partition=partition, data=data)
+    if partition == "gaussian" and scenario.weights == "data":
+        scenario = weighed_by_noise(scenario)
+    count = rounds or found.rounds
+    csi = None
+    if recording is not None:
+        csi = _rounds_of(recording, runs * count, resampled=resample_channels, seed=seed)
+    settings = federated.FederationSettings(
+        runs=runs,
+        rounds=count,
+        aggregation=aggregation,
+        deadline_s=deadline,
+        packet_success=packet_success,
+        present=_presence(present, count, scenario.workers),
+        checkpoint_every=checkpoint_every,
+    )
+    names = [*ACCESS_SCHEMES.shipped, *default_policies()] if policies is None else policies
+    shares = delivery_of(delivery, scenario)
+    with resume_hint(checkpoint):
+        senders = find_senders(
+            as_names(names),
+            scenario,
+            seed=seed,
+            seconds_per_joule=kappa,
+            delivery=shares,
+            recording=recording,
+        )
+        if engine == "flower":
+            history = _with_flower(
+                task,
+                senders,
+                scenario,
+                rounds=count,
+                seed=seed,
+                partition=partition,
+                data=data,
+                kappa=kappa,
+                delivery=shares,
+                deadline_s=deadline,
+                packet_success=packet_success,
+                imports=imports,
+            )
+        else:
+            history = federated.federate(
+                found,
+                senders,
+                scenario,
+                settings,
+                seed=seed,
+                device=device,
+                recorded=csi,
+                checkpoint=checkpoint,
+                resume=resume,
+            )
+    made = {name: sender for name, sender in senders.items() if isinstance(sender, Policy)}
+    differences = _made_for(made, names, scenario, recorded=recording is not None)
+    notes = [] if recording is None else _channel_notes(recording, resample_channels)
+    entries: dict[str, Any] = {
+        "seed": seed,
+        "engine": engine,
+        "partition": partition or _default_partition(task),
+        "aggregation": aggregation if isinstance(aggregation, str) else str(aggregation),
+        "kappa_s_per_j": kappa,
+        "delivery": [shares] if isinstance(shares, float) else list(shares),
+        "deadline_s": deadline,
+        "packet_success": packet_success,
+        "present": present if isinstance(present, str) else None,
+        "made_for": differences,
+    }
+    if recording is not None:
+        entries["channels"] = {**recording.as_metrics(), "resampled": resample_channels}
+    return FederatedComparison(
+        history,
+        scenario,
+        default_target(history) if target is None else target,
+        entries,
+        (*notes, *(made_for_sentence(name, differs) for name, differs in differences.items())),
+    )
+
+
+def task_of(
+    scenario: Scenario,
+    task: Task | str = "digits",
+    *,
+    partition: str | None = None,
+    data: Path | None = None,
+    **_further: Any,
+) -> Task:
+    """The task of a federation, for the workers of its scenario."""
+    from feduplink.federated import Task, load_task
+
+    if isinstance(task, Task):
+        return task
+    return load_task(task, workers=scenario.workers, partition=partition, directory=data)
+
+
+def _check_flower_options(**options: tuple[Any, Any]) -> None:
+    """Refuse options that the Flower engine does not have, given with their only accepted value."""
+    for name, (value, accepted) in options.items():
+        if value != accepted:
+            raise InputError(
+                f"{name.replace('_', '-')}: not available with --engine flower; accepted: "
+                f"{accepted}, or --engine local."
+            )
+    require("feduplink.flower", "flower")  # before anything takes long
+
+
+def _with_flower(
+    task: Task | str, policies: Mapping[str, Any], scenario: Scenario, **options: Any
+) -> FederatedHistory:
+    """Run every policy in Flower's simulation runtime."""
+    flower = require("feduplink.flower", "flower")
+    history: FederatedHistory = flower.federate_with_flower(task, policies, scenario, **options)
+    return history
+
+
+def _default_partition(task: Task | str) -> Any:
+    from feduplink.federated import task_options
+
+    return task_options(task).get("partition") if isinstance(task, str) else None
+
+
+def default_target(history: FederatedHistory) -> float:
+    """The error that costs are counted to by default; 0 if every model diverged."""
+    errors = (history.final_error(name) for name in history.policies)
+    return _TARGET_FACTOR * min((error for error in errors if math.isfinite(error)), default=0.0)
+
+
+def delivery_of(delivery: float | Sequence[float], scenario: Scenario) -> float | tuple[float, ...]:
+    """The delivery rates d: one for all workers, or one per worker."""
+    rates = (delivery,) if isinstance(delivery, int | float) else tuple(delivery)
+    if len(rates) not in (1, scenario.workers):
+        raise InputError(
+            f"delivery: {len(rates)} values; accepted: one, or one for each of the "
+            f"{scenario.workers} workers."
+        )
+    return float(rates[0]) if len(rates) == 1 else rates
+
+
+def _rounds_of(recording: Channels, count: int, *, resampled: bool, seed: int) -> Tensor:
+    """The channels of all rounds, (count, L, L): the test channels in order, or resampled."""
+    from feduplink.channels import resample_csi
+    from feduplink.federated.uplink.rounds import recorded_rounds
+
+    csi = resample_csi(recording.test, count, seed=seed) if resampled else recording.test
+    return recorded_rounds(csi, count, csi.shape[-1])
+
+
+def _channel_notes(recording: Channels, resampled: bool) -> list[str]:
+    how = "drawn with replacement" if resampled else "in their order"
+    return [*recording.notes, f"the channels of the rounds are those for the test, {how}"]
+
+
+def _made_for(
+    policies: Mapping[str, Policy], built_in: Any, scenario: Scenario, *, recorded: bool
+) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Fields in which trained policies were made for another scenario, by policy."""
+    from feduplink.federated.uplink.access import any_cell
+    from feduplink.policies.store import made_for
+
+    found = {
+        name: made_for(policy, any_cell(scenario), recorded=recorded)
+        for name, policy in policies.items()
+        if name not in built_in
+    }
+    return {name: differences for name, differences in found.items() if differences}
+
+
+def _presence(present: Tensor | str | None, rounds: int, workers: int) -> Tensor | None:
+    """Workers in the federation by round, (rounds, L) bool, from text or as given."""
+    from feduplink.federated import presence
+
+    if not isinstance(present, str):
+        return present
+    accepted = (
+        f"present: {present!r} is not accepted; accepted: ROUND:WORKER,WORKER;... with rounds from "
+        f"0 to {rounds - 1} and workers from 0 to {workers - 1}."
+    )
+    try:
+        entries = [entry.split(":") for entry in present.split(";")]
+        changes = {int(start): {int(w) for w in listed.split(",")} for start, listed in entries}
+    except ValueError:
+        raise InputError(accepted) from None
+    in_range = all(0 <= start < rounds for start in changes) and all(
+        0 <= worker < workers for listed in changes.values() for worker in listed
+    )
+    if len(changes) < len(entries) or not in_range:
+        raise InputError(accepted)
+    return presence(rounds, workers, changes)

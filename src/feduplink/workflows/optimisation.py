@@ -1,0 +1,473 @@
+"""Find the optimum of a problem on a set of channels, with a certified upper bound.
+
+>>> import feduplink as fu
+>>> best = fu.find_optimum(fu.Scenario(workers=3), channels_per_split=10)
+>>> best.objective <= best.upper_bound
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from feduplink.errors import InputError
+from feduplink.scenario import Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
+from feduplink.tables import TextTable
+from feduplink.validation import require
+from feduplink.workflows.evaluation import (
+    Outcome,
+    channels_for,
+    judge_policies,
+    optimum_classes,
+    optimum_entries,
+    warn_unreachable,
+)
+from feduplink.workflows.options import (
+    BudgetS,
+    ChannelsOption,
+    ChannelsPerSplit,
+    CommandLine,
+    Device,
+    MaxBoxes,
+    Seed,
+    workflow,
+)
+from feduplink.workflows.result import Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from feduplink.channels import Channels
+    from feduplink.optimum import DistributionBound, Optimum
+    from feduplink.policies import DualPolicy
+    from feduplink.proofs import Proof
+
+#: Fewest channels for a statement on their distribution: their spread has to be known.
+_FEWEST_CHANNELS = 2
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OptimumResult(Result):
+    """The best powers found on a set of channels, and the bound on every policy of their class.
+
+    The class: policies that set one power per worker and round, with the SINR of all senders.
+
+    Attributes:
+        optimum: powers, multipliers and certificate.
+        outcome: the policy ``dual`` at the optimum's multipliers, on the same channels.
+        distribution: the bound on all channels of the distribution, if it was asked for.
+        channels: the entry ``channels`` of ``metrics.json``.
+        origin: where the channels come from, in words.
+        notes: sentences for the reader, without capital and full stop.
+        rows: positions of the channels in their recording, (N,); None for drawn channels.
+        seed: of all random numbers.
+    """
+
+    kind = "optimum"
+    files = "allocations.h5, duality.png, the dual policy and metrics.json"
+
+    optimum: Optimum
+    outcome: Outcome
+    distribution: DistributionBound | None
+    channels: dict[str, Any]
+    origin: str
+    notes: tuple[str, ...]
+    rows: Tensor | None
+    seed: int
+
+    @property
+    def scenario(self) -> Scenario:
+        """The cell, the radio and the problem."""
+        return self.optimum.scenario
+
+    @property
+    def power(self) -> Tensor:
+        """The best powers found, (N, L), W."""
+        return self.optimum.power
+
+    @property
+    def objective(self) -> float:
+        """The objective at these powers."""
+        return self.optimum.objective
+
+    @property
+    def upper_bound(self) -> float:
+        """No policy of the class that meets the constraints has a larger objective."""
+        return self.optimum.upper_bound
+
+    @property
+    def gap(self) -> float:
+        """upper_bound − objective."""
+        return self.optimum.gap
+
+    @property
+    def policy(self) -> DualPolicy:
+        """The policy ``dual`` at the optimum's multipliers."""
+        return dual_policy(self.optimum)
+
+    def write_proof(self, path: str | Path) -> Path:
+        """Write the proof of the bound with its channels, for ``check_proof``."""
+        from feduplink.optimum.proof_export import proof_of
+        from feduplink.proofs import write_proof
+
+        write_proof(Path(path), proof_of(self.optimum, rows=self.rows))
+        return Path(path)
+
+    def headline(self) -> str:
+        """The number of channels and their origin."""
+        return self.origin
+
+    def table(self) -> TextTable:
+        """The policy ``dual`` and the optimum."""
+        from feduplink.reporting.comparison import comparison_table
+
+        judgements = {"dual": self.outcome.judgement}
+        table = comparison_table(judgements, self.scenario, self.optimum, self.notes)
+        if self.distribution is None:
+            return table
+        sentence = self.distribution.sentence(recorded=self.rows is not None)
+        return TextTable(table.title, table.columns, table.rows, [*table.remarks, sentence])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Primal and dual value over the evaluations of the dual function."""
+        from feduplink.reporting.optimum import plot_duality, plot_values
+
+        if ax is None:
+            ax = plot_duality(self.optimum).axes[0]
+        else:
+            plot_values(ax, self.optimum)
+        return ax
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Columns channel, worker, power_w."""
+        for channel, powers in enumerate(self.power.tolist()):
+            for worker, power in enumerate(powers, 1):
+                yield {"channel": channel, "worker": worker, "power_w": power}
+
+    def metrics(self) -> dict[str, Any]:
+        """Scenario, optimum, the policy ``dual``, and the bound on the distribution."""
+        return {
+            "title": "The optimum, with proof",
+            "scenario": self.scenario.model_dump(mode="json"),
+            "policies": {"dual": self.outcome.as_metrics()},
+            **optimum_entries(self.optimum, {"dual": self.outcome.judgement}),
+            **({"distribution": self.distribution.as_metrics()} if self.distribution else {}),
+            "seed": self.seed,
+            "channels": self.channels,
+        }
+
+    def write_files(self, directory: Path) -> None:
+        """Powers and bounds of every channel, the table, the plot and the policy ``dual``."""
+        from feduplink.policies import save_policy
+        from feduplink.reporting.comparison import comparison_markdown
+        from feduplink.reporting.optimum import plot_duality
+        from feduplink.reporting.style import save_figure
+        from feduplink.storage.files import write_text
+
+        self._write_allocations(directory / "allocations.h5")
+        save_figure(directory / "duality.png", plot_duality(self.optimum))
+        save_policy(self.policy, directory)
+        judgements = {"dual": self.outcome.judgement}
+        table = comparison_markdown(judgements, self.scenario, self.optimum, self.notes)
+        write_text(directory / "comparison.md", table)
+
+    def _write_allocations(self, path: Path) -> None:
+        """Write the powers, the value and the bound of every channel as HDF5."""
+        from feduplink.storage.hdf5 import writing_hdf5
+
+        with writing_hdf5(path) as file:
+            power = file.create_dataset("power", data=self.power.cpu().numpy())
+            power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
+            objective = file.create_dataset("objective", data=self.channel_objective())
+            objective.attrs["description"] = (
+                f"sum over workers of weight times {self.optimum.problem.objective.name} at these "
+                "powers, (N,)"
+            )
+            bound = self.optimum.certificate.upper.cpu().numpy()
+            upper = file.create_dataset("upper_bound", data=bound)
+            upper.attrs["description"] = (
+                "upper bound on the Lagrangian of every channel at the multipliers of "
+                "metrics.json, (N,). Without constraints the Lagrangian is the objective. With "
+                "constraints the mean of the bounds, plus 'offset', bounds the objective of every "
+                "policy that meets the constraints; in a single channel a policy may exceed its "
+                "bound."
+            )
+            upper.attrs["offset"] = self.optimum.solution.constant
+            file.attrs["scenario"] = self.scenario.to_yaml()
+
+    def channel_objective(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Σ_i ω_i f_i at the best powers found in every channel, (N,)."""
+        from feduplink import link
+
+        problem, power = self.optimum.problem, self.power
+        sinr = link.sinr(self.optimum.csi.to(power), power)
+        values = problem.objective.value(sinr, power)
+        return (problem.utility.weights.to(values) * values).sum(-1).cpu().numpy()
+
+    @classmethod
+    def classes(cls) -> list[type]:
+        """The records inside the optimum."""
+        from feduplink.judgement import ConstraintValue, Judgement
+        from feduplink.optimum import DistributionBound
+
+        return [Outcome, ConstraintValue, Judgement, DistributionBound, *optimum_classes()]
+
+
+@workflow
+def find_optimum(
+    scenario: Scenario,
+    channels: ChannelsOption = None,
+    *,
+    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    gap: Annotated[
+        float, Field(gt=0, le=1, description="Gap between bound and objective that ends the proof")
+    ] = 1e-3,
+    max_boxes: MaxBoxes = None,
+    budget_s: BudgetS = None,
+    confidence: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            lt=1,
+            description="Also bound every policy on all channels of the distribution, with this "
+            "probability, for instance 0.95; takes another time limit",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        Field(description="Also write the proof with its channels to this file (HDF5)"),
+        CommandLine(metavar="FILE"),
+    ] = None,
+    whole_file: Annotated[
+        bool, Field(description="Find the optimum of all recorded channels, not of a third")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> OptimumResult:
+    """Find the optimum on test or recorded channels, and prove an upper bound.
+
+    Args:
+        scenario: the cell, the radio and the problem.
+        channels: recorded or drawn channels, whose test split is solved; an array (N, L, L) is
+            solved as a whole.
+        channels_per_split: number of channels to draw, without ``channels``.
+        gap: the proof ends when upper bound − objective is at most this.
+        max_boxes: boxes after which the branch and bound of the proof stops.
+        budget_s: time limit of the proof, s; what is proved then depends on the machine.
+        confidence: of a bound on the distribution of the channels.
+        certificate: file for the proof.
+        whole_file: solve all recorded channels.
+        seed: of drawn channels.
+        device: where the search runs.
+
+    """
+    from feduplink import optimum as search
+    from feduplink.optimum.proof_export import check_stateable
+    from feduplink.problem import Problem
+    from feduplink.validation import usable_device
+
+    if whole_file and channels is None:
+        raise InputError("whole-file: accepted only with --channels FILE.")
+    usable_device(device)  # before anything takes long
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    csi = data.csi if whole_file else data.test
+    if confidence is not None and len(data.test) < _FEWEST_CHANNELS:
+        raise InputError(
+            f"confidence: {len(data.test)} test channels say nothing about a distribution; "
+            f"accepted: {_FEWEST_CHANNELS} or more."
+        )
+    if certificate is not None:
+        if certificate.is_dir():
+            raise InputError(f"certificate: {certificate} is a directory; accepted: a file.")
+        check_stateable(Problem.from_scenario(scenario), scenario)
+    optimum = search.find_optimum(
+        scenario,
+        csi,
+        max_boxes=max_boxes,
+        budget_s=budget_s,
+        target_gap=gap,
+        device=device,
+        record=True,
+    )
+    warn_unreachable(optimum.unreachable)
+    policy = {"dual": dual_policy(optimum)}
+    outcomes = judge_policies(policy, csi, scenario, seed=seed, recorded=data.recorded)
+    result = OptimumResult(
+        optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()}),
+        outcome=outcomes["dual"],
+        distribution=_bound_distribution(scenario, data, confidence, max_boxes, budget_s),
+        channels={**data.as_metrics(), "count": len(csi)},
+        origin=data.headline(csi),
+        notes=_notes(data, csi, whole_file),
+        rows=_rows(data, whole_file),
+        seed=seed,
+    )
+    if certificate is not None:
+        result.write_proof(certificate)
+    return result
+
+
+def dual_policy(optimum: Optimum) -> DualPolicy:
+    """The policy ``dual`` at the multipliers of an optimum."""
+    from feduplink.lagrangian import DualPoint
+    from feduplink.policies import DualPolicy
+
+    point = DualPoint(optimum.solution.primal_multipliers, optimum.problem.thresholds)
+    return DualPolicy(optimum.scenario, point)
+
+
+def _bound_distribution(
+    scenario: Scenario,
+    channels: Channels,
+    confidence: float | None,
+    max_boxes: int | None,
+    budget_s: float | None,
+) -> DistributionBound | None:
+    """Multipliers from the training channels, the bound from the test channels."""
+    from feduplink.optimum import distribution_bound, solve_dual
+
+    if confidence is None:
+        return None
+    multipliers = solve_dual(scenario, channels.training).multipliers
+    return distribution_bound(
+        scenario,
+        multipliers,
+        channels.test,
+        confidence=confidence,
+        max_boxes=max_boxes,
+        budget_s=budget_s,
+    )
+
+
+def _notes(channels: Channels, csi: Tensor, whole_file: bool) -> tuple[str, ...]:
+    whole = [f"the optimum is that of all {len(csi)} channels"] if whole_file else []
+    return (*channels.notes, *whole)
+
+
+def _rows(channels: Channels, whole_file: bool) -> Tensor | None:
+    """Positions of the solved channels in their recording; None for drawn channels."""
+    import torch
+
+    if not channels.recorded:
+        return None
+    return torch.arange(len(channels.csi)) if whole_file else channels.rows["test"]
+
+
+@dataclass(frozen=True)
+class ProofCheck:
+    """The outcome of checking a proof.
+
+    Attributes:
+        proof: the statement and the branching tree.
+        failure: the first step that does not hold, in a sentence; None if all hold.
+        channels, boxes, leaves: their numbers.
+        seconds: time of the check.
+    """
+
+    proof: Proof
+    failure: str | None
+    channels: int
+    boxes: int
+    leaves: int
+    seconds: float
+
+    @property
+    def valid(self) -> bool:
+        """Whether the statement is proved."""
+        return self.failure is None
+
+    def __str__(self) -> str:
+        """The statement with its numbers, or where the proof fails."""
+        if self.failure is not None:
+            return f"{self.failure}."
+        statement = self.proof.statement
+        entries = {
+            "channels": f"{self.channels} of {len(self.proof.floor)} workers",
+            "boxes": f"{self.boxes}, {self.leaves} of them leaves",
+            "objective, at least": f"{statement.objective:.6g}",
+            "bound on every policy": f"{statement.upper_bound:.6g}",
+            "seconds": f"{self.seconds:.1f}",
+        }
+        return TextTable.of_entries(_problem_line(self.proof), entries).plain()
+
+    @property
+    def conclusion(self) -> str:
+        """The statement that the proof holds for, in a sentence."""
+        violation = self.proof.statement.violation
+        missed = f"violate no constraint by more than {violation:.2g} of its threshold"
+        met = "meet the constraints" if violation == 0 else missed
+        return (
+            f"proof holds: the powers in it {met} and reach the objective, and no policy that "
+            "meets the constraints on these channels exceeds the bound"
+        )
+
+
+@workflow
+def check_proof(
+    proof: Annotated[
+        str | Path,
+        Field(description="Proof that find_optimum or 'feduplink optimum --certificate' wrote"),
+        CommandLine(metavar="PROOF", positional=True, type=Path),
+    ],
+    *,
+    channels: Annotated[
+        Path | None,
+        Field(
+            description="Also check that the proof is about these recorded channels (HDF5), bit "
+            "for bit; without it, it holds for the channels in it, whose checksum is shown"
+        ),
+        CommandLine(metavar="FILE"),
+    ] = None,
+    processes: Annotated[
+        int,
+        Field(ge=1, le=1024, description="Channels to check at the same time"),
+        CommandLine(metavar="N"),
+    ] = 2,
+) -> ProofCheck:
+    """Check a proof of optimality, with code that is separate from the search."""
+    from feduplink.proofs import read_proof
+    from feduplink.proofs.format import check_recording
+
+    checker = require("feduplink.proofs.checker", "check")
+    content = read_proof(Path(proof))
+    if channels is not None:
+        check_recording(content, channels)
+    verdict = checker.check_proof(content, processes=processes)
+    return ProofCheck(
+        content,
+        verdict.failure,
+        verdict.channels,
+        verdict.boxes,
+        verdict.leaves,
+        verdict.seconds,
+    )
+
+
+def _problem_line(proof: Proof) -> str:
+    """The problem of a proof on one line."""
+    problem = proof.problem
+    limits = [
+        f"{name} ≥ {_range(row[active])}"
+        for name, row, active in zip(
+            problem.constraints, problem.limits, problem.active, strict=True
+        )
+        if active.any()
+    ]
+    return (
+        f"{problem.objective} ({problem.utility}), {', '.join(limits) or 'no constraints'}, Pmax "
+        f"{_range(problem.pmax_w)} W"
+    )
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

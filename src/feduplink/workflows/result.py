@@ -1,0 +1,173 @@
+"""What a workflow returns: one frozen result, which prints, plots, saves and loads itself."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from feduplink.errors import InputError
+from feduplink.progress import track
+from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import METRICS_FILE, write_metrics
+from feduplink.tables import TextTable
+from feduplink.validation import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from feduplink.storage.tensorfile import TensorFile
+
+#: Class of the result of every kind, as ``metrics.json`` names it.
+RESULTS = {
+    "evaluation": "feduplink.workflows.evaluation:Evaluation",
+    "optimum": "feduplink.workflows.optimisation:OptimumResult",
+    "training": "feduplink.workflows.training:TrainingRun",
+    "phase-network": "feduplink.workflows.training:PhaseNetworkRun",
+    "front": "feduplink.workflows.scheduling:Front",
+    "federation": "feduplink.workflows.federation:FederatedComparison",
+    "sweep": "feduplink.workflows.sweeps:Sweep",
+}
+
+RESULT_FILE = "result.safetensors"
+
+
+class Result(ABC):
+    """A job's result; immutable.
+
+    Attributes:
+        kind: name of the class in :data:`RESULTS`, the entry ``result`` of ``metrics.json``.
+        files: the files that :meth:`save` writes, in words for the reader of a terminal.
+    """
+
+    kind: ClassVar[str]
+    files: ClassVar[str] = METRICS_FILE
+
+    @abstractmethod
+    def metrics(self) -> dict[str, Any]:
+        """The content of ``metrics.json``, without its provenance."""
+
+    @abstractmethod
+    def table(self) -> TextTable:
+        """The result as a table."""
+
+    @abstractmethod
+    def plot(self, *args: Any, **kwargs: Any) -> Axes:
+        """Draw the result in the axes ``ax``, or in a new figure; returns the axes."""
+
+    @abstractmethod
+    def records(self) -> Iterable[Mapping[str, Any]]:
+        """Rows of :meth:`to_dataframe`, as mappings of columns to values."""
+
+    def to_dataframe(self) -> DataFrame:
+        """The result as a tidy pandas table, one observation per row."""
+        frame: DataFrame = require("pandas", "pandas").DataFrame(list(self.records()))
+        return frame
+
+    def headline(self) -> str:
+        """A line above the table, on the data of the result."""
+        return ""
+
+    @abstractmethod
+    def write_files(self, directory: Path) -> None:
+        """Write tables, plots and arrays, all but ``metrics.json`` and :data:`RESULT_FILE`."""
+
+    @classmethod
+    def classes(cls) -> Iterable[type]:
+        """Classes, beside those of the problem, that the fields of a saved result hold."""
+        return ()
+
+    def to_tensors(self) -> TensorFile:
+        """All fields, for :meth:`from_tensors`."""
+        from feduplink.storage.records import pack
+
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return pack(values, _names())
+
+    @classmethod
+    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
+        """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
+        from feduplink.storage.records import unpack
+
+        return cls(**unpack(content, [Scenario, *cls.classes()], _finders(scenario, directory)))
+
+    def save(self, directory: str | Path) -> Path:
+        """Write all files of the result; :func:`load_result` reads them back."""
+        from feduplink.storage.tensorfile import write_tensors
+
+        target = Path(directory)
+        with track("writing tables and figures", transient=True):
+            self.write_files(target)
+            write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
+            write_metrics(target, {"result": self.kind, **self.metrics()})
+        return target
+
+    # Results hold tensors, which have no truth value when compared.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __str__(self) -> str:
+        """The table as plain text."""
+        return "\n".join(filter(None, [self.headline(), self.table().plain()]))
+
+    def __repr__(self) -> str:
+        """As :meth:`__str__`."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def load_result(directory: str | Path) -> Any:
+    """Read the result of a finished job, as :meth:`Result.save` or a command wrote it."""
+    from feduplink.storage.tensorfile import fitting, read_tensors
+
+    path = Path(directory)
+    try:
+        metrics = json.loads((path / METRICS_FILE).read_bytes())
+    except (OSError, ValueError):
+        metrics = {}
+    kind = metrics.get("result")
+    if kind not in RESULTS:
+        raise InputError(
+            f"result: {path} holds no result; accepted: a directory that evaluate, optimum, train, "
+            "schedule, federate or sweep wrote."
+        )
+    module, _, name = RESULTS[kind].partition(":")
+    found: type[Result] = getattr(importlib.import_module(module), name)
+    content = read_tensors(path / RESULT_FILE, kind)
+    with fitting(path / RESULT_FILE, kind, "this version"):
+        return found.from_tensors(content, Scenario(**metrics.get("scenario", {})), path)
+
+
+def _names() -> dict[type, Any]:
+    """Objects that the scenario describes are saved by name, a policy in a file of its own."""
+    from feduplink.optimum.branch_and_bound import BranchingTree
+    from feduplink.policies import Policy
+    from feduplink.problem import Constraint, Problem
+
+    return {
+        Problem: lambda _problem: None,
+        Constraint: lambda constraint: constraint.name,
+        BranchingTree: lambda _tree: None,
+        Policy: lambda _policy: None,
+    }
+
+
+def _finders(scenario: Scenario, directory: Path) -> dict[str, Any]:
+    from feduplink.policies import load_policy
+    from feduplink.problem import Problem
+
+    problem = Problem.from_scenario(scenario)
+    constraints = {constraint.name: constraint for constraint in problem.constraints}
+    return {
+        "Problem": lambda _name: problem,
+        "Constraint": constraints.__getitem__,
+        "BranchingTree": lambda _name: None,
+        "Policy": lambda _name: load_policy(directory),
+    }

@@ -1,0 +1,381 @@
+"""Transmission schedules: the Pareto front between the time and the energy of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from feduplink.errors import InputError
+from feduplink.scenario import MODEL_WEIGHTS, Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
+from feduplink.tables import TextTable, three_digits
+from feduplink.workflows.evaluation import as_names, channels_for
+from feduplink.workflows.federation import Delivery, delivery_of
+from feduplink.workflows.options import (
+    ChannelsOption,
+    ChannelsPerSplit,
+    CommandLine,
+    PoliciesOption,
+    Seed,
+    workflow,
+)
+from feduplink.workflows.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor
+
+    from feduplink.federated.uplink.rounds import RoundCosts, Rounds, UplinkRules
+    from feduplink.link import Schedule
+
+SCHEDULES_FILE = "schedules.h5"
+_KAPPAS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
+#: The proof of a channel ends when its bound is within this share of the cost.
+_GAP = 0.02
+
+
+class FrontPoint(NamedTuple):
+    """The schedules at one price of energy.
+
+    Attributes:
+        kappa: κ, s/J.
+        schedule: the phases of every channel.
+        airtime_s: of every round, (N,).
+        energy_j: of all workers in every round, (N,).
+        delivered: mean number of models that arrive, by worker, (L,).
+        lower_bound: certified lower bound on the mean of time + κ · energy, s; None without proof.
+    """
+
+    kappa: float
+    schedule: Schedule
+    airtime_s: Tensor
+    energy_j: Tensor
+    delivered: Tensor
+    lower_bound: float | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Front(Result):
+    """Schedules of least time + κ · energy, beside policies on the same channels.
+
+    Attributes:
+        scenario: the cell and the radio.
+        costs: time, energy and arrivals of the rounds of each policy, one entry per κ.
+        schedules: of every channel, by κ.
+        bounds: certified lower bounds on the mean cost, s, by κ.
+        bits: Z, bits of one upload, by worker.
+        delivery: d, share of the rounds in which each worker has to deliver.
+        channels: the entry ``channels`` of ``metrics.json``.
+        origin: where the channels come from, in words.
+        notes: sentences for the reader on the channels.
+        seed: of all random numbers.
+    """
+
+    kind = "front"
+    files = f"schedule.md, front.png, timeline.png, {SCHEDULES_FILE}, metrics.json"
+
+    scenario: Scenario
+    costs: Mapping[str, Sequence[RoundCosts]]
+    schedules: Mapping[float, Schedule]
+    bounds: Mapping[float, float]
+    bits: Any
+    delivery: tuple[float, ...]
+    channels: Mapping[str, Any]
+    origin: str
+    notes: tuple[str, ...]
+    seed: int
+
+    @property
+    def kappa(self) -> tuple[float, ...]:
+        """The prices of energy κ, s/J."""
+        return tuple(self.schedules)
+
+    def at(self, kappa: float) -> FrontPoint:
+        """The schedules at one price of energy."""
+        if kappa not in self.schedules:
+            accepted = ", ".join(f"{value:g}" for value in self.schedules)
+            raise InputError(f"kappa: {kappa:g} is not on the front; accepted: {accepted}.")
+        costs = self.costs["schedule"][self.kappa.index(kappa)]
+        return FrontPoint(
+            kappa,
+            self.schedules[kappa],
+            costs.time_s,
+            costs.energy_j,
+            costs.success.mean(0),
+            self.bounds.get(kappa),
+        )
+
+    def headline(self) -> str:
+        """The number of channels and their origin."""
+        return self.origin
+
+    def remarks(self) -> list[str]:
+        """Sentences under the table, without capital and full stop."""
+        notes = [
+            *self.notes,
+            "κ: price of energy, seconds per joule; rows without one do not depend on it",
+            "arrivals: mean number of models that arrive per round",
+        ]
+        if any(rate < 1 for rate in self.delivery):
+            rates = ", ".join(f"{rate:g}" for rate in self.delivery)
+            notes.append(f"schedule: every worker delivers in a share {rates} of the rounds")
+        return notes
+
+    def table(self) -> TextTable:
+        """A row per policy and κ."""
+        rows = []
+        for name, entries in self.costs.items():
+            for entry in entries:
+                kappa, figures = entry.seconds_per_joule, entry.as_metrics()
+                bound = self.bounds.get(kappa) if name == "schedule" and kappa is not None else None
+                mean = None if kappa is None else float(entry.cost(kappa).mean())
+                gap = "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}"
+                measures = ("time_s", "energy_j", "median_time_s", "median_energy_j")
+                rows.append(
+                    [
+                        name,
+                        "" if kappa is None else f"{kappa:g}",
+                        *(_number(figures[key]) for key in measures),
+                        f"{figures['arrivals']:.2f}",
+                        *([gap] if self.bounds else []),
+                    ]
+                )
+        columns = (
+            "policy",
+            "κ,\ns/J",
+            "mean\ns",
+            "mean\nJ",
+            "median\ns",
+            "median\nJ",
+            "arrivals",
+            *(["gap,\n%"] if self.bounds else []),
+        )
+        return TextTable("time and energy of a round", columns, rows, self.remarks())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean energy against mean time of a round: a point per policy, a line over κ."""
+        from feduplink.reporting.schedule import draw_front, plot_front
+
+        if ax is None:
+            ax = plot_front(self.costs, self.bounds).axes[0]
+        else:
+            draw_front(ax, self.costs, self.bounds)
+        return ax
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Columns policy, kappa, channel, time_s, energy_j, arrivals."""
+        for name, entries in self.costs.items():
+            for entry in entries:
+                rows = zip(
+                    entry.time_s.tolist(),
+                    entry.energy_j.tolist(),
+                    entry.success.sum(-1).tolist(),
+                    strict=True,
+                )
+                for channel, (time_s, energy_j, arrivals) in enumerate(rows):
+                    yield {
+                        "policy": name,
+                        "kappa": entry.seconds_per_joule,
+                        "channel": channel,
+                        "time_s": time_s,
+                        "energy_j": energy_j,
+                        "arrivals": arrivals,
+                    }
+
+    def metrics(self) -> dict[str, Any]:
+        """Means and medians of every policy, and the bounds."""
+        return {
+            "title": "Time and energy of a round",
+            "scenario": self.scenario.model_dump(mode="json"),
+            "policies": {
+                name: [entry.as_metrics() for entry in entries]
+                for name, entries in self.costs.items()
+            },
+            "bounds": [
+                {"kappa_s_per_j": kappa, "cost_s": bound} for kappa, bound in self.bounds.items()
+            ],
+            "seed": self.seed,
+            "delivery": list(self.delivery),
+            "model_bits": self.bits,
+            "notes": list(self.notes),
+            "channels": dict(self.channels),
+        }
+
+    def write_files(self, directory: Path) -> None:
+        """The table in Markdown, the front, a timeline of the first round, and all schedules."""
+        import torch
+
+        from feduplink.reporting.schedule import plot_front, plot_timeline
+        from feduplink.reporting.style import save_figure
+        from feduplink.storage.files import write_text
+        from feduplink.storage.hdf5 import writing_hdf5
+
+        table = self.table()
+        remarks = "".join(f"\n{remark[0].upper()}{remark[1:]}.\n" for remark in table.remarks)
+        write_text(directory / "schedule.md", table.markdown() + remarks)
+        caption = "Mean time and energy of a round on the same channels, over the price κ of energy"
+        save_figure(directory / "front.png", plot_front(self.costs, self.bounds, f"{caption}."))
+        shown = self.kappa[len(self.kappa) // 2]
+        timeline = plot_timeline(
+            self.schedules[shown].take(torch.tensor(0)),
+            float(self.scenario.pmax_w.max()),
+            f"The first round, as scheduled at κ = {shown:g} s/J.",
+        )
+        save_figure(directory / "timeline.png", timeline)
+        with writing_hdf5(directory / SCHEDULES_FILE) as file:
+            for kappa, schedule in self.schedules.items():
+                group = file.create_group(f"kappa={kappa:g}")
+                group.attrs["kappa_s_per_j"] = kappa
+                group["durations_s"] = schedule.durations_s.numpy()
+                group["power_w"] = schedule.power.numpy()
+
+    @classmethod
+    def classes(cls) -> list[type]:
+        """The records of costs and schedules."""
+        from feduplink.federated.uplink.rounds import RoundCosts
+        from feduplink.link import Schedule
+
+        return [RoundCosts, Schedule]
+
+
+@workflow
+def make_schedules(
+    scenario: Scenario,
+    channels: ChannelsOption = None,
+    *,
+    kappa: Annotated[
+        float | Sequence[float],
+        Field(
+            description="Prices of energy, seconds per joule: schedules of least time + kappa * "
+            "energy for each; 0 is the fastest round"
+        ),
+        CommandLine(
+            "S/J[,S/J...]",
+            type=tuple[Annotated[float, Field(ge=0)], ...],
+            default=",".join(f"{value:g}" for value in _KAPPAS),
+        ),
+    ] = _KAPPAS,
+    delivery: Delivery = (1.0,),
+    model_weights: Annotated[
+        int,
+        Field(ge=1, le=10**12, description="Weights of the model that every worker uploads"),
+        CommandLine("N"),
+    ] = MODEL_WEIGHTS,
+    bits: float | Tensor | None = None,
+    policies: PoliciesOption = None,
+    budget_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Also compute a certified lower bound; time limit per kappa, in seconds",
+        ),
+        CommandLine("SECONDS"),
+    ] = 0.0,
+    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    seed: Seed = 0,
+) -> Front:
+    """Time–energy Pareto front of transmission schedules on test or recorded channels.
+
+    Args:
+        scenario: the cell and the radio.
+        channels: recorded or drawn channels; an array (N, L, L) is scheduled as a whole.
+        kappa: prices of energy κ, s/J.
+        delivery: d, share of the rounds in which every worker has to deliver.
+        model_weights: weights of the model that is uploaded.
+        bits: Z, bits of one upload, () or (L,), instead of ``model_weights``.
+        policies: policies beside the schedules; those that choose their powers by κ are always
+            there.
+        budget_s: time limit of the certified lower bound, s per κ; 0 computes none.
+        channels_per_split: number of channels to draw, without ``channels``.
+        seed: of all random numbers.
+
+    """
+    from feduplink.federated import UplinkRules, find_access_scheme
+    from feduplink.federated.uplink.access import compare_rounds
+    from feduplink.federated.uplink.rounds import RoundCosts, rounds_on
+    from feduplink.federated.uplink.schedules import ComputedSchedule, uploads_of
+    from feduplink.policies.store import default_policies, make_policies
+    from feduplink.scenario import float64
+
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    rates = delivery_of(delivery, scenario)
+    kappas = sorted({kappa} if isinstance(kappa, int | float) else set(kappa))
+    if budget_s > 0 and rates != 1.0:
+        raise InputError("budget-s: accepted only with everyone in every round, --delivery 1.")
+    rounds = rounds_on(data.test, scenario, seed=seed)
+    uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
+    rules = UplinkRules(scenario, uploaded)
+    names = default_policies() if policies is None else policies
+    found = make_policies(as_names(names), scenario, channels=data, seed=seed) if names else {}
+    costs = {name: [cost] for name, cost in compare_rounds(found, rounds, rules).items()}
+    for name in _priced_policies():
+        priced = {
+            f"{name} {price:g}": find_access_scheme(name, seconds_per_joule=price)
+            for price in kappas
+        }
+        costs[name] = list(compare_rounds(priced, rounds, rules).values())
+    bounds: dict[float, float] = {}
+    if rates == 1.0:
+        schedules, bounds = _everyone(kappas, rounds, rules, budget_s)
+    else:
+        schedules = {
+            price: ComputedSchedule(price, rates, scenario, data).schedules(
+                rounds.observed, rounds.present, rules
+            )
+            for price in kappas
+        }
+    costs["schedule"] = [
+        RoundCosts.from_uploads(uploads_of(schedule, rounds, rules), price)
+        for price, schedule in schedules.items()
+    ]
+    return Front(
+        scenario,
+        costs,
+        schedules,
+        bounds,
+        rules.bits.tolist(),
+        (rates,) if isinstance(rates, float) else rates,
+        data.as_metrics(),
+        data.headline(data.test),
+        tuple(data.notes),
+        seed,
+    )
+
+
+def _priced_policies() -> list[str]:
+    """Names of other schedule policies that choose their powers by κ."""
+    from feduplink.federated import find_access_scheme
+    from feduplink.registry import ACCESS_SCHEMES
+
+    found = {name: find_access_scheme(name) for name in ACCESS_SCHEMES.names()}
+    return [
+        name
+        for name, scheme in found.items()
+        if hasattr(scheme, "seconds_per_joule") and name != "schedule"
+    ]
+
+
+def _everyone(
+    kappas: Sequence[float], rounds: Rounds, rules: UplinkRules, budget_s: float
+) -> tuple[dict[float, Schedule], dict[float, float]]:
+    """Schedules with all workers in every round, by κ, and lower bounds on their mean cost."""
+    from feduplink.scheduling import bound_front, find_front
+
+    scenario, bits = rules.scenario, rules.bits
+    bounds: dict[float, float] = {}
+    if budget_s > 0:
+        proved = bound_front(scenario, rounds.csi, bits, kappas, gap=_GAP, budget_s=budget_s)
+        bounds = {k: float(p.lower.mean()) for k, p in zip(kappas, proved, strict=True)}
+        if scenario.csi_noise == 0:
+            found = [p.solution.schedule for p in proved]
+            return dict(zip(kappas, found, strict=True)), bounds
+    solutions = find_front(scenario, rounds.observed, bits, kappas)
+    return {k: s.schedule for k, s in zip(kappas, solutions, strict=True)}, bounds
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else three_digits(value)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from feduplink.tables import TextTable, terminal_table
+
+LONG = "runs/somewhere/a-policy-with-a-long-name"
+REMARK = "constraints: margin of the worst worker with its simultaneous 95 % confidence interval"
+
+
+def printed(table: TextTable, width: int) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    console.print(terminal_table(table))
+    return file.getvalue().rstrip().splitlines()
+
+
+def table_of(*names: str) -> TextTable:
+    columns = ["policy", "objec-\ntive", "weigh-\nted PER", "rate\n>= 0.7", "constraints"]
+    cells = ["0.9714", "2.86 %", "0.733", "open +1.4±14.3"]
+    return TextTable("8 workers", columns, [[name, *cells] for name in names], [REMARK])
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_table_fits_the_terminal_and_shows_every_cell(width: int):
+    lines = printed(table_of("pdx", LONG), width)
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    for cell in ("pdx", "0.9714", "2.86 %", "0.733"):
+        assert cell in text
+    assert text.endswith(REMARK)
+
+
+def test_a_wide_terminal_has_headers_on_one_line():
+    lines = printed(table_of("pdx", LONG), 120)
+    assert lines[1].split() == [
+        "policy",
+        "objective",
+        "weighted",
+        "PER",
+        "rate",
+        ">=",
+        "0.7",
+        "constraints",
+    ]
+    assert any(line.startswith(LONG) for line in lines)
+
+
+def test_names_are_not_markup():
+    assert any("[red]" in line for line in printed(table_of("[red]"), 80))
