@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from chromium import launched_browser
 from feduplink import Scenario, draw_csi
+
+MakeRun = Callable[..., Path]
 
 #: Read once: some tests hide it from the code.
 DATA = os.environ.get("FEDUPLINK_DATA")
@@ -76,6 +78,24 @@ def default_csi(default_scenario: Scenario) -> Tensor:
 @pytest.fixture(scope="module")  # no longer: Playwright's event loop gets in the way of others
 def browser() -> Iterator[Any]:
     yield from launched_browser()
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """Makes the directory of a run: ``metrics.json``, and figures by name."""
+    from feduplink.reporting.style import figure, save_figure
+    from feduplink.storage.run_directory import write_metrics
+
+    def make(name: str, *figures: str, **content: Any) -> Path:
+        directory = tmp_path / name
+        write_metrics(directory, {"seed": 3, **content})
+        for title in figures:
+            with figure(4, 2, f"What {title} shows") as drawing:
+                drawing.subplots().plot([0, 1], color="#0072B2", label="pdg")
+            save_figure(directory / f"{title}.png", drawing)
+        return directory
+
+    return make
 
 
 @pytest.fixture

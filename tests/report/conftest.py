@@ -1,33 +1,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-import pytest
 from matplotlib.text import Text
 
-from feduplink.reporting.style import StyledFigure, figure, save_figure
-from feduplink.storage.run_directory import write_metrics
-
-MakeRun = Callable[..., Path]
-
-
-@pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
-    """A run that looks like that of a command: metrics, and figures by name."""
-
-    def make(name: str, *figures: str, **content: Any) -> Path:
-        directory = tmp_path / name
-        write_metrics(directory, {"seed": 3, **content})
-        for title in figures:
-            with figure(4, 2, f"What {title} shows") as drawing:
-                drawing.subplots().plot([0, 1], color="#0072B2", label="pdg")
-            save_figure(directory / f"{title}.png", drawing)
-        return directory
-
-    return make
+from feduplink.reporting.style import StyledFigure
 
 
 def rendered(drawing: StyledFigure) -> StyledFigure:

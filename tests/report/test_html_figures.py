@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import MakeRun
 from feduplink import InputError
 from feduplink.reporting.page import read_figures
-
-from .conftest import MakeRun
 
 
 def test_a_drawing_takes_the_colours_of_the_page(make_run: MakeRun):

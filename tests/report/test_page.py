@@ -4,11 +4,10 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+from conftest import MakeRun
 from feduplink import Scenario
 from feduplink.reporting.page import read_sections, render_page, write_page
 from feduplink.storage.run_directory import command, find_runs
-
-from .conftest import MakeRun
 
 CLAIMS = [
     {"claim": "pdg < max", "measured": "0.71 & 0.94", "verdict": "does not hold"},

@@ -19,7 +19,7 @@ from feduplink.storage.files import (
 )
 
 
-def test_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+def test_a_failed_write_leaves_the_old_file_only(tmp_path):
     file = tmp_path / "metrics.json"
     write_json(file, {"objective": 0.9})
     before = file.read_bytes()
@@ -34,13 +34,13 @@ def test_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_makes_the_directories_it_needs(tmp_path):
+def test_missing_directories_are_made(tmp_path):
     file = tmp_path / "run" / "1" / "metrics.json"
     write_json(file, {})
     assert file.read_text() == "{}\n"
 
 
-def test_the_content_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):
+def test_the_content_is_flushed_before_the_file_is_renamed(tmp_path, monkeypatch):
     order: list[str] = []
     flushed, renamed = os.fsync, Path.replace
 
@@ -58,7 +58,7 @@ def test_the_content_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch
     assert order == ["content", "name", "directory"]
 
 
-def test_what_a_killed_write_left_goes_with_the_next_write(tmp_path):
+def test_the_next_write_removes_what_a_killed_one_left(tmp_path):
     file = tmp_path / "policy.safetensors"
     old = tmp_path / f".{file.name}.abc{UNFINISHED}"
     another = tmp_path / f".{file.name}.def{UNFINISHED}"
@@ -66,11 +66,11 @@ def test_what_a_killed_write_left_goes_with_the_next_write(tmp_path):
         left.write_text("half of")
     os.utime(old, (0, 0))
     write_text(file, "whole")
-    # The other one may be just being written.
+    # Another process may still be writing the other one.
     assert {path.name for path in tmp_path.iterdir()} == {file.name, another.name}
 
 
-def test_whoever_holds_a_directory_removes_what_is_unfinished(tmp_path):
+def test_the_only_writer_of_a_directory_removes_unfinished_files(tmp_path):
     inside = tmp_path / "kept" / f".x.json.abc{UNFINISHED}"
     inside.parent.mkdir()
     inside.write_text("half of")
@@ -81,7 +81,7 @@ def test_whoever_holds_a_directory_removes_what_is_unfinished(tmp_path):
         assert own.exists()
 
 
-def test_a_directory_has_one_writer(tmp_path):
+def test_a_directory_has_a_single_writer(tmp_path):
     program = (
         "import sys; from pathlib import Path; from feduplink.storage.files import only_writer\n"
         "with only_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
@@ -99,11 +99,11 @@ def test_a_directory_has_one_writer(tmp_path):
     finally:
         holder.kill()
         holder.communicate()
-    with only_writer(tmp_path):  # the lock went with its holder
+    with only_writer(tmp_path):  # the lock ended with its holder
         pass
 
 
-def test_a_directory_that_nothing_was_written_to_goes_again(tmp_path):
+def test_a_directory_without_output_is_removed(tmp_path):
     with only_writer(tmp_path / "runs" / "train"):
         assert (tmp_path / "runs" / "train").is_dir()
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_directory_that_nothing_was_written_to_goes_again(tmp_path):
     assert (tmp_path / "runs" / "train" / "metrics.json").exists()
 
 
-def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+def test_files_that_are_not_regular_or_too_large_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="no regular file"):
         read_limited(tmp_path / "pipe", "scenario", 10)

@@ -22,7 +22,7 @@ def read(path: Path) -> np.ndarray:
         return dataset_in(file, NAME)[()]
 
 
-def test_what_is_written_is_read(tmp_path: Path):
+def test_a_written_dataset_is_read_back(tmp_path: Path):
     values = np.random.default_rng(0).random((50, 3, 3))
     with writing_hdf5(tmp_path / "a.h5") as file:
         file.create_dataset(NAME, data=values, compression="gzip")
@@ -86,7 +86,7 @@ def group(file: h5py.File) -> None:
         (group, "has no dataset"),
     ],
 )
-def test_what_cannot_be_trusted_is_not_read(
+def test_untrusted_datasets_are_refused_without_reading_them(
     tmp_path: Path, make: Callable[[h5py.File], None], words: str
 ):
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -100,7 +100,7 @@ def test_what_cannot_be_trusted_is_not_read(
         tracemalloc.stop()
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path):
+def test_a_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "a.h5")
     with pytest.raises(InputError, match="no regular file"):
         read(tmp_path / "a.h5")
@@ -121,7 +121,7 @@ except OSError as error:
 """
 
 
-def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path):
+def test_a_full_disk_raises_an_error(tmp_path: Path):
     path = tmp_path / "a.h5"
     path.write_text("old")
     done = subprocess.run(
