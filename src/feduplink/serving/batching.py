@@ -115,18 +115,18 @@ class DynamicBatcher:
         """
         parts: list[_Part] = []
         others: deque[_Request] = deque()
-        room = 0
+        capacity = 0
         while self._queue:
             request = self._queue.popleft()
             if request.completed.done():
                 continue
             if not parts:
-                room = max(1, MAX_BATCH_GAINS // request.csi[0].size)
-            if room == 0 or (parts and request.csi.shape[1] != parts[0].request.csi.shape[1]):
+                capacity = max(1, MAX_BATCH_GAINS // request.csi[0].size)
+            if capacity == 0 or (parts and request.csi.shape[1] != parts[0].request.csi.shape[1]):
                 others.append(request)
                 continue
-            count = min(room, len(request.csi) - request.done)
-            room -= count
+            count = min(capacity, len(request.csi) - request.done)
+            capacity -= count
             parts.append(_Part(request, count))
         self._queue = others
         return parts

@@ -1,5 +1,5 @@
-"""A cell one can play with: workers on a map, and what every policy makes of them, live."""
+"""The playground: a cell in the browser, with the powers of every policy and their effects."""
 
-from feduplink.serving.playground.playground_router import playground_router
+from feduplink.serving.playground.router import playground_router
 
 __all__ = ["playground_router"]

@@ -1,20 +1,19 @@
-"""What policies need to know of a setting, found in the background and kept.
+"""Multipliers and open-loop parameters of a setting, found in the background and kept.
 
-``pdx`` and ``dual`` need multipliers and ``openloop`` a target and an exponent; to find them takes
-seconds. Nobody waits: until they are found, those of the nearest setting that is known serve, and
-whoever shows them says so.
+``pdx`` and ``dual`` need multipliers, ``openloop`` a target and an exponent; to find them takes
+seconds. Until then those of the nearest known setting are used.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -23,49 +22,42 @@ from feduplink.channels import draw_csi, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.judgement import judge
 from feduplink.lagrangian import DualPoint, Multipliers
-from feduplink.policies import OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
-from feduplink.policies.pdx import CHANNELS
+from feduplink.policies import CHANNELS, OpenLoop, UnrolledNetwork, UnrolledPolicy, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.serving.playground.scene import FirstScene, Setting
 
-_log = logging.getLogger(__name__)
+LOGGER = logging.getLogger(__name__)
 
-#: Channels that a setting's multipliers are found on: fewer for many workers, where a channel takes
-#: longer; and by how many times as many others they are judged.
-_MOST_CHANNELS, _FEWEST_CHANNELS = 500, 100
-_MOST_GAINS = 128_000
-_JUDGED_TIMES = 10
-#: Channels that ``openloop`` is tuned on.
-_OPENLOOP_CHANNELS = 200
-#: A search begins when nobody has asked for another setting for this long, s: a slider that is
-#: being dragged passes many settings that nobody wants.
-_SETTLED_S = 0.25
-#: A search pauses between two steps until nobody has asked for this long, s, so that it does not
-#: slow the answers; but not longer than this, s.
-_QUIET_S = 0.12
-_LONGEST_PAUSE_S = 0.5
-#: Who waits for multipliers asks again and again; if nobody has for this long, s, nobody waits.
-_PATIENCE_S = 5.0
-#: Settings that are kept; the one that was not asked for the longest is forgotten first.
-_MOST_KEPT = 128
+#: Number of training channels: fewer for many workers, where a channel takes longer.
+MAX_CHANNELS, MIN_CHANNELS = 500, 100
+_MAX_GAINS = 128_000
+#: Number of test channels, as a multiple of the training channels.
+TEST_RATIO = 10
+OPEN_LOOP_CHANNELS = 200
+#: Time without another setting before a search starts, s: a slider passes many settings.
+SETTLING_TIME_S = 0.25
+#: Time without a request for a setting after which another one replaces its search, s. The page
+#: repeats its request 0.6 s after every response.
+PATIENCE_S = 5.0
+#: Number of settings kept; the least recently used one is dropped first.
+CAPACITY = 128
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What was found for a setting.
+class TunedSetting:
+    """Parameters found for a setting.
 
     Attributes:
-        setting: which.
+        setting: the setting.
         point: multipliers, and the thresholds that they aim at, (K, L).
-        channels: how many channels the multipliers were found on.
-        open_loop: target P0 and exponent of ``openloop``; None while only multipliers are known.
-        shortfall, shortfall_error: by which share ``pdx`` misses the threshold that it misses
-            most, in the mean over channels drawn anew, and half the width of its interval;
-            negative if there is something to spare.
-
+        channels: number of training channels of the multipliers.
+        open_loop: target P0 and exponent of ``openloop``; None: not tuned.
+        shortfall: largest relative violation of a threshold by ``pdx``, mean over test channels;
+            negative: slack.
+        shortfall_error: half the width of its confidence interval.
     """
 
     setting: Setting
@@ -75,235 +67,225 @@ class Tuned:
     shortfall: float = math.nan
     shortfall_error: float = math.nan
 
-    def point_for(self, setting: Setting, scenario: Scenario) -> DualPoint:
-        """The multipliers in another setting, whose ``scenario`` aims at its own thresholds.
+    @classmethod
+    def shipped(cls) -> TunedSetting:
+        """The default setting with the multipliers that ship with the package."""
+        setting = Setting.from_scene(FirstScene.from_scenario(Scenario()).scene)
+        return cls(setting, shipped_pdx().point, CHANNELS)
 
-        Prices relative to the workers' weights stay: those of a worker for the same worker, and
-        their mean over all workers for one that is new.
+    def point_for(self, setting: Setting, scenario: Scenario) -> DualPoint:
+        """Multipliers for another setting, with the thresholds of its ``scenario``.
+
+        Multipliers relative to the weights of the workers stay the same; a worker that is not in
+        this setting gets their mean.
         """
         if setting == self.setting:
             return self.point
         problem = Problem.from_scenario(scenario)
         weights = problem.utility.weights
-        known = {worker: column for column, worker in enumerate(self.setting.ids)}
-        here = [known.get(worker, -1) for worker in setting.ids]
-        old_weights = self.point.multipliers.objective_weight
+        columns = {worker: column for column, worker in enumerate(self.setting.ids)}
+        mean_column = len(columns)
+        index = [columns.get(worker, mean_column) for worker in setting.ids]
+        own_weights = self.point.multipliers.objective_weight
 
-        def moved(rows: Tensor) -> Tensor:
-            """(..., L of then) to (..., L of now)."""
+        def move(rows: Tensor) -> Tensor:
+            """(..., L) of this setting to (..., L) of the other one."""
             relative = torch.cat(
-                (rows / old_weights, rows.mean(-1, keepdim=True) / old_weights.mean()), dim=-1
+                (rows / own_weights, rows.mean(-1, keepdim=True) / own_weights.mean()), dim=-1
             )
-            return relative[..., here] * weights
+            return relative[..., index] * weights
 
         return DualPoint(
             Multipliers(
-                moved(self.point.multipliers.constraints),
-                moved(old_weights) if problem.utility.linear else old_weights.mean() * weights,
+                move(self.point.multipliers.constraints),
+                move(own_weights) if problem.utility.linear else own_weights.mean() * weights,
             ),
             problem.thresholds,
         )
 
 
+def tune_setting(scenario: Scenario, network: UnrolledNetwork, setting: Setting) -> TunedSetting:
+    """Find the multipliers and the open-loop parameters of a setting, which takes seconds.
+
+    Args:
+        scenario: cell and radio.
+        network: network of ``pdx``.
+        setting: setting of the scenario.
+    """
+    scenario = setting.scenario(scenario)
+    count = max(MIN_CHANNELS, min(MAX_CHANNELS, _MAX_GAINS // scenario.workers**2))
+    training = draw_training_csi(scenario, count)
+    if scenario == Scenario():
+        shipped = TunedSetting.shipped()
+        point, channels = shipped.point, shipped.channels
+    else:
+        # Without a margin above the thresholds, which would be large for so few channels.
+        point = UnrolledPolicy.calibrated(network, scenario, training, margin=0.0).point
+        channels = count
+    open_loop = OpenLoop.tuned(scenario, training[:OPEN_LOOP_CHANNELS])
+    test = draw_csi(scenario, TEST_RATIO * count, torch_generator(0, "test-channels"))
+    judgement = judge(UnrolledPolicy(scenario, network, point).allocate(test), test, scenario)
+    return TunedSetting(
+        setting,
+        point,
+        channels,
+        open_loop=(open_loop.target, open_loop.fraction),
+        shortfall=judgement.shortfall,
+        shortfall_error=judgement.shortfall_error,
+    )
+
+
 @dataclass(frozen=True)
-class Known:
-    """The best that is known of a setting now.
+class TuningStatus:
+    """The best parameters known for a setting at present.
 
     Attributes:
-        tuned: for the setting itself, or for the nearest one.
-        searching: whether what belongs to the setting itself is being found.
-        failure: in one sentence why it cannot be found, if so.
-
+        tuned: of the setting itself, or else of the nearest known one.
+        searching: whether the parameters of the setting itself are being searched for.
+        failure: sentence why they cannot be found; None: no failure.
     """
 
-    tuned: Tuned
+    tuned: TunedSetting
     searching: bool
     failure: str | None = None
 
 
-class _Ended(Exception):
-    """The search ends without a result."""
+@dataclass(eq=False)
+class _Search:
+    """The search for the parameters of a setting.
+
+    Attributes:
+        setting: the setting.
+        requested_at: monotonic time of the last request for it, s.
+        cancelled: set to end the search at its next step.
+        has_started: whether the settling time is over.
+    """
+
+    setting: Setting
+    requested_at: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    has_started: bool = False
 
 
-class _Step(Callback):
-    """Calls a function after every step of work."""
+class _Cancelled(Exception):
+    """The search was cancelled."""
 
-    def __init__(self, stepped: Callable[[], None]) -> None:
-        self._stepped = stepped
 
-    def on_begin(self, work: Work) -> None:
-        """Nothing is done yet."""
+class _CancelCheck(Callback):
+    """Raises in the first step after the search was cancelled."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
 
     def on_step(self, work: Work, step: Step) -> None:
-        """A step is done."""
-        self._stepped()
-
-    def on_end(self, work: Work) -> None:
-        """Nothing is left to do."""
+        if self._cancelled.is_set():
+            raise _Cancelled
 
 
 class TunedSettings:
-    """Finds and keeps what settings of one cell need; one search at a time, in a thread.
-
-    The thread runs from :meth:`start` to :meth:`stop`.
+    """A least-recently-used cache of tuned settings; one thread tunes, one setting at a time.
 
     Args:
-        scenario: the cell and its radio.
-        first: the setting to find first, before anybody asks.
-        network: that of ``pdx``.
-
+        tune: finds the parameters of a setting.
+        fallback: used until another setting is known.
+        settling_time_s: time without another setting before a search starts, s.
+        patience_s: time after which a search that is not requested any more may be replaced, s.
+        capacity: number of settings kept.
     """
 
-    def __init__(self, scenario: Scenario, first: Setting, network: UnrolledNetwork) -> None:
-        self._scenario, self._network = scenario, network
-        shipped = Setting.from_scene(FirstScene.from_scenario(Scenario()).scene)
-        self._shipped = Tuned(shipped, shipped_pdx().point, CHANNELS)
-        self._kept: OrderedDict[Setting, Tuned] = OrderedDict()
-        self._failures: OrderedDict[Setting, str] = OrderedDict()
-        self._first = first
-        # The next to be found, the one being found, when somebody last asked for that one, and
-        # when anybody asked for anything; monotonic s.
-        self._wanted: Setting | None = first
-        self._current: Setting | None = None
-        self._current_asked_at = -math.inf
-        self._asked_at = -math.inf
-        self._stopping = False
-        self._change = threading.Condition()
-        self._thread = threading.Thread(target=self._search, name="playground-search", daemon=True)
+    def __init__(
+        self,
+        tune: Callable[[Setting], TunedSetting],
+        fallback: TunedSetting,
+        *,
+        settling_time_s: float = SETTLING_TIME_S,
+        patience_s: float = PATIENCE_S,
+        capacity: int = CAPACITY,
+    ) -> None:
+        self._tune, self._fallback = tune, fallback
+        self._settling_time_s, self._patience_s = settling_time_s, patience_s
+        self._capacity = capacity
+        # A text is the reason why a setting could not be tuned.
+        self._results: OrderedDict[Setting, TunedSetting | str] = OrderedDict()
+        self._search: _Search | None = None
+        self._lock = threading.Lock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="playground-search")
 
-    def start(self) -> None:
-        """Begin to search."""
-        self._thread.start()
+    def start(self, first: Setting) -> None:
+        """Search for a setting without a request for it; no other one replaces this search."""
+        with self._lock:
+            self._submit(_Search(first, requested_at=math.inf))
 
     def stop(self) -> None:
-        """End the search that is under way, at its next step, and wait for that."""
-        with self._change:
-            self._stopping = True
-            self._change.notify()
-        self._thread.join()
+        """Cancel the search and wait for its end."""
+        with self._lock:
+            if self._search is not None:
+                self._search.cancelled.set()
+        self._executor.shutdown()
 
-    def known(self, setting: Setting) -> Known:
-        """What is known of a setting; if that is not all, it becomes the next to be found."""
-        with self._change:
-            self._asked_at = time.monotonic()
-            if (tuned := self._kept.get(setting)) is not None:
-                self._kept.move_to_end(setting)
-                # Who wanted another one has left it before it was begun; else they ask again.
-                self._want(None)
-                return Known(tuned, searching=False)
-            failure = self._failures.get(setting)
-            if setting == self._current:
-                self._current_asked_at = self._asked_at
-            elif failure is None:
-                self._want(setting)
+    def status(self, setting: Setting) -> TuningStatus:
+        """The parameters to use for a setting now; searches for its own if they are unknown."""
+        with self._lock:
+            result = self._results.get(setting)
+            if isinstance(result, TunedSetting):
+                self._results.move_to_end(setting)
+                return TuningStatus(result, searching=False)
+            if result is None:
+                self._request(setting)
+            known = [tuned for tuned in self._results.values() if isinstance(tuned, TunedSetting)]
             nearest = min(
-                (*self._kept.values(), self._shipped),
-                key=lambda tuned: _distance(tuned.setting, setting),
+                (*known, self._fallback), key=lambda tuned: distance(tuned.setting, setting)
             )
-            return Known(nearest, searching=failure is None, failure=failure)
+            return TuningStatus(nearest, searching=result is None, failure=result)
 
-    def _want(self, setting: Setting | None) -> None:
-        if setting != self._wanted:
-            self._wanted = setting
-            self._change.notify()
+    def _request(self, setting: Setting) -> None:
+        """Search for a setting unless another search is running that is still requested."""
+        now, search = time.monotonic(), self._search
+        if search is not None and search.setting == setting:
+            search.requested_at = max(search.requested_at, now)
+            return
+        patience_s = self._patience_s if search is not None and search.has_started else 0.0
+        if search is None or now - search.requested_at >= patience_s:
+            self._submit(_Search(setting, now))
 
-    def _search(self) -> None:
-        with report_to(_Step(self._pause)):
-            while not self._stopping:
-                with contextlib.suppress(_Ended):
-                    self._search_once()
+    def _submit(self, search: _Search) -> None:
+        if self._search is not None:
+            self._search.cancelled.set()
+        self._search = search
+        self._executor.submit(self._run, search)
 
-    def _pause(self) -> None:
-        """Let those who ask go first; end a search that nobody waits for any more."""
-        with self._change:
-            latest = time.monotonic() + _LONGEST_PAUSE_S
-            while not self._stopping and (now := time.monotonic()) < min(
-                latest, self._asked_at + _QUIET_S
-            ):
-                self._change.wait(min(latest, self._asked_at + _QUIET_S) - now)
-            waited_for = self._current == self._first or (
-                time.monotonic() - self._current_asked_at < _PATIENCE_S
-            )
-            if self._stopping or not waited_for:
-                raise _Ended
-
-    def _search_once(self) -> None:
-        setting = self._settled()
+    def _run(self, search: _Search) -> None:
+        if search.cancelled.wait(self._settling_time_s):
+            return
+        search.has_started = True
+        result: TunedSetting | str
         try:
-            found = self._found(setting)
-        except _Ended:
-            self._finish()
+            with report_to(_CancelCheck(search.cancelled)):
+                result = self._tune(search.setting)
+        except _Cancelled:
+            return
         except InputError as error:
-            self._finish(failure=(setting, str(error)))
+            result = str(error)
         except Exception:
-            # The thread has to live on: the next setting may be found.
-            _log.exception("playground: no multipliers for %s", setting)
-            sentence = "The search for its multipliers failed; the log says why."
-            self._finish(failure=(setting, sentence))
-        else:
-            self._finish(found)
-
-    def _settled(self) -> Setting:
-        """Wait for a setting that is still wanted after a while, and begin with it."""
-        with self._change:
-            while not self._stopping:
-                wanted = self._wanted
-                if wanted is None:
-                    self._change.wait()
-                elif not self._change.wait(_SETTLED_S) and self._wanted == wanted:
-                    self._current, self._wanted = wanted, None
-                    self._current_asked_at = time.monotonic()
-                    return wanted
-        raise _Ended
-
-    def _found(self, setting: Setting) -> Tuned:
-        scenario = setting.scenario(self._scenario)
-        count = _MOST_GAINS // scenario.workers**2
-        count = max(_FEWEST_CHANNELS, min(_MOST_CHANNELS, count))
-        training = draw_training_csi(scenario, count)
-        if scenario == Scenario():
-            point, channels = self._shipped.point, self._shipped.channels
-        else:
-            # Without a margin above the thresholds: on few channels it would be a large one.
-            point = UnrolledPolicy.calibrated(self._network, scenario, training, margin=0.0).point
-            channels = count
-        open_loop = OpenLoop.tuned(scenario, training[:_OPENLOOP_CHANNELS])
-        fresh = draw_csi(scenario, _JUDGED_TIMES * count, torch_generator(0, "test-channels"))
-        power = UnrolledPolicy(scenario, self._network, point).allocate(fresh)
-        judgement = judge(power, fresh, scenario)
-        return Tuned(
-            setting,
-            point,
-            channels,
-            open_loop=(open_loop.target, open_loop.fraction),
-            shortfall=judgement.shortfall,
-            shortfall_error=judgement.shortfall_error,
-        )
-
-    def _finish(
-        self, tuned: Tuned | None = None, failure: tuple[Setting, str] | None = None
-    ) -> None:
-        with self._change:
-            self._current = None
-            if tuned is not None:
-                self._kept[tuned.setting] = tuned
-            if failure is not None:
-                self._failures[failure[0]] = failure[1]
-            for kept in (self._kept, self._failures):
-                while len(kept) > _MOST_KEPT:
-                    kept.popitem(last=False)
+            LOGGER.exception("playground: no multipliers for %s", search.setting)
+            result = "The search for its multipliers failed; the log has the reason."
+        with self._lock:
+            self._results[search.setting] = result
+            if len(self._results) > self._capacity:
+                self._results.popitem(last=False)
+            if self._search is search:
+                self._search = None
 
 
-def _distance(one: Setting, other: Setting) -> float:
-    """How much two settings differ: 1 is 10 dB, a factor e, 0.2 nats/s/Hz or 15 nats/s/Hz/W."""
-    workers = math.log(len(one.ids) / len(other.ids))
+def distance(one: Setting, other: Setting) -> float:
+    """Distance of two settings; 1 is 10 dB, a factor e, 0.2 nats/s/Hz or 15 nats/s/Hz/W."""
     differences = (
         (one.pmax_dbw - other.pmax_dbw) / 10,
         math.log(one.interference / other.interference),
         (one.rate_min - other.rate_min) / 0.2,
         (one.ee_min - other.ee_min) / 15,
-        workers,
-        # Of equally many, those with the same data are nearer.
+        math.log(len(one.ids) / len(other.ids)),
+        # Among equally many workers, the same data are nearer.
         0.1 * len({*one.ids} ^ {*other.ids}) / len(other.ids),
     )
     return math.hypot(*differences)

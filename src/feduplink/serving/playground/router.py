@@ -1,8 +1,9 @@
-"""The playground over HTTP: the page, its files, and the physics that the page asks for."""
+"""Routes of the playground: the page, its files, and the evaluation of scenes."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from importlib import resources
 from typing import Any
@@ -11,14 +12,19 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 
 from feduplink.policies import Policy, shipped_network
 from feduplink.scenario import Scenario
-from feduplink.serving.playground.scene import FirstScene, Scene, Setting, check_playable
-from feduplink.serving.playground.scene_answer import SceneAnswer, SceneEvaluation
-from feduplink.serving.playground.scene_channel import SceneChannel
-from feduplink.serving.playground.tuned_settings import TunedSettings
+from feduplink.serving.payloads import Refusal
+from feduplink.serving.playground.answer import SceneAnswer, SceneEvaluation
+from feduplink.serving.playground.scene import (
+    FirstScene,
+    Scene,
+    SceneChannel,
+    Setting,
+    check_playable,
+)
+from feduplink.serving.playground.tuned_settings import TunedSetting, TunedSettings, tune_setting
 
 _MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -32,22 +38,16 @@ _HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # A new version of the package is a new page at once.
+    # Browsers check for a newer version of the page.
     "Cache-Control": "no-cache",
 }
 _PAGE = "index.html"
-#: Longest text of a refused value that is repeated in the sentence about it.
-_LONGEST_REPEATED = 60
-
-
-class Refusal(BaseModel):
-    """Why a request was not accepted, in one sentence."""
-
-    detail: str
+#: Maximum length of an invalid value or a name that an error message repeats, in characters.
+_MAX_REPEATED = 60
 
 
 class _OneSentenceRoute(APIRoute):
-    """Says in one sentence what is wrong with a body, where FastAPI would list everything."""
+    """Reports the first problem of a body in one sentence; FastAPI would list all."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -62,50 +62,50 @@ class _OneSentenceRoute(APIRoute):
 
 
 def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> APIRouter:
-    """``GET /`` with its files under ``/playground/``, ``/v1/cell`` and ``/v1/scene``.
+    """``GET /`` with its files under ``/playground/``, ``GET /v1/cell`` and ``POST /v1/scene``.
 
-    While the application runs (its lifespan), a thread finds the multipliers of new settings.
+    While the application runs (its lifespan), a thread tunes policies for the settings requested.
 
     Args:
-        scenario: the cell, its radio and the thresholds to begin with. One value for all workers
-            in each field, since they come and go; otherwise an
-            :class:`~feduplink.errors.InputError`.
-        trained: further policies that get a row, as a trained ``pdg``; without their own
-            training for the setting of a scene.
+        scenario: cell, radio and initial setting, with one value for all workers in each field.
+        trained: further policies to show, such as a trained ``pdg``; they are used as they are in
+            all settings.
 
+    Raises:
+        InputError: if the scenario does not allow that workers are added and removed.
     """
     check_playable(scenario)
     channel = SceneChannel(scenario)
     network = shipped_network()
-    start = FirstScene.from_scenario(scenario)
-    settings = TunedSettings(scenario, Setting.from_scene(start.scene), network)
+    first = FirstScene.from_scenario(scenario)
+    settings = TunedSettings(
+        functools.partial(tune_setting, scenario, network), TunedSetting.shipped()
+    )
 
     @contextlib.asynccontextmanager
-    async def searching(_: object) -> AsyncIterator[None]:
-        settings.start()
+    async def tuning(_: object) -> AsyncIterator[None]:
+        settings.start(Setting.from_scene(first.scene))
         yield
         await run_in_threadpool(settings.stop)
 
-    router = APIRouter(route_class=_OneSentenceRoute, lifespan=searching)
+    router = APIRouter(route_class=_OneSentenceRoute, lifespan=tuning)
 
-    @router.get("/v1/cell", summary="The cell of the playground, and a scene to begin with")
+    @router.get("/v1/cell", summary="Describe the cell, and a scene to start with")
     def cell() -> FirstScene:
-        return start
+        return first
 
     def scene(scene: Scene) -> SceneAnswer:
-        if (worker := scene.repeated) is not None:
-            raise HTTPException(409, f"workers: number {worker} twice; accepted: once each.")
-        known = settings.known(Setting.from_scene(scene))
-        return SceneEvaluation(scene, scenario, channel, known).answer(network, trained)
+        if (worker := scene.repeated_id) is not None:
+            raise HTTPException(409, f"workers must have different ids; got {worker} twice.")
+        status = settings.status(Setting.from_scene(scene))
+        return SceneEvaluation(scene, scenario, channel, status).answer(network, trained)
 
-    # The limits are those of this cell, and stand in the description of the interface as well.
-    scene.__annotations__["scene"] = start.limits.scene_type()
+    # The limits depend on the cell; FastAPI takes them and the OpenAPI schema from the annotation.
+    scene.__annotations__["scene"] = first.limits.scene_type()
     refusals: dict[int | str, dict[str, Any]] = {
         status: {"model": Refusal} for status in (400, 409, 422)
     }
-    router.post("/v1/scene", summary="What every policy makes of a scene", responses=refusals)(
-        scene
-    )
+    router.post("/v1/scene", summary="Evaluate all policies in a scene", responses=refusals)(scene)
 
     files = _files()
 
@@ -116,14 +116,14 @@ def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> API
     @router.get("/playground/{name}", include_in_schema=False)
     def file(name: str) -> Response:
         if name not in files:
-            raise HTTPException(404, f"{name[:_LONGEST_REPEATED]}: no such file.")
+            raise HTTPException(404, f"No file is called {name[:_MAX_REPEATED]}.")
         return files[name]
 
     return router
 
 
 def _files() -> dict[str, Response]:
-    """The page's files by name, ready to be sent."""
+    """Responses with the page's files, by name."""
     folder = resources.files("feduplink.serving.playground") / "web"
     return {
         file.name: Response(
@@ -136,9 +136,9 @@ def _files() -> dict[str, Response]:
 
 
 def _first_problem(error: RequestValidationError) -> str:
-    """The first problem of a body: where, what is wrong, and what was given, if it is short."""
+    """The field, the problem, and the value given if it is short."""
     problem: dict[str, Any] = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"][1:]) or "body"
     given = "" if problem["type"] in ("missing", "json_invalid") else repr(problem["input"])
-    shown = f" (got {given})" if 0 < len(given) <= _LONGEST_REPEATED else ""
+    shown = f" (got {given})" if 0 < len(given) <= _MAX_REPEATED else ""
     return f"{where}: {problem['msg'].removesuffix('.')}{shown}."

@@ -1,4 +1,4 @@
-"""What every policy makes of a scene: powers, what they bring, and what the round takes."""
+"""Evaluation of a scene: powers of every policy, link quality, time and energy of the round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.federated.uplink.access import OFDMA, TDMA, OrthogonalAccess
+from feduplink.federated import OFDMA, TDMA, LearnedSchedule
+from feduplink.federated.uplink.access import OrthogonalAccess
 from feduplink.lagrangian import ChannelBatch, DualPoint, Prices, improve, starting_points
 from feduplink.policies import (
     DualPolicy,
@@ -25,47 +26,51 @@ from feduplink.policies import (
 )
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, Setting
-from feduplink.serving.playground.scene_channel import SceneChannel
-from feduplink.serving.playground.scene_schedule import ScheduleAnswer
-from feduplink.serving.playground.tuned_settings import Known
+from feduplink.scheduling import learned_schedules, shipped_phase_network
+from feduplink.serving.payloads import Phase
+from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, SceneChannel, Setting
+from feduplink.serving.playground.tuned_settings import TuningStatus
 
-#: Sweeps with Newton steps from every starting point; with so many starts more find nothing.
-_ROUNDS = 2
-#: Of a policy that has no colour of its own.
-_PLAIN = "#6060F0"
+#: Number of Newton sweeps from every starting point; further ones do not help.
+NEWTON_SWEEPS = 2
+#: Price of energy of the schedule, s/J.
+KAPPA = 10.0
+#: Default colour of a policy.
+_DEFAULT_COLOUR = "#6060F0"
 
 
 class WorkerAnswer(BaseModel):
     """A worker of the scene."""
 
     id: int
-    weight: float = Field(description="in the objective")
-    distance_m: float = Field(description="to the nearest base station")
-    snr_db: float = Field(description="alone on the air at Pmax")
+    weight: float = Field(description="Weight in the objective")
+    distance_m: float = Field(description="Distance to the nearest base station, m")
+    snr_db: float = Field(description="SNR at Pmax without interference, dB")
 
 
 class PolicyAnswer(BaseModel):
-    """What a policy makes of the scene; lists have one entry per worker, in the scene's order."""
+    """Powers of a policy and their effects; lists have an entry per worker of the scene."""
 
     name: str
     colour: str
     power_w: list[float]
     sinr: list[float]
-    success: list[float] = Field(description="packet success rate, all senders on the air")
-    rate: list[float] = Field(description="nats/s/Hz, all senders on the air")
-    efficiency: list[float] = Field(description="nats/s/Hz/W")
-    airtime_s: list[float] = Field(description="until the last bit; who has finished leaves")
+    success: list[float] = Field(description="Packet success rate while all senders transmit")
+    rate: list[float] = Field(description="Rate while all senders transmit, nats/s/Hz")
+    efficiency: list[float] = Field(description="Energy efficiency, nats/s/Hz/W")
+    airtime_s: list[float] = Field(
+        description="Time until the upload is complete, when the worker stops transmitting, s"
+    )
     energy_j: list[float]
-    silent: list[int] = Field(description="numbers of the workers with power 0")
-    objective: float | None = Field(description="utility on this channel; none if minus infinity")
-    distance: float = Field(description="of its Lagrangian to the largest one on this channel")
+    silent: list[int] = Field(description="Ids of the workers with power 0")
+    objective: float | None = Field(description="Utility on this channel; null: minus infinity")
+    distance: float = Field(description="Largest Lagrangian on this channel minus the policy's")
     round_s: float
     round_j: float
 
 
 class AbsentPolicy(BaseModel):
-    """A policy that has no powers for the scene."""
+    """A policy without powers for the scene."""
 
     name: str
     colour: str
@@ -73,7 +78,7 @@ class AbsentPolicy(BaseModel):
 
 
 class OrthogonalAnswer(BaseModel):
-    """What the round takes where nobody disturbs anybody."""
+    """Time and energy of the round with orthogonal access."""
 
     name: str
     colour: str
@@ -81,51 +86,80 @@ class OrthogonalAnswer(BaseModel):
     round_j: float
 
 
-class MultipliersAnswer(BaseModel):
-    """Whose multipliers the answer was computed with."""
+class ScheduleAnswer(BaseModel):
+    """A schedule that minimises time + κ · energy and in which every worker uploads its model."""
 
-    own: bool = Field(description="whether they were found for the scene's own setting")
-    searching: bool = Field(description="whether those of the scene's setting are being found")
-    failure: str | None = Field(description="why they cannot be found")
+    name: str = LearnedSchedule.name
+    colour: str = str(LearnedSchedule.colour)
+    kappa: float = Field(default=KAPPA, description="Price of energy, s/J")
+    phases: list[Phase]
+    round_s: float
+    round_j: float
+
+    @classmethod
+    def from_channel(cls, csi: Tensor, scenario: Scenario, bits: float | Tensor) -> Self:
+        """The schedule of the shipped network for H (L, L) and ``bits`` per worker."""
+        schedule = learned_schedules(
+            shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
+        ).limited(scenario.pmax_w)
+        computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
+        phases = zip(schedule.durations_s[0].tolist(), schedule.power[0].tolist(), strict=True)
+        return cls(
+            phases=[
+                Phase(duration_s=duration_s, power_w=power_w)
+                for duration_s, power_w in phases
+                if duration_s > 0
+            ],
+            round_s=float(schedule.time_s),
+            round_j=float(schedule.energy_j(scenario.static_power)) + float(computing_j),
+        )
+
+
+class MultipliersAnswer(BaseModel):
+    """The multipliers of the answer: setting, number of channels, accuracy."""
+
+    own: bool = Field(description="Whether they are those of the scene's setting")
+    searching: bool = Field(description="Whether those of the scene's setting are searched for")
+    failure: str | None = Field(description="Reason why they cannot be found")
     workers: int
     pmax_dbw: float
     interference: float
     rate_min: float
     ee_min: float
-    channels: int = Field(description="on which they were found")
+    channels: int = Field(description="Number of training channels")
     shortfall: float | None = Field(
-        description="share by which pdx misses the threshold it misses most, mean of other channels"
+        description="Largest relative violation of a threshold by pdx, mean over test channels"
     )
-    shortfall_error: float | None = Field(description="half the width of its interval")
+    shortfall_error: float | None = Field(description="Half the width of its confidence interval")
 
     @classmethod
-    def from_known(cls, known: Known, setting: Setting) -> Self:
-        """Of the setting that they were found for."""
-        found = known.tuned.setting
+    def from_status(cls, status: TuningStatus, setting: Setting) -> Self:
+        """The multipliers in use for ``setting``."""
+        tuned = status.tuned
         return cls(
-            own=found == setting,
-            searching=known.searching,
-            failure=known.failure,
-            workers=len(found.ids),
-            pmax_dbw=found.pmax_dbw,
-            interference=found.interference,
-            rate_min=found.rate_min,
-            ee_min=found.ee_min,
-            channels=known.tuned.channels,
-            shortfall=_finite(known.tuned.shortfall),
-            shortfall_error=_finite(known.tuned.shortfall_error),
+            own=tuned.setting == setting,
+            searching=status.searching,
+            failure=status.failure,
+            workers=len(tuned.setting.ids),
+            pmax_dbw=tuned.setting.pmax_dbw,
+            interference=tuned.setting.interference,
+            rate_min=tuned.setting.rate_min,
+            ee_min=tuned.setting.ee_min,
+            channels=tuned.channels,
+            shortfall=_finite(tuned.shortfall),
+            shortfall_error=_finite(tuned.shortfall_error),
         )
 
 
 class SceneAnswer(BaseModel):
-    """The answer of ``POST /v1/scene``."""
+    """Response of ``POST /v1/scene``."""
 
     workers: list[WorkerAnswer]
     policies: list[PolicyAnswer]
     absent: list[AbsentPolicy]
     orthogonal: list[OrthogonalAnswer]
     schedule: ScheduleAnswer
-    optimum: float = Field(description="the largest Lagrangian of this channel")
+    optimum: float = Field(description="Largest Lagrangian on this channel")
     multipliers: MultipliersAnswer
 
 
@@ -133,45 +167,49 @@ class SceneEvaluation:
     """A scene with its channel and its problem.
 
     Args:
-        scene: checked.
-        base: the scenario of the cell.
+        scene: valid scene.
+        base: scenario of the cell.
         channel: computes H.
-        known: what is known of the scene's setting.
-
+        status: multipliers and open-loop parameters for the scene's setting.
     """
 
-    def __init__(self, scene: Scene, base: Scenario, channel: SceneChannel, known: Known) -> None:
-        setting = Setting.from_scene(scene)
-        self.scene, self.known, self.setting = scene, known, setting
-        self.scenario = setting.scenario(base)
+    def __init__(
+        self, scene: Scene, base: Scenario, channel: SceneChannel, status: TuningStatus
+    ) -> None:
+        self.scene, self.status, self.setting = scene, status, Setting.from_scene(scene)
+        self.scenario = self.setting.scenario(base)
         self.problem = Problem.from_scenario(self.scenario)
         self.distances_m = channel.distances_m(scene)
         self.csi = channel.csi(scene)
-        self.point: DualPoint = known.tuned.point_for(setting, self.scenario)
+        self.point: DualPoint = status.tuned.point_for(self.setting, self.scenario)
         self.prices: Prices = self.point.prices(self.problem, self.scenario)
         self.batch = ChannelBatch.from_scenario(self.scenario, self.csi[None])
         self.bits = self.scenario.model_bits(MODEL_WEIGHTS)
 
     def answer(self, network: UnrolledNetwork, trained: Sequence[Policy]) -> SceneAnswer:
-        """Every policy's row; that of the search, ``dual``, has the largest Lagrangian."""
+        """Evaluate all policies; ``dual``, the search, has the largest Lagrangian.
+
+        Args:
+            network: network of ``pdx``.
+            trained: further policies, limited to the scene's Pmax.
+        """
         scenario = self.scenario
         policies: list[Policy] = [FullPower(scenario), Orthogonal(scenario)]
         absent = []
-        if (setting := self.known.tuned.open_loop) is not None:
-            policies.insert(1, OpenLoop(scenario, target=setting[0], fraction=setting[1]))
+        if (parameters := self.status.tuned.open_loop) is not None:
+            policies.insert(1, OpenLoop(scenario, target=parameters[0], fraction=parameters[1]))
         else:
             absent.append(_absent(OpenLoop, "It is being tuned for this cell."))
         rows = [(type(policy), policy.allocate(self.csi)) for policy in policies]
         for policy in trained:
             try:
-                # One that was trained for another Pmax keeps to this one.
                 power = torch.minimum(policy.allocate(self.csi), scenario.pmax_w)
                 rows.append((type(policy), power.double()))
             except InputError as error:
                 absent.append(_absent(type(policy), str(error)))
         pdx = UnrolledPolicy(scenario, network, self.point)
         rows.append((UnrolledPolicy, pdx.allocate(self.csi)))
-        rows.append((DualPolicy, self._best([power for _, power in rows])))
+        rows.append((DualPolicy, self._maximise_lagrangian([power for _, power in rows])))
         powers = torch.stack([power for _, power in rows])
         values = self._lagrangian(powers)
         return SceneAnswer(
@@ -181,25 +219,25 @@ class SceneEvaluation:
             orthogonal=[self._orthogonal(scheme) for scheme in (TDMA, OFDMA)],
             schedule=ScheduleAnswer.from_channel(self.csi, scenario, self.bits),
             optimum=float(values.max()),
-            multipliers=MultipliersAnswer.from_known(self.known, self.setting),
+            multipliers=MultipliersAnswer.from_status(self.status, self.setting),
         )
 
     def _lagrangian(self, power: Tensor) -> Tensor:
-        """Of powers (N, L), each on this channel, (N,)."""
+        """Lagrangian of powers (N, L) on this channel, (N,)."""
         return self._repeated(len(power)).value(power, self.prices)
 
     def _repeated(self, count: int) -> ChannelBatch:
         return self.batch.take(torch.zeros(count, dtype=torch.long))
 
-    def _best(self, others: Sequence[Tensor]) -> Tensor:
-        """Powers with the largest Lagrangian that a search finds, (L,) W.
+    def _maximise_lagrangian(self, others: Sequence[Tensor]) -> Tensor:
+        """Powers with the largest Lagrangian that the search finds, (L,) W.
 
-        From the usual starting points and from the powers of all other policies, all at once as
-        if they were as many channels; the Lagrangian never falls on the way, so none is above it.
+        Starts from the usual points and from the powers of all other policies, in one batch. The
+        Lagrangian never falls, so that no policy has a larger one.
         """
         starts = torch.cat((*starting_points(self.batch, self.prices), torch.stack([*others])))
         batch = self._repeated(len(starts))
-        power = improve(batch, self.prices, starts, rounds=_ROUNDS)
+        power = improve(batch, self.prices, starts, rounds=NEWTON_SWEEPS)
         return power[batch.value(power, self.prices).argmax()]
 
     def _workers(self) -> list[WorkerAnswer]:
@@ -218,7 +256,7 @@ class SceneEvaluation:
     def _rows(
         self, kinds: Sequence[type[Policy]], powers: Tensor, distances: Tensor
     ) -> list[PolicyAnswer]:
-        """Of P policies with powers (P, L) W and distances (P,) to the largest Lagrangian."""
+        """Rows of P policies, with powers (P, L) W and distances to the optimum (P,)."""
         scenario = self.scenario
         csi = self.csi.expand(len(powers), -1, -1)
         sinr = link.sinr(csi, powers)
@@ -246,7 +284,7 @@ class SceneEvaluation:
         return [
             PolicyAnswer(
                 name=kind.name,
-                colour=kind.colour or _PLAIN,
+                colour=kind.colour or _DEFAULT_COLOUR,
                 silent=[
                     worker
                     for worker, watts in zip(self.scene.ids, power, strict=True)
@@ -261,7 +299,7 @@ class SceneEvaluation:
         ]
 
     def _orthogonal(self, scheme: type[OrthogonalAccess]) -> OrthogonalAnswer:
-        """Everybody alone at Pmax."""
+        """Every worker at Pmax, without interference."""
         scenario = self.scenario
         share = link.tdma if scheme is TDMA else link.ofdma
         everyone = torch.ones(scenario.workers, dtype=torch.bool)
@@ -275,13 +313,13 @@ class SceneEvaluation:
         )
         return OrthogonalAnswer(
             name=scheme.name,
-            colour=scheme.colour or _PLAIN,
+            colour=scheme.colour or _DEFAULT_COLOUR,
             round_s=float(upload.duration_s),
             round_j=float(self._energy_j(upload).sum()),
         )
 
     def _energy_j(self, upload: link.Upload) -> Tensor:
-        """Of every worker, (L,) J."""
+        """Energy of every worker, (..., L) J."""
         return link.energy(
             upload.power,
             upload.airtime_s,
@@ -292,7 +330,7 @@ class SceneEvaluation:
 
 
 def _absent(kind: type[Policy], why: str) -> AbsentPolicy:
-    return AbsentPolicy(name=kind.name, colour=kind.colour or _PLAIN, why=why)
+    return AbsentPolicy(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, why=why)
 
 
 def _finite(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The playground over HTTP: what is answered, and how the rest is refused."""
+"""Routes of the playground: responses and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def start(playground: str) -> dict:
     return httpx.get(f"{playground}/v1/cell").json()
 
 
-def test_the_first_scene_is_the_scenarios(start: dict):
+def test_the_first_scene_is_that_of_the_scenario(start: dict):
     scenario, scene = Scenario(), start["scene"]
     assert [worker["id"] for worker in scene["workers"]] == list(range(scenario.workers))
     assert scene["rate_min"] == scenario.rate_min
@@ -37,20 +37,17 @@ def test_an_answer_has_a_row_per_policy(playground: str, start: dict):
     assert found["multipliers"]["channels"] == 40_000
 
 
-def test_another_setting_is_answered_at_once_with_the_nearest_multipliers(playground, start):
+def test_another_setting_has_the_nearest_multipliers_at_first(playground, start):
     found = answer(playground, {**start["scene"], "rate_min": 0.75})["multipliers"]
     assert not found["own"]
     assert found["searching"]
     assert found["rate_min"] == 0.7
-    answer(playground, start["scene"])
 
 
-def test_the_most_workers_are_answered(playground: str, start: dict):
+def test_the_maximum_number_of_workers_is_accepted(playground: str, start: dict):
     workers = [{"id": i, "x_m": 7.0 * i, "y_m": -5.0 * i} for i in range(64)]
     found = answer(playground, {**start["scene"], "workers": workers})
     assert all(len(row["power_w"]) == 64 for row in found["policies"])
-    # So that nobody searches for the multipliers of so many for the rest of the tests.
-    answer(playground, start["scene"])
 
 
 def _changed(scene: dict, path: tuple, value: object) -> dict:
@@ -74,7 +71,7 @@ def _changed(scene: dict, path: tuple, value: object) -> dict:
         (("workers", 0, "x_m"), True, "valid number"),
         (("workers", 0, "id"), 64, "less than 64"),
         (("workers", 0, "id"), -1, "greater than or equal to 0"),
-        (("workers", 0, "id"), 1, "number 1 twice"),
+        (("workers", 0, "id"), 1, "different ids; got 1 twice"),
         (("workers", 0, "id"), 10**400, "id"),
         (("workers",), [], "at least 1 item"),
         (("workers",), [{"id": 0, "x_m": 0, "y_m": 0}] * 10_000, "at most 64 items"),
@@ -88,13 +85,13 @@ def _changed(scene: dict, path: tuple, value: object) -> dict:
         (("colour",), "red", "Extra inputs are not permitted"),
     ],
 )
-def test_what_is_not_accepted_is_told_in_one_sentence(playground, start, path, value, sentence):
+def test_invalid_scenes_are_refused_in_one_sentence(playground, start, path, value, sentence):
     body = json.dumps(_changed(start["scene"], path, value))
     _refused(playground, body, sentence)
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "null", "7", '"a"', "[" * 100_000, "{}", "\xff"])
-def test_what_is_no_scene_is_told_in_one_sentence(playground: str, body: str):
+def test_invalid_bodies_are_refused_in_one_sentence(playground: str, body: str):
     _refused(playground, body, "")
 
 
@@ -109,7 +106,7 @@ def _refused(address: str, body: str, sentence: str) -> None:
     assert "\n" not in detail
 
 
-def test_the_page_allows_nothing_from_elsewhere(playground: str):
+def test_the_page_loads_nothing_from_other_sites(playground: str):
     response = httpx.get(f"{playground}/")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.headers["content-security-policy"].startswith("default-src 'self';")
@@ -118,7 +115,7 @@ def test_the_page_allows_nothing_from_elsewhere(playground: str):
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fscene.py", "%2e%2e/scene.py", "index.html/"])
-def test_only_the_pages_files_are_sent(playground: str, name: str):
+def test_only_files_of_the_page_are_served(playground: str, name: str):
     response = httpx.get(f"{playground}/playground/{name}", follow_redirects=False)
     assert response.status_code in (307, 404)
     assert "import" not in response.text
@@ -127,11 +124,11 @@ def test_only_the_pages_files_are_sent(playground: str, name: str):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"workers": 2, "pmax_dbw": (-20, -10)}, "pmax_dbw: one value per worker"),
-        ({"csi_noise": 1.0}, "csi_noise: 1; accepted in the playground: 0"),
-        ({"constraints": ["psr >= 0.5"]}, "constraints: "),
+        ({"workers": 2, "pmax_dbw": (-20, -10)}, "pmax_dbw must be one value for all workers"),
+        ({"csi_noise": 1.0}, "csi_noise must be 0 in the playground"),
+        ({"constraints": ["psr >= 0.5"]}, "constraints must be empty in the playground"),
     ],
 )
-def test_scenarios_one_cannot_play_with_are_refused(changes, sentence):
+def test_scenarios_without_interchangeable_workers_are_refused(changes, sentence):
     with pytest.raises(InputError, match=sentence):
         playground_router(Scenario(**changes))

@@ -1,4 +1,4 @@
-"""The channel of a scene against the formulas, written out once more."""
+"""Settings of scenes, and their channel against the formulas."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from feduplink import Scenario, draw_csi
 from feduplink.channels import worker_positions
 from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
-from feduplink.serving.playground.scene import Scene, SceneWorker
-from feduplink.serving.playground.scene_channel import SceneChannel
+from feduplink.serving.playground.scene import Scene, SceneChannel, SceneWorker, Setting
 
 PLACES = {0: (120.0, -80.0), 1: (-300.0, 40.0), 5: (10.0, 450.0)}
 
@@ -22,7 +21,7 @@ def scene_of(places, *, seed=3, **changes) -> Scene:
     return Scene(workers=workers, seed=seed, **{**setting, **changes})
 
 
-def test_h_is_that_of_a_matched_filter():
+def test_the_receiver_is_a_matched_filter():
     csi = SceneChannel(Scenario()).csi(scene_of(PLACES)).numpy()
     noise_w = 180e3 * 10 ** ((-174 - 30 + 3) / 10)
     channels = []
@@ -37,7 +36,7 @@ def test_h_is_that_of_a_matched_filter():
             assert csi[i, j] == pytest.approx(expected / noise_w, rel=1e-5)
 
 
-def test_workers_at_random_places_have_the_channels_that_are_drawn():
+def test_workers_at_random_positions_have_the_channels_of_the_model():
     """Means of the log-gains, direct and across, within four standard errors."""
     scenario = Scenario()
     channel, count = SceneChannel(scenario), 400
@@ -52,27 +51,27 @@ def test_workers_at_random_places_have_the_channels_that_are_drawn():
         assert abs(ours.mean() - theirs.mean()) < 4 * error
 
 
-def test_who_moves_changes_nobody_elses_fading():
+def test_moving_a_worker_leaves_the_fading_of_the_others():
     channel = SceneChannel(Scenario())
     before = channel.csi(scene_of(PLACES))
     after = channel.csi(scene_of({**PLACES, 1: (50.0, 60.0)}))
     others = [0, 2]
     assert torch.equal(after[others][:, others], before[others][:, others])
-    # Nearer, it is stronger by the ratio of path gains, alone and as a disturbance of others...
+    # Its own gain and its interference are scaled by the ratio of the path gains.
     ratio = (1 + (np.hypot(300, 40) / 35) ** 4.5) / (1 + (np.hypot(50, 60) / 35) ** 4.5)
     torch.testing.assert_close(after[:, 1] / before[:, 1], torch.full((3,), ratio).double())
-    # ... while the others disturb it as before: its filter has unit norm.
+    # The interference of the others at its filter, of unit norm, is as before.
     torch.testing.assert_close(after[1, others], before[1, others])
 
 
-def test_who_comes_or_goes_changes_nobody_elses_channel():
+def test_adding_a_worker_leaves_the_channels_of_the_others():
     channel = SceneChannel(Scenario())
     three = channel.csi(scene_of(PLACES))
     four = channel.csi(scene_of({3: (1.0, 2.0), **PLACES}))
     assert torch.equal(four[1:, 1:], three)
 
 
-def test_another_seed_is_another_fading():
+def test_another_seed_gives_another_fading():
     channel = SceneChannel(Scenario())
     one, other = (channel.csi(scene_of(PLACES, seed=seed)) for seed in (1, 2))
     assert bool((one != other).all())
@@ -85,8 +84,8 @@ def test_interference_is_a_factor_off_the_diagonal():
     torch.testing.assert_close(thrice / once, 3.0 - 2.0 * torch.eye(3, dtype=torch.float64))
 
 
-def test_everyone_is_served_by_the_strongest_of_several_stations():
-    """Two stations at (±250, 0) m: a worker beside the right one hears nothing of the left one."""
+def test_a_worker_is_served_by_the_strongest_base_station():
+    """Base stations at (±250, 0) m; beside one of them the other cell's worker is negligible."""
     channel = SceneChannel(Scenario(base_stations=2))
     scene = scene_of({0: (240.0, 0.0), 1: (-240.0, 0.0)})
     assert channel.distances_m(scene).min(-1).values.tolist() == [10.0, 10.0]
@@ -112,5 +111,17 @@ class Flat:
 
 def test_a_model_without_path_loss_is_refused():
     name = f"{__name__}:Flat"
-    with pytest.raises(InputError, match="accepted in the playground: models that derive from"):
+    with pytest.raises(
+        InputError, match="channel_model must derive from RayleighCell in the playground"
+    ):
         SceneChannel(Scenario(channel_model=name))
+
+
+@pytest.mark.parametrize("ids", [(0, 1, 2), (0, 2, 5)])
+def test_a_setting_changes_its_own_fields_of_the_scenario(ids: tuple[int, ...]):
+    base = Scenario(workers=3, antennas=4, rate_min=0.9, ee_min=60.0)
+    scenario = Setting(ids, -30.0, 2.0, 0.5, 40.0).scenario(base)
+    assert scenario.workers == 3
+    assert (scenario.pmax_dbw, scenario.interference) == (-30.0, 2.0)
+    assert scenario.antennas == base.antennas
+    assert float(scenario.worker_weights.sum()) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""What policies make of a scene, recomputed by hand from their powers."""
+"""Evaluations of a scene, recomputed from the powers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from feduplink import Scenario
 from feduplink.lagrangian import ChannelBatch, maximise
 from feduplink.policies import CHANNELS, GraphPolicy, PerceptronPolicy, shipped_network, shipped_pdx
 from feduplink.scenario import data_sizes
-from feduplink.serving.playground.scene import FirstScene, Scene, SceneWorker, Setting
-from feduplink.serving.playground.scene_answer import SceneAnswer, SceneEvaluation
-from feduplink.serving.playground.scene_channel import SceneChannel
-from feduplink.serving.playground.tuned_settings import Known, Tuned
+from feduplink.serving.playground.answer import SceneAnswer, SceneEvaluation
+from feduplink.serving.playground.scene import (
+    FirstScene,
+    Scene,
+    SceneChannel,
+    SceneWorker,
+    Setting,
+)
+from feduplink.serving.playground.tuned_settings import TunedSetting, TuningStatus
 
 SCENARIO = Scenario()
 START = FirstScene.from_scenario(SCENARIO).scene
@@ -27,8 +32,8 @@ LN2 = math.log(2)
 
 
 def evaluated(scene: Scene = START, trained=()) -> tuple[SceneEvaluation, SceneAnswer]:
-    usual = Tuned(Setting.from_scene(START), POINT, CHANNELS, open_loop=(2.0, 0.9))
-    evaluation = SceneEvaluation(scene, SCENARIO, CHANNEL, Known(usual, searching=False))
+    tuned = TunedSetting(Setting.from_scene(START), POINT, CHANNELS, open_loop=(2.0, 0.9))
+    evaluation = SceneEvaluation(scene, SCENARIO, CHANNEL, TuningStatus(tuned, searching=False))
     return evaluation, evaluation.answer(NETWORK, trained)
 
 
@@ -36,25 +41,25 @@ def changed(**changes) -> Scene:
     return Scene(**{**START.model_dump(), **changes})
 
 
-def test_link_quality_from_the_powers():
+def test_link_quality_follows_from_the_powers():
     _, answer = evaluated()
     csi = CHANNEL.csi(START).numpy()
     direct, cross = np.diag(csi), csi - np.diag(np.diag(csi))
     for row in answer.policies:
         power = np.array(row.power_w)
         sinr = direct * power / (1 + cross @ power)
-        on_air = power > 0
+        transmits = power > 0
         np.testing.assert_allclose(row.sinr, sinr, rtol=1e-9)
         np.testing.assert_allclose(row.rate, np.log1p(sinr), rtol=1e-9)
         np.testing.assert_allclose(row.efficiency, np.log1p(sinr) / (power + 0.01), rtol=1e-9)
-        expected = np.where(on_air, np.exp(-0.023 / np.where(on_air, sinr, 1)), 0)
+        expected = np.where(transmits, np.exp(-0.023 / np.where(transmits, sinr, 1)), 0)
         np.testing.assert_allclose(row.success, expected, rtol=1e-9)
         weights = data_sizes(8) / data_sizes(8).sum()
         assert row.objective == pytest.approx((weights * expected).sum(), rel=1e-9)
-        assert row.silent == np.flatnonzero(~on_air).tolist()
+        assert row.silent == np.flatnonzero(~transmits).tolist()
 
 
-def test_the_schedule_delivers_every_model_and_costs_what_it_says():
+def test_the_schedule_delivers_every_model_at_its_stated_cost():
     _, answer = evaluated()
     schedule = answer.schedule
     durations = np.array([phase.duration_s for phase in schedule.phases])
@@ -72,8 +77,8 @@ def test_the_schedule_delivers_every_model_and_costs_what_it_says():
     assert all(cost < row.round_s + schedule.kappa * row.round_j for row in everyone)
 
 
-def test_who_has_finished_leaves_the_air():
-    """Two workers: the time of the second is a phase with both and one alone."""
+def test_a_worker_stops_transmitting_once_its_upload_is_complete():
+    """Of two workers one transmits alone after the other's upload."""
     scene = changed(workers=START.workers[:2])
     evaluation, answer = evaluated(scene)
     csi, bandwidth = evaluation.csi.numpy(), SCENARIO.bandwidth_hz
@@ -91,7 +96,7 @@ def test_who_has_finished_leaves_the_air():
     assert full.round_j == pytest.approx(0.02 * (together + end), rel=1e-9)
 
 
-def test_orthogonal_access_takes_the_sum_or_the_longest_of_the_times():
+def test_tdma_takes_the_sum_of_the_times_and_ofdma_the_longest():
     evaluation, answer = evaluated()
     alpha = evaluation.csi.diagonal().numpy()
     tdma, ofdma = answer.orthogonal
@@ -103,20 +108,20 @@ def test_orthogonal_access_takes_the_sum_or_the_longest_of_the_times():
     assert ofdma.round_j == pytest.approx(0.02 * shared.sum(), rel=1e-9)
 
 
-def test_pdx_is_the_policy_that_ships():
+def test_pdx_is_the_shipped_policy():
     evaluation, answer = evaluated()
     row = next(row for row in answer.policies if row.name == "pdx")
     assert row.power_w == shipped_pdx().allocate(evaluation.csi).tolist()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nobody_is_above_the_optimum_of_a_channel(seed: int):
+def test_no_policy_is_above_the_optimum_of_a_channel(seed: int):
     evaluation, answer = evaluated(changed(seed=seed))
     distances = {row.name: row.distance for row in answer.policies}
     assert distances["dual"] == 0
     assert min(distances.values()) == 0
     assert distances["max"] > 0.05
-    # The wider search of the policy itself finds nothing better.
+    # The more extensive search of the policy itself finds no better powers.
     batch = ChannelBatch.from_scenario(SCENARIO, evaluation.csi[None])
     wider = batch.value(maximise(batch, evaluation.prices), evaluation.prices)
     assert answer.optimum >= float(wider) - 1e-9
@@ -127,7 +132,7 @@ def test_nobody_is_above_the_optimum_of_a_channel(seed: int):
 
 @pytest.mark.parametrize("pmax_dbw", [-45.0, -20.0, 5.0])
 @pytest.mark.parametrize("thresholds", [(0.0, 0.0), (2.0, 150.0)])
-def test_powers_are_within_their_limits_and_all_numbers_finite(pmax_dbw, thresholds):
+def test_powers_are_within_their_limits_and_all_numbers_are_finite(pmax_dbw, thresholds):
     corners = [(0.0, 0.0), (500.0, 500.0), (-500.0, 500.0), (0.0, 0.0)]
     workers = [SceneWorker(id=20 + i, x_m=x, y_m=y) for i, (x, y) in enumerate(corners)]
     rate_min, ee_min = thresholds
@@ -140,7 +145,7 @@ def test_powers_are_within_their_limits_and_all_numbers_finite(pmax_dbw, thresho
         assert all(math.isfinite(number) for number in numbers)
 
 
-def test_who_stays_keeps_its_share_of_the_data():
+def test_the_remaining_workers_keep_their_data():
     scene = changed(workers=[w for w in START.workers if w.id != 3])
     _, answer = evaluated(scene)
     sizes = np.delete(data_sizes(8), 3)
@@ -148,7 +153,7 @@ def test_who_stays_keeps_its_share_of_the_data():
     assert [worker.weight for worker in answer.workers] == pytest.approx(expected, rel=1e-12)
 
 
-def test_trained_policies_get_a_row_where_they_can():
+def test_trained_policies_have_a_row_for_accepted_numbers_of_workers():
     trained = (GraphPolicy.initialised(SCENARIO), PerceptronPolicy.initialised(SCENARIO))
     _, answer = evaluated(trained=trained)
     assert [row.name for row in answer.policies][-4:] == ["pdg", "pdm", "pdx", "dual"]
