@@ -1,4 +1,4 @@
-"""What every module of the package keeps to."""
+"""Conventions of all modules of the package."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ NAMES = {
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_only_the_registry_lists_names(kind: str):
-    """Whoever needs all policies, tasks, channel models or averages asks the registry.
+    """Names of policies, tasks, channel models and averages are listed in the registry only.
 
-    Lists of figures are others: some figures have the name of the task they show.
+    Lists of figures are exempt, as some figures have the name of their task, and the selection of
+    the demonstration.
     """
     lists = [
         f"{module.relative_to(PACKAGE)}:{line}: {', '.join(sorted(found))}"
         for module in MODULES
-        if module != Path(registry.__file__)
+        if module.name not in ("registry.py", "demonstration.py")
         for line, strings in module_level_lists(module.read_text(encoding="utf-8"))
         if len(found := strings & NAMES[kind]) > 1 and not strings <= EXPERIMENTS.keys()
     ]
@@ -51,11 +52,11 @@ def test_only_the_registry_lists_names(kind: str):
         "if True:\n    NAMES = ['pdm', 'pdg']",
     ],
 )
-def test_lists_of_names_are_noticed(source: str):
+def test_lists_of_names_are_detected(source: str):
     assert any({"pdm", "pdg"} <= strings for _, strings in module_level_lists(source))
 
 
-def test_names_in_a_function_are_no_list_of_the_module():
+def test_names_in_a_function_are_not_detected():
     source = "def figure():\n    return ('pdm', 'pdg')\nclass Figure:\n    names = ('pdm', 'pdg')\n"
     assert list(module_level_lists(source)) == []
 
@@ -81,7 +82,7 @@ def module_level_lists(source: str) -> Iterator[tuple[int, set[str]]]:
 
 
 def _is_dunder_all(statement: ast.stmt) -> bool:
-    """What a package offers by name, functions that share a name with a scheme among it."""
+    """Whether the statement defines ``__all__``, where functions may share a name with a scheme."""
     return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
 
 

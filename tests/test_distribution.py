@@ -1,4 +1,4 @@
-"""The wheel and the sdist: complete, and enough without the repository."""
+"""The wheel and the sdist are complete and work without the repository."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def built(kind: str, source: Path, directory: Path) -> Path:
-    """The one file that is built."""
+    """The file that is built."""
     words = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir"]
     subprocess.run([*words, str(directory), str(source)], check=True, capture_output=True)
     [file] = directory.iterdir()
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts of an environment with the wheel, and of this one only what it depends on.
+    """The scripts of an environment with the wheel and the dependencies of this one.
 
     A path in a .pth file is searched, but .pth files in it are not read: an editable installation
     of the repository is not found through it.
@@ -62,7 +62,7 @@ def feduplink(scripts: Path, cwd: Path, *words: str) -> str:
     return ended.stdout
 
 
-def test_the_wheel_holds_all_files_of_the_package(wheel: Path):
+def test_the_wheel_contains_all_files_of_the_package(wheel: Path):
     tracked = subprocess.run(
         ["git", "ls-files", "src/feduplink"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()

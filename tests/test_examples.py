@@ -1,4 +1,4 @@
-"""examples/: short, and every command line in their docstrings runs and does what it is for."""
+"""The examples are short, and the command lines in their docstrings run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = 39
 #: Appended to the command lines; a later option overrides an earlier one.
 SMALL = {
     "evaluate": ["--channels-per-split", "30"],
-    "optimum": ["--channels-per-split", "10", "--budget", "1"],
+    "optimum": ["--channels-per-split", "10", "--max-boxes", "1000"],
     "train": ["--channels-per-split", "30", "--epochs", "2"],
     "federate": ["--rounds", "2"],
 }
@@ -45,7 +45,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_example_is_short_and_says_how_it_is_used(file: Path):
+def test_an_example_is_short_and_has_command_lines(file: Path):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST
     assert commands(file)
     assert all(f"{file.stem}:" in " ".join(words) for words in commands(file))
@@ -58,25 +58,25 @@ def test_the_tutorial_or_contributing_links_every_example():
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_its_command_lines_run(words: list[str], tmp_path: Path):
+def test_the_command_lines_of_an_example_run(words: list[str], tmp_path: Path):
     out = tmp_path / "run"
     with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(tmp_path):
         assert main([*words, *SMALL[words[0]], "--out", str(out)]) == 0
     assert json.loads((out / "metrics.json").read_text(encoding="utf-8"))["seed"] == 0
 
 
-def test_the_average_power_is_kept_and_the_bound_is_above_it(tmp_path: Path):
+def test_the_average_power_example_is_feasible_and_bounded(tmp_path: Path):
     limited = ["--constraints", "average_power:AveragePower <= 0.001", "--workers", "3"]
-    small = ["--channels-per-split", "20", "--budget", "2", "--out", str(tmp_path)]
+    small = ["--channels-per-split", "20", "--max-boxes", "20000", "--out", str(tmp_path)]
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["optimum", *limited, *small]) == 0
     best = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))["optimum"]
-    # The limit binds: more power would bring more.
+    # The limit is active.
     assert 0.0009 < best["power_max"] <= 0.001 * (1 + 1e-9)
     assert best["objective"] <= best["upper_bound"] <= best["objective"] + 0.02
 
 
-def test_wmmse_beats_full_power_and_comes_back_from_its_file(tmp_path: Path):
+def test_the_wmmse_example_beats_full_power_and_can_be_saved(tmp_path: Path):
     scenario = Scenario(interference=8, objective="rate", weights="ones")
     csi = draw_csi(scenario, 100, torch.Generator().manual_seed(0))
     policy = POLICIES.find("wmmse_policy:Wmmse")(scenario)
@@ -85,7 +85,7 @@ def test_wmmse_beats_full_power_and_comes_back_from_its_file(tmp_path: Path):
         link.rate(link.sinr(csi, found)).sum(-1)
         for found in (power, FullPower(scenario).allocate(csi))
     ]
-    # On every channel: the iterations start at full power and never lower the sum.
+    # The iterations start at full power and never lower the sum rate of a channel.
     assert (rates[0] >= rates[1] - 1e-4).all()
     assert float(rates[0].mean()) > 2 * float(rates[1].mean())
     restored = load_policy(save_policy(policy, tmp_path))
@@ -93,7 +93,7 @@ def test_wmmse_beats_full_power_and_comes_back_from_its_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("antennas", [4, 10])
-def test_mmse_filters_have_the_best_sinr_at_full_power(antennas: int):
+def test_the_mmse_example_has_a_larger_sinr_than_mrc_at_full_power(antennas: int):
     found = {}
     for name in ("Mrc", "Mmse"):
         scenario = Scenario(antennas=antennas, channel_model=f"complex_gains:{name}")
@@ -103,7 +103,7 @@ def test_mmse_filters_have_the_best_sinr_at_full_power(antennas: int):
     assert float(found["Mmse"].median()) > 1.5 * float(found["Mrc"].median())
 
 
-def test_one_worker_is_received_with_the_whole_channel_by_both_filters():
+def test_mmse_and_mrc_examples_agree_for_one_worker():
     """Without interference MMSE is MRC: H = ‖h‖², whose mean is n_R times 50 dB."""
     found = [
         draw_csi(
@@ -117,7 +117,7 @@ def test_one_worker_is_received_with_the_whole_channel_by_both_filters():
     assert float(found[0].mean()) == pytest.approx(4e5, rel=0.05)
 
 
-def test_the_unbiased_average_is_the_shipped_one():
+def test_the_unbiased_average_example_agrees_with_the_shipped_one():
     own = importlib.import_module("unbiased_average").Unbiased()
     success = torch.tensor([0.9, 0.5, 0.2, 0.0], dtype=torch.float64)
     sizes = torch.tensor([100.0, 200.0, 300.0, 400.0], dtype=torch.float64)
@@ -131,7 +131,7 @@ def test_the_unbiased_average_is_the_shipped_one():
     assert (own.coefficients(nobody) == 0).all()
 
 
-def test_momentum_keeps_moving_where_updates_stay_the_same():
+def test_the_momentum_example_accumulates_equal_updates():
     """The velocity of equal updates Δ grows as Δ, 1.9 Δ, 2.71 Δ."""
     momentum = importlib.import_module("server_momentum").Momentum()
     everyone = torch.ones(2, dtype=torch.bool)

@@ -3,10 +3,16 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from feduplink import Constraint, InputError, Judgement, Problem, Scenario, judge
+from feduplink.judgement import Shortfalls, mean_interval
+from feduplink.link import Rate
 from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
@@ -17,8 +23,8 @@ CSI = torch.tensor([[[100.0, 10.0], [5.0, 50.0]], [[200.0, 20.0], [10.0, 25.0]]]
 POWER = torch.tensor([[0.01, 0.02], [0.005, 0.0]])
 
 
-def test_every_figure_of_two_workers_by_hand():
-    # SINRs: worker 1 is heard at 1/1.2 and 1/1, worker 2 at 1/1.05 and not at all.
+def test_the_judgement_of_two_workers_by_hand():
+    # SINRs of worker 1: 1/1.2 and 1/1; of worker 2: 1/1.05 and silence.
     per_1 = 1 - math.exp(-0.023 * 1.2), 1 - math.exp(-0.023)
     per_2 = 1 - math.exp(-0.023 * 1.05)
     rate_1 = (math.log(1 + 1 / 1.2) + math.log(2)) / 2
@@ -40,12 +46,12 @@ def test_every_figure_of_two_workers_by_hand():
     metrics = verdict.as_metrics()
     assert metrics["rate_min"] == rate.worst
     assert metrics["energy_efficiency_min"] == efficiency.worst
-    # Only worker 2 misses: its efficiency of 22.3 is short of 30.
+    # Only worker 2 violates a constraint: its efficiency is 22.3 instead of 30.
     assert verdict.violation == pytest.approx((30 - efficiency_2) / 30, rel=1e-6)
     assert not verdict.feasible
 
 
-def test_worker_that_never_transmits_has_no_rate_and_breaks_no_constraint():
+def test_a_silent_worker_has_no_rate_and_violates_no_constraint():
     power = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     verdict = judge(power, CSI, TWO)
     assert verdict.constraints["rate"].expected[1].isnan()
@@ -55,7 +61,7 @@ def test_worker_that_never_transmits_has_no_rate_and_breaks_no_constraint():
     assert verdict.feasible is not False
 
 
-def test_nobody_transmits():
+def test_the_judgement_of_silence():
     verdict = judge(torch.zeros(2, 2), CSI, TWO)
     assert verdict.objective == 0
     assert verdict.participation == 0
@@ -68,7 +74,7 @@ def test_nobody_transmits():
 
 @pytest.mark.parametrize("constraint", ["rate_min", "ee_min"])
 @pytest.mark.parametrize(("shortfall", "feasible"), [(0.0, True), (0.009, True), (0.011, False)])
-def test_feasible_is_within_one_percent_of_every_threshold(constraint, shortfall, feasible):
+def test_feasibility_allows_one_percent_of_every_threshold(constraint, shortfall, feasible):
     rate = math.log(2)  # gain 100, power 0.01 W, nobody else
     reached = {"rate_min": rate, "ee_min": rate / 0.02}
     thresholds = {**reached, constraint: reached[constraint] / (1 - shortfall)}
@@ -79,7 +85,7 @@ def test_feasible_is_within_one_percent_of_every_threshold(constraint, shortfall
     assert verdict.feasible is feasible
 
 
-def test_scenario_chooses_utility_and_objective():
+def test_the_scenario_determines_utility_and_objective():
     scenario = TWO.replace(utility="proportional-fairness", objective="rate")
     rates = [(math.log(1 + 1 / 1.2) + math.log(2)) / 2, math.log(1 + 1 / 1.05) / 2]
     assert judge(POWER, CSI, scenario).objective == pytest.approx(
@@ -88,7 +94,7 @@ def test_scenario_chooses_utility_and_objective():
 
 
 def own_problem(*constraints: Constraint) -> Problem:
-    """Most mean power, under constraints of the user's own."""
+    """The largest mean power under user-defined constraints."""
     weights = torch.ones(2, dtype=torch.float64)
     return Problem(objective=AveragePower(), utility=WeightedSum(weights), constraints=constraints)
 
@@ -107,7 +113,7 @@ def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
     assert silent.feasible is True
 
 
-def test_a_lower_limit_on_the_mean_over_all_rounds_is_missed_by_silence():
+def test_silence_violates_a_lower_limit_on_the_mean_over_all_rounds():
     limit = torch.tensor([0.0, 0.0125], dtype=torch.float64)
     problem = own_problem(Constraint.at_least(AveragePower(), limit))
     assert judge(POWER, CSI, TWO, problem).violation == pytest.approx(0.2)
@@ -116,7 +122,7 @@ def test_a_lower_limit_on_the_mean_over_all_rounds_is_missed_by_silence():
     assert verdict.feasible is False
 
 
-def test_limits_on_means_while_on_the_air_by_hand():
+def test_limits_on_means_while_active_by_hand():
     """Worker 2 sends in one of two rounds: its mean power is 20 mW there and its SINR 1/1.05."""
     problem = own_problem(
         Constraint.below(PowerOnAir(), torch.tensor([0.01, 0.016], dtype=torch.float64)),
@@ -132,7 +138,7 @@ def test_limits_on_means_while_on_the_air_by_hand():
     assert judge(POWER, CSI, TWO, sinr_only).violation == pytest.approx(1 - (1 / 1.2 + 1) / 2)
 
 
-def test_the_worst_worker_is_the_one_nearest_to_its_limit_or_beyond():
+def test_the_worst_worker_is_nearest_to_its_limit_or_furthest_beyond():
     silent = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     at_most = own_problem(Constraint.below(PowerOnAir(), torch.ones(2, dtype=torch.float64)))
     assert judge(POWER, CSI, TWO, at_most).constraints["power_on_air"].worst == pytest.approx(0.02)
@@ -155,7 +161,7 @@ def test_the_worst_worker_is_the_one_nearest_to_its_limit_or_beyond():
         (torch.ones(2, 3), torch.ones(2, 3, 3), r"^csi: 3 workers; accepted here: exactly 2"),
     ],
 )
-def test_bad_powers_and_channels_are_refused(power, csi, sentence):
+def test_invalid_powers_and_channels_are_refused(power, csi, sentence):
     with pytest.raises(InputError, match=sentence):
         judge(power, csi, TWO)
 
@@ -173,3 +179,130 @@ def test_the_verdict_is_a_word(feasible, participation, verdict):
     judgement = Judgement(0.5, 0.1, participation, {}, feasible, -0.2, 0.1)
     assert judgement.verdict == verdict
     assert (judgement.margin, judgement.margin_ci) == (0.2, 0.1)
+
+
+THRESHOLD = torch.ones(1, 1, dtype=torch.float64)
+
+
+def shortfalls(
+    values: torch.Tensor, counted: torch.Tensor, thresholds: torch.Tensor = THRESHOLD
+) -> Shortfalls:
+    """Shortfalls of values (K, N, L), counted or not (N, L), under lower limits (K, L); 0: none."""
+    constraints = tuple(
+        Constraint.at_least(measure, row, row > 0)
+        for measure, row in zip((Rate(), Sinr()), thresholds, strict=False)
+    )
+    problem = Problem(Rate(), WeightedSum(torch.ones(thresholds.shape[-1])), constraints)
+    return Shortfalls.from_samples(values, counted.bool().expand(values.shape), problem)
+
+
+def verdict(samples: np.ndarray) -> bool | None:
+    values = torch.from_numpy(samples)[None, :, None]
+    return shortfalls(values, torch.ones(len(samples), 1)).feasible
+
+
+def test_symmetric_samples_have_the_student_interval():
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)[:, None]
+    mean, low, high = mean_interval(values, torch.ones(5, 1, dtype=torch.bool), 0.9)
+    expected = stats.t.interval(0.9, 4, loc=3.0, scale=stats.sem(values[:, 0].numpy()))
+    assert (mean.item(), low.item(), high.item()) == pytest.approx((3.0, *expected))
+
+
+def test_intervals_of_right_skewed_samples_are_longer_to_the_right():
+    generator = np.random.default_rng(0)
+    values = torch.from_numpy(generator.exponential(size=(200, 1)))
+    mean, low, high = mean_interval(values, torch.ones(200, 1, dtype=torch.bool), 0.95)
+    assert high - mean > 1.1 * (mean - low)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.5])
+def test_intervals_of_skewed_samples_have_their_coverage(sigma: float):
+    """Log-normal samples; each of 2000 intervals is a column."""
+    generator = np.random.default_rng(1)
+    values = torch.from_numpy(generator.lognormal(0, sigma, (1000, 2000)))
+    _, low, high = mean_interval(values, torch.ones_like(values, dtype=torch.bool), 0.95)
+    truth = math.exp(sigma**2 / 2)
+    assert ((low <= truth) & (truth <= high)).double().mean() >= 0.93
+
+
+def test_only_rounds_with_a_transmission_count():
+    values = torch.tensor([[1.0], [100.0], [3.0], [100.0]], dtype=torch.float64)
+    power = torch.tensor([[0.1], [0.0], [0.1], [0.0]])
+    found = shortfalls(values[None], power, 4 * THRESHOLD)
+    assert found.estimate.item() == pytest.approx(0.5)
+
+
+def test_an_upper_limit_over_all_rounds_counts_silent_ones():
+    """E[p] = 0.05 W under a limit of 0.1 W."""
+    power = torch.tensor([[0.15], [0.0], [0.05], [0.0]], dtype=torch.float64)
+    limit = torch.full((1,), 0.1, dtype=torch.float64)
+    constraint = Constraint.below(AveragePower(), limit)
+    problem = Problem(Rate(), WeightedSum(torch.ones(1)), (constraint,))
+    found = Shortfalls.from_problem(problem, power, power)
+    mean, low, high = mean_interval(power, torch.ones_like(power, dtype=torch.bool), 0.95)
+    assert found.estimate.item() == pytest.approx(-0.5)
+    assert found.high.item() == pytest.approx((high.item() - 0.1) / 0.1)
+    assert found.low.item() == pytest.approx((low.item() - 0.1) / 0.1)
+    assert mean.item() == pytest.approx(0.05)
+
+
+def test_without_constraints_powers_are_feasible():
+    problem = Problem(Rate(), WeightedSum(torch.ones(2)), ())
+    found = Shortfalls.from_problem(problem, torch.ones(5, 2), torch.ones(5, 2))
+    assert found.worst == (0.0, 0.0)
+    assert found.feasible is True
+
+
+def test_means_far_from_the_threshold_are_conclusive():
+    generator = np.random.default_rng(2)
+    noise = generator.normal(0, 0.3, 1000)
+    assert verdict(1.1 + noise) is True
+    assert verdict(0.9 + noise) is False
+    assert verdict(0.99 + noise) is None
+
+
+def test_more_samples_make_a_verdict_conclusive():
+    generator = np.random.default_rng(3)
+    noise = generator.normal(0, 0.3, 100_000)
+    assert verdict(0.995 + noise[:1000]) is None
+    assert verdict(0.995 + noise) is True
+    assert verdict(0.97 + noise) is False
+
+
+def test_a_shortfall_under_one_percent_is_feasible():
+    assert verdict(np.full(5, 0.9901)) is True
+    assert verdict(np.full(5, 0.9899)) is False
+
+
+def test_a_single_transmission_is_inconclusive():
+    assert verdict(np.array([5.0])) is None
+    found = shortfalls(torch.full((1, 1, 1), 5.0, dtype=torch.float64), torch.ones(1, 1), THRESHOLD)
+    assert found.worst == (-4.0, math.inf)
+
+
+def test_silent_and_unconstrained_workers_violate_nothing():
+    values = torch.full((2, 10, 2), 0.5, dtype=torch.float64)
+    power = torch.tensor([1.0, 0.0]).expand(10, 2)
+    thresholds = torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    found = shortfalls(values, power, thresholds)
+    assert found.feasible is True
+    assert found.worst == (0.0, 0.0)
+
+
+def test_more_constraints_have_wider_simultaneous_intervals():
+    generator = np.random.default_rng(4)
+    one = torch.from_numpy(generator.normal(1, 0.3, (1, 500, 1)))
+    power = torch.ones(500, 8)
+    alone = shortfalls(one, power[:, :1], THRESHOLD)
+    many = shortfalls(one.expand(2, 500, 8), power, THRESHOLD.expand(2, 8))
+    ratio = many.worst[1] / alone.worst[1]
+    assert ratio == pytest.approx(stats.norm.ppf(1 - 0.025 / 16) / stats.norm.ppf(0.975), rel=0.02)
+
+
+@given(st.floats(0.005, 0.0099), st.integers(0, 10**6))
+def test_scaling_values_and_thresholds_leaves_the_verdict_unchanged(shift, seed):
+    values = 1 - shift + 0.2 * np.random.default_rng(seed).normal(size=300)
+    scaled = shortfalls(
+        torch.from_numpy(50 * values)[None, :, None], torch.ones(300, 1), 50 * THRESHOLD
+    )
+    assert scaled.feasible is verdict(values)

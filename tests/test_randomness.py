@@ -18,13 +18,13 @@ def test_streams_seeds_and_indices_are_all_distinct():
     assert len(set(seeds)) == len(seeds)
 
 
-def test_same_seed_same_numbers():
+def test_equal_seeds_give_equal_numbers():
     first, again = (torch.rand(5, generator=torch_generator(3, "model")) for _ in range(2))
     assert torch.equal(first, again)
 
 
-def test_every_stream_has_an_id_that_never_changes():
-    """Another id for a stream changes every result that draws from it."""
+def test_the_ids_of_streams_never_change():
+    """The results that draw from a stream depend on its id."""
     assert {
         "train-channels": 0,
         "validation-channels": 1,
@@ -45,7 +45,7 @@ def test_every_stream_has_an_id_that_never_changes():
     assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)
 
 
-def test_the_seed_of_a_stream_is_that_of_its_id():
-    # Literals, so that numbers of earlier versions come out again.
+def test_the_seeds_of_streams_never_change():
+    # Literals, so that results of earlier versions are reproduced.
     assert stream_seed(0, "train-channels") == 7896617691693857887
     assert stream_seed(3, "cell", 2) == 9107656216493162789

@@ -1,4 +1,4 @@
-"""What Python and notebooks show of results: a line or a short table, never whole tensors."""
+"""Reprs and notebook displays of results are a line or a short table without whole tensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def optimum(csi: Tensor) -> Optimum:
     return find_optimum(Scenario(workers=3), csi, max_boxes=0)
 
 
-def test_an_optimum(optimum: Optimum):
+def test_the_repr_of_an_optimum(optimum: Optimum):
     text = repr(optimum)
     assert text.startswith(f"Optimum(objective {optimum.objective:.4f}, proved bound ")
     assert f"{optimum.upper_bound:.4f}" in text
@@ -47,14 +47,14 @@ def test_an_optimum(optimum: Optimum):
     assert f"<td>{optimum.objective:.4f}</td>" in optimum._repr_html_()
 
 
-def test_what_an_optimum_is_made_of(optimum: Optimum):
+def test_the_reprs_of_solution_and_certificate(optimum: Optimum):
     assert repr(optimum.solution).startswith(f"DualSolution(objective {optimum.objective:.4f}")
     assert f"{len(optimum.solution.steps)} evaluations" in repr(optimum.solution)
     assert f"gap {optimum.certificate.gap:.4f}, 30 channels" in repr(optimum.certificate)
     assert max(map(len, map(repr, (optimum.solution, optimum.certificate)))) < 160
 
 
-def test_a_judgement(csi: Tensor):
+def test_the_repr_of_a_judgement(csi: Tensor):
     scenario = Scenario(workers=3)
     verdict = judge_policy(FullPower(scenario), csi, scenario)
     assert repr(verdict).startswith(f"Judgement(objective {verdict.objective:.4f}, constraints ")
@@ -62,28 +62,29 @@ def test_a_judgement(csi: Tensor):
     assert "<td>100.0 %</td>" in verdict._repr_html_()
 
 
-def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor, optimum: Optimum):
+def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor):
     scenario = Scenario(workers=3)
     policies = {"max": FullPower(scenario), "<orth>": Orthogonal(scenario)}
-    outcomes = evaluate(scenario, policies, channels=csi)
+    outcomes = evaluate(scenario, policies, channels=csi, optimum=True, max_boxes=0)
     assert list(outcomes) == list(outcomes.judgements) == list(outcomes.powers) == list(policies)
     assert outcomes["max"].judgement.participation == 1.0
     assert "30 channels of 3 workers, Judgement(objective" in repr(outcomes["max"])
     lines = repr(outcomes).splitlines()
-    assert lines[0].startswith("3 workers, Pmax -20 dBW")
-    assert [line.split()[0] for line in lines[1:4]] == ["policy", "max", "<orth>"]
+    assert lines[0] == "30 of the 30 channels of an array"
+    assert lines[1].startswith("3 workers, Pmax -20 dBW")
+    assert [line.split()[0] for line in lines[2:5]] == ["policy", "max", "<orth>"]
     assert "<td>&lt;orth&gt;</td>" in outcomes._repr_html_()
-    assert outcomes.table(optimum).rows[-1][0] == "optimum"
+    assert outcomes.table().rows[-1][0] == "optimum"
 
 
-def test_a_comparison_says_who_was_made_for_another_scenario(csi: Tensor):
+def test_the_repr_of_a_comparison_notes_policies_made_for_another_scenario(csi: Tensor):
     scenario = Scenario(workers=3)
     loud = FullPower(scenario.replace(pmax_dbw=0))
     outcomes = evaluate(scenario, {"max": loud}, channels=csi)
-    assert repr(outcomes).splitlines()[-1] == outcomes.notes[0]
+    assert repr(outcomes).splitlines()[-1].startswith("max was made for another scenario: pmax")
 
 
-def test_channels():
+def test_the_reprs_of_channels():
     channels = draw_channels(Scenario(workers=3, antennas=4), 5, torch.Generator().manual_seed(0))
     assert repr(channels) == "Realisations(5 of 3 workers, coefficients of 4 antennas)"
     assert repr(make_channels(Scenario(workers=3), 4)) == (
@@ -91,7 +92,7 @@ def test_channels():
     )
 
 
-def test_policies(optimum: Optimum):
+def test_the_reprs_of_policies(optimum: Optimum):
     scenario = Scenario(workers=3)
     assert repr(FullPower(scenario)) == "FullPower(max for 3 workers)"
     assert repr(OpenLoop(scenario, target=10.0, fraction=0.8)) == "OpenLoop(P0 10 W, exponent 0.8)"
@@ -101,7 +102,7 @@ def test_policies(optimum: Optimum):
         assert len(repr(policy)) < 80
 
 
-def test_a_training(csi: Tensor):
+def test_the_repr_of_a_training(csi: Tensor):
     policy = GraphPolicy.initialised(Scenario(workers=3))
     training = Training(policy, TrainingData(csi, csi), TrainingSettings(epochs=2))
     assert repr(training) == "Training(pdg, 0 of 2 epochs)"
@@ -113,7 +114,7 @@ def test_a_training(csi: Tensor):
     assert repr(training).startswith(expected)
 
 
-def test_a_federated_history():
+def test_the_repr_of_a_federated_history():
     made = history({"ideal": 0.125, "max": 0.25}, {"max": (9.0, 1.0)})
     lines = repr(made).splitlines()
     assert lines[0].startswith("digits, 2 runs of 3 rounds")

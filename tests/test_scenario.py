@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, TrainingSettings, shipped_scenarios
+from feduplink.scenario import ConstraintText
 
 
-def test_powers_become_watts():
+def test_powers_are_converted_to_watts():
     scenario = Scenario(pmax_dbw=-30)
     assert float(scenario.pmax_w) == pytest.approx(1e-3)
     # 180 kHz · (−174 dBm/Hz + 3 dB) = 1.8e5 · 10^(−20.1) W
     assert scenario.noise_power_w == pytest.approx(1.8e5 * 10**-20.1)
 
 
-def test_default_weights_are_the_papers_data_sizes():
+def test_default_weights_are_the_data_sizes_of_the_paper():
     # numpy.random.RandomState(42).randint(100, 1000, 8)
     sizes = torch.tensor([202, 535, 960, 370, 206, 171, 800, 120], dtype=torch.float64)
     torch.testing.assert_close(Scenario().worker_weights, sizes / 3364)
@@ -26,17 +27,17 @@ def test_default_weights_are_the_papers_data_sizes():
     ("weights", "expected"),
     [("uniform", [0.5, 0.5]), ("ones", [1.0, 1.0]), ((3.0, 1.0), [3.0, 1.0])],
 )
-def test_weights_by_name_or_by_list(weights, expected):
+def test_weights_are_given_by_name_or_as_a_list(weights, expected):
     assert Scenario(workers=2, weights=weights).worker_weights.tolist() == expected
 
 
-def test_one_threshold_serves_all_workers_and_a_list_serves_each():
+def test_thresholds_are_common_or_per_worker():
     scenario = Scenario(workers=3, rate_min=0.5, ee_min=[10, 20, 30])
     assert scenario.rate_thresholds.tolist() == [0.5, 0.5, 0.5]
     assert scenario.ee_thresholds.tolist() == [10, 20, 30]
 
 
-#: Every constant that may be listed per worker.
+#: All constants that may be given per worker.
 LISTED = {
     "pmax_dbw": (-20.0, -30.0),
     "static_power_w": (0.01, 0.02),
@@ -45,7 +46,7 @@ LISTED = {
 }
 
 
-def test_the_radios_constants_are_one_value_or_one_per_worker():
+def test_constants_of_the_radio_are_common_or_per_worker():
     one, each = Scenario(workers=2), Scenario(workers=2, **LISTED)
     assert one.pmax_w.shape == one.static_power.shape == one.compute_energy.shape == ()
     assert (one.pmax_w.item(), one.static_power.item()) == (pytest.approx(0.01), 0.01)
@@ -57,14 +58,14 @@ def test_the_radios_constants_are_one_value_or_one_per_worker():
     }
 
 
-def test_bits_of_an_upload_are_weights_and_a_checksum():
+def test_the_bits_of_an_upload_are_those_of_weights_and_a_checksum():
     assert Scenario().model_bits(100).item() == 3232
     assert Scenario(bits_per_weight=1.5).model_bits(100).item() == 182
     assert Scenario(workers=2, **LISTED).model_bits(100).tolist() == [3232, 1632]
 
 
 @pytest.mark.parametrize("field", LISTED)
-def test_whether_anything_is_listed_per_worker(field):
+def test_listed_per_worker_gives_the_number_of_entries(field):
     listed = Scenario(workers=2, **{field: LISTED[field]})
     assert listed.listed_per_worker(field) == 2
     assert listed.listed_per_worker("rate_min", field) == 2
@@ -78,8 +79,8 @@ def test_constants_of_another_number_of_workers_are_refused(field):
         Scenario(workers=3, **{field: LISTED[field]})
 
 
-def test_thresholds_from_limits():
-    """At the thresholds an upload of constant rate and power takes just what it may."""
+def test_thresholds_follow_from_limits_of_time_and_energy():
+    """An upload of constant rate and power at the thresholds reaches both limits."""
     scenario = Scenario(workers=2, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-8)
     limited = scenario.with_limits(1e6, time_max_s=4.0, energy_max_j=0.2)
     seconds = 1e6 * math.log(2) / (1e5 * limited.rate_min)
@@ -89,7 +90,7 @@ def test_thresholds_from_limits():
     assert limited.replace(rate_min=scenario.rate_min, ee_min=scenario.ee_min) == scenario
 
 
-def test_limits_of_each_worker():
+def test_limits_per_worker_give_thresholds_per_worker():
     scenario = Scenario(workers=2, bandwidth_hz=1e5, compute_energy_j_per_bit=(0.0, 1e-7))
     bits = torch.tensor([1e6, 2e6])
     limited = scenario.with_limits(bits, time_max_s=torch.tensor([4.0, 16.0]), energy_max_j=0.5)
@@ -103,15 +104,15 @@ def test_limits_of_each_worker():
     assert limited.ee_min == pytest.approx([one.ee_min for one in alone])
 
 
-def test_only_the_limited_thresholds_change():
+def test_a_limit_changes_its_own_threshold_only():
     scenario = Scenario(rate_min=0.3, ee_min=20)
     assert scenario.with_limits(1e6) == scenario
     assert scenario.with_limits(1e6, time_max_s=7.0).ee_min == 20
     assert scenario.with_limits(1e6, energy_max_j=0.3).rate_min == 0.3
 
 
-def test_what_one_worker_computes_does_not_limit_another():
-    """The first computes nothing; the second spends 1 J before it sends a bit."""
+def test_the_compute_energy_of_one_worker_does_not_limit_another():
+    """The first has no compute energy; the second spends 1 J before it transmits."""
     scenario = Scenario(workers=2, compute_energy_j_per_bit=(0.0, 1e-6))
     limited = scenario.with_limits(1e6, energy_max_j=torch.tensor([0.1, 1.1]))
     assert limited.ee_min == pytest.approx([math.log(2) / 180e3 / 1e-7] * 2, rel=1e-6)
@@ -127,7 +128,7 @@ def test_limits_out_of_range_are_refused(limit, value):
         Scenario().with_limits(1e6, **{limit: value})
 
 
-def test_yaml_round_trip(tmp_path):
+def test_the_yaml_round_trip_is_exact(tmp_path):
     scenario = Scenario(
         workers=2,
         geometry="kept",
@@ -155,7 +156,7 @@ def test_yaml_round_trip(tmp_path):
         ("interference-x8", -20, 8, 0.25, 20),
     ],
 )
-def test_shipped_scenarios_have_the_papers_thresholds(
+def test_shipped_scenarios_have_the_thresholds_of_the_paper(
     name, pmax_dbw, interference, rate_min, ee_min
 ):
     assert name in shipped_scenarios()
@@ -179,7 +180,7 @@ def test_replace_validates_again():
         ({"ee_min": [1.0, 2.0]}, r"^ee_min has 2 entries; .* 8 workers\.$"),
         ({"weights": [1.0] * 7}, r"^weights has 7 entries"),
         ({"weights": [1.0] * 7 + [0.0]}, r"^weights: .*greater than 0"),
-        ({"weights": "sizes"}, r"^weights: .*'data', 'uniform' or 'ones'"),
+        ({"weights": "sizes"}, r"^weights: 'sizes' is unknown; accepted: data, uniform, ones"),
         ({"workers": 0}, r"^workers: .*greater than or equal to 1 \(got 0\)"),
         ({"workers": 2.5}, r"^workers: .*integer"),
         ({"antennas": 0}, r"^antennas: .*greater than or equal to 1"),
@@ -207,7 +208,7 @@ def test_replace_validates_again():
         ({"speed_mps": 3}, r"^speed_mps and coherence_time_s .* geometry: kept\.$"),
     ],
 )
-def test_bad_field_is_refused_in_one_sentence_that_names_it(fields, sentence):
+def test_an_invalid_field_is_refused_in_one_sentence_that_names_it(fields, sentence):
     with pytest.raises(InputError, match=sentence) as refusal:
         Scenario(**fields)
     assert "\n" not in str(refusal.value)
@@ -221,12 +222,12 @@ def test_bad_field_is_refused_in_one_sentence_that_names_it(fields, sentence):
         ({"lr": 0.1}, r"^lr: no such field; accepted: epochs"),
     ],
 )
-def test_training_settings_are_checked_alike(fields, sentence):
+def test_invalid_training_settings_are_refused(fields, sentence):
     with pytest.raises(InputError, match=sentence):
         TrainingSettings(**fields)
 
 
-def test_scenarios_are_equal_by_their_fields_whatever_was_computed_from_them():
+def test_scenarios_are_equal_by_their_fields():
     one, same, other = Scenario(), Scenario(), Scenario(rate_min=0.5)
     for scenario in (one, same, other):
         assert scenario.worker_weights.sum() == pytest.approx(1)
@@ -250,13 +251,13 @@ def test_a_scenario_file_lists_further_constraints(tmp_path):
     assert Scenario.load(file) == scenario
 
 
-def test_one_constraint_need_not_be_a_list(tmp_path):
+def test_a_single_constraint_need_not_be_a_list(tmp_path):
     file = tmp_path / "cell.yaml"
     file.write_text("constraints: psr >= 0.9")
     assert Scenario.load(file).constraints == ("psr >= 0.9",)
 
 
-def test_a_scenario_imports_nothing_to_be_read(tmp_path, monkeypatch):
+def test_reading_a_scenario_imports_no_measure(tmp_path, monkeypatch):
     (tmp_path / "harmful_measure.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     names = ("harmful_measure:Objective", "harmful_measure:Limit")
@@ -278,7 +279,7 @@ def test_a_scenario_imports_nothing_to_be_read(tmp_path, monkeypatch):
         (b"\xff\xfe\x00", r"is no text in UTF-8"),
     ],
 )
-def test_bad_yaml_is_refused(tmp_path, text, sentence):
+def test_invalid_yaml_is_refused(tmp_path, text, sentence):
     file = tmp_path / "cell.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=sentence) as refusal:
@@ -286,14 +287,14 @@ def test_bad_yaml_is_refused(tmp_path, text, sentence):
     assert "\n" not in str(refusal.value)
 
 
-def test_unknown_scenario_names_the_shipped_ones():
+def test_an_unknown_scenario_is_refused_with_the_shipped_names():
     with pytest.raises(
         InputError, match=r"'defualt' is unknown, did you mean default\? accepted: def"
     ):
         Scenario.load("defualt")
 
 
-def test_missing_file_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.yaml does not exist"):
         Scenario.load(tmp_path / "nowhere.yaml")
 
@@ -303,3 +304,41 @@ def test_a_file_does_not_hide_a_shipped_scenario(tmp_path, monkeypatch):
     (tmp_path / "interference-x2").write_text("workers: 3")
     assert Scenario.load("interference-x2").interference == 2
     assert Scenario.load("./interference-x2").workers == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("rate >= 0.7", ("rate", False, (0.7,))),
+        ("power<=0.005", ("power", True, (0.005,))),
+        ("  my.module:Power  <=  1e-3 2e-3 0 ", ("my.module:Power", True, (1e-3, 2e-3, 0.0))),
+        ("gain >= -3", ("gain", False, (-3.0,))),
+    ],
+)
+def test_a_constraint_is_parsed_into_name_direction_and_limits(text: str, parts: tuple):
+    assert ConstraintText.parse(text, workers=3) == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rate",
+        "rate >= ",
+        "rate > 0.7",
+        "rate = 0.7",
+        "0.7 <= rate",
+        ">= 0.7",
+        "rate >= high",
+        "rate >= 0.7 0.8",  # neither one nor three
+        "rate >= nan",
+        "rate >= inf",
+        "rate >= 0.7 <= 0.9",
+        "two words >= 0.7",
+    ],
+)
+def test_an_invalid_constraint_is_refused_in_one_sentence(text: str):
+    with pytest.raises(InputError) as refusal:
+        ConstraintText.parse(text, workers=3)
+    assert str(refusal.value).startswith(f"constraints: {text!r} is not accepted; accepted: NAME")
+    assert "one limit or 3, one per worker" in str(refusal.value)

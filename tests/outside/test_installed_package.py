@@ -60,7 +60,7 @@ json.dump(results, sys.stdout)
 COMMANDS = {
     "trained": ["train", "--policy", "tinynet", "--epochs", "40", *SMALL, *LIMITED, *BITS],
     "compared": ["evaluate", "--policies", "max,halfpower,trained", *SMALL, *LIMITED, *BITS],
-    "optimum": ["optimum", *SMALL, *LIMITED, "--budget", "20"],
+    "optimum": ["optimum", *SMALL, *LIMITED, "--max-boxes", "200000"],
     "refused": ["optimum", *SMALL, *BITS],
     "channels": ["channels", "--count", "20", "--channel-model", "ring", "--workers", "4"],
     "federated": [

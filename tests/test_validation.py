@@ -7,7 +7,7 @@ from feduplink import InputError
 from feduplink.validation import usable_device
 
 
-def test_a_cpu_is_always_there():
+def test_the_cpu_is_always_usable():
     assert usable_device("cpu") == torch.device("cpu")
 
 
