@@ -65,7 +65,7 @@ def test_the_repr_of_a_judgement(csi: Tensor):
 def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor):
     scenario = Scenario(workers=3)
     policies = {"max": FullPower(scenario), "<orth>": Orthogonal(scenario)}
-    outcomes = evaluate(scenario, policies, channels=csi, optimum=True, max_boxes=0)
+    outcomes = evaluate(scenario, policies, channels=csi, optimum=True, max_boxes=1)
     assert list(outcomes) == list(outcomes.judgements) == list(outcomes.powers) == list(policies)
     assert outcomes["max"].judgement.participation == 1.0
     assert "30 channels of 3 workers, Judgement(objective" in repr(outcomes["max"])
