@@ -3,6 +3,7 @@
 # make test-all  all tests, the slow ones too
 # make coverage  all quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
+# make numbers  tables and numbers in the pages from the results in docs/results
 # make site    the documentation as a site, in site;  make notebooks  the notebooks from their scripts
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +11,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/installed
 ALL := $(VENV)/installed-with-extras
 INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+COG := $(BIN)/cog -P -I docs
+PAGES := README.md $(wildcard docs/*.md docs/*/*.md)
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What needs the extras: packages, and further tests.
 EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) src/feduplink/$(name))) \
@@ -18,7 +21,7 @@ EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) s
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install install-all demo test test-extras test-all coverage lint site notebooks clean
+.PHONY: install install-all demo test test-extras test-all coverage lint numbers site notebooks clean
 
 install: $(CORE)
 
@@ -54,6 +57,10 @@ lint: $(ALL)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(COG) --check --diff $(PAGES)
+
+numbers: $(ALL)
+	$(COG) -r $(PAGES)
 
 site: $(ALL)
 	$(BIN)/mkdocs build --strict

@@ -25,7 +25,7 @@ import torch
 from feduplink import Scenario, Training, TrainingData
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
-from feduplink.experiments.optimality_gap import SCENARIOS
+from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.judgement import Judgement
 from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
 from feduplink.settings import GraphArchitecture
@@ -82,11 +82,11 @@ def one(job: tuple[str, type[NeuralPolicy], int]) -> Judgement:
 
 
 def settings(seeds: int, processes: int) -> None:
-    jobs = list(product(SCENARIOS, KINDS, range(seeds)))
+    jobs = list(product(OptimalityGap.scenarios, KINDS, range(seeds)))
     with ProcessPoolExecutor(processes) as pool:
         verdicts = dict(zip(jobs, pool.map(one, jobs), strict=True))
     print("| setting | pdm | pdg |\n| --- | ---: | ---: |")
-    for setting in SCENARIOS:
+    for setting in OptimalityGap.scenarios:
         cells = []
         for kind in KINDS:
             values = [verdicts[setting, kind, seed].objective for seed in range(seeds)]

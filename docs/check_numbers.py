@@ -9,8 +9,7 @@ A number is followed by a comment that names its source, see :mod:`csv_expressio
 and must be what the file in ``docs/results`` gives, rounded to as many digits as are written. In
 a table with a column ``measured``, every number there with a decimal point or a percent sign
 needs a source, unless it is in backticks, or its row names the command in backticks that prints
-it. ``docs/results/README.md``, which ``collect.py`` writes, has to show the claims that follow from
-the CSV files, for every figure with a line ``<!-- checked: FIGURE.csv -->``.
+it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from csv_expression import SourceError, value_of
-from feduplink.errors import InputError
-from feduplink.experiments import EXPERIMENTS, claims_from_csv
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +29,6 @@ _CODE = re.compile(
     r"^```.*?^```$|(?P<ticks>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=ticks)(?!`)", re.DOTALL | re.M
 )
 _COMMENT = re.compile(r"<!--\s*(?P<text>.*?)\s*-->", re.DOTALL)
-_CHECKED = re.compile(r"<!-- checked: (?P<figure>\S+)\.csv -->")
 _NUMBER = r"(?:(?<![\w.,])[-−+])?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?"
 _NUMBER_BEFORE = re.compile(rf"(?P<number>{_NUMBER})[*_]*$")
 _SOURCED = re.compile(rf"{_NUMBER}[*_]*<!--.*?-->", re.DOTALL)
@@ -43,10 +39,9 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True)
 class Checked:
-    """How many numbers and claims were compared, and what is wrong, a sentence each."""
+    """How many numbers were compared, and what is wrong, a sentence each."""
 
     numbers: int
-    claims: int
     problems: list[str]
 
 
@@ -85,8 +80,7 @@ def check(root: Path) -> Checked:
         for page in pages
         if page.is_file() and page != generated
     }
-    text = generated.read_text(encoding="utf-8") if generated.is_file() else ""
-    claims, problems = _check_claims(text, results)
+    problems: list[str] = []
     numbers = 0
     for page, content in texts.items():
         sources = list(_sources(content))
@@ -94,7 +88,7 @@ def check(root: Path) -> Checked:
         found = [problem for source in sources for problem in source.problems(results)]
         found += _check_tables(content)
         problems += [f"{page.relative_to(root)}:{line}: {what}" for line, what in sorted(found)]
-    return Checked(numbers, claims, problems)
+    return Checked(numbers, problems)
 
 
 def _without_code(text: str) -> str:
@@ -151,50 +145,13 @@ def _check_tables(text: str) -> Iterator[tuple[int, str]]:
             yield from ((number, f"measured {value} names no source") for value in bare)
 
 
-def _check_claims(text: str, results: Path) -> tuple[int, list[str]]:
-    """How many claims the page of results shows, and what does not follow from the CSV files."""
-    marks = list(_CHECKED.finditer(text))
-    figures = [mark["figure"] for mark in marks]
-    problems = [
-        f"docs/results/README.md: nothing on {name}.csv; collect.py writes it"
-        for name in EXPERIMENTS
-        if name not in figures and (results / f"{name}.csv").is_file()
-    ]
-    count = 0
-    for mark in marks:
-        section = re.split(r"^## ", text[mark.end() :], maxsplit=1, flags=re.M)[0]
-        rows = [line for line in section.splitlines() if line.startswith("| ")][2:]
-        where = f"docs/results/README.md:{_line(text, mark.start())}: {mark['figure']}:"
-        count += len(rows)
-        try:
-            wanted = _claim_rows(mark["figure"], (results / f"{mark['figure']}.csv").read_text())
-        except (InputError, OSError, KeyError) as error:
-            problems.append(f"{where} cannot be computed: {error}")
-            continue
-        if len(rows) != len(wanted):
-            problems.append(f"{where} {len(rows)} claims written, {len(wanted)} found")
-        problems += [
-            f"{where} written {written!r}, found {found!r}"
-            for written, found in zip(rows, wanted, strict=False)
-            if written != found
-        ]
-    return count, problems
-
-
-def _claim_rows(figure: str, csv_text: str) -> list[str]:
-    """The rows ``| verdict | claim | measured |`` of a figure, from its CSV file."""
-    claims = claims_from_csv(EXPERIMENTS[figure], csv_text)
-    return [f"| {claim.verdict} | {claim.claim} | {claim.measured} |" for claim in claims]
-
-
 def main(root: Path = ROOT) -> int:
     """Print what is wrong and a summary; returns the exit code."""
     checked = check(root)
     for problem in checked.problems:
         print(problem)
     print(
-        f"{checked.numbers} numbers and {checked.claims} claims compared with their CSV files, "
-        f"{len(checked.problems)} problems"
+        f"{checked.numbers} numbers compared with their CSV files, {len(checked.problems)} problems"
     )
     return 1 if checked.problems else 0
 

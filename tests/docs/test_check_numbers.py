@@ -7,35 +7,19 @@ from pathlib import Path
 import pytest
 
 import check_numbers
-from feduplink.experiments import EXPERIMENTS, claims_from_csv
-from feduplink.experiments.arrivals import Arrivals
-from feduplink.experiments.compared_policies import COMPARED
 
 from .markdown import ROOT
 
 PER = "sweep.csv: 100 * mean(per){policy=pdg}"
 #: 5.25 % and −0.0000124.
 SWEEP = "policy,per,gap\npdg,0.05,-0.0000124\npdg,0.055,-0.0000124\nmax,200,20000\n"
-ARRIVALS = Arrivals(
-    arrivals={name: [[7, 8, 7], [8, 8, 6], [5, 8, 8]] for name in ("ideal", *COMPARED)}
-).to_csv()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with a page of results that was collected with claims to check."""
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)
     (results / "sweep.csv").write_text(SWEEP)
-    (results / "arrivals.csv").write_text(ARRIVALS)
-    rows = [
-        f"| {claim.verdict} | {claim.claim} | {claim.measured} |"
-        for claim in claims_from_csv(EXPERIMENTS["arrivals"], ARRIVALS)
-    ]
-    (results / "README.md").write_text(
-        "## Arrivals\n\n<!-- checked: arrivals.csv -->\n\n| verdict | claim | measured |\n"
-        "| --- | --- | --- |\n" + "\n".join(rows) + "\n\n## Next\n\n| a | b |\n| --- | --- |\n"
-    )
     return tmp_path
 
 
@@ -119,38 +103,12 @@ def test_measured_numbers_that_are_complete(root: Path):
     assert problems(root, "| claim | found |\n| --- | --- |\n| it is good | 0.5 |\n") == []
 
 
-def test_claims_are_those_of_the_csv(root: Path):
-    page = root / "docs/results/README.md"
-    assert (check_numbers.check(root).claims, problems(root, "")) == (4, [])
-    right = page.read_text()
-    page.write_text(right.replace("7.22", "7.23", 1))
-    (found,) = problems(root, "")
-    assert found.startswith("docs/results/README.md:3: arrivals: written '| ")
-    page.write_text(right.replace("\n\n## Next", "\n| holds | more | 1 |\n\n## Next"))
-    assert problems(root, "") == [
-        "docs/results/README.md:3: arrivals: 5 claims written, 4 found",
-    ]
-
-
-def test_a_figure_cannot_be_left_out(root: Path):
-    (root / "docs/results/pmax.csv").write_text("policy\npdg\n")
-    assert problems(root, "") == [
-        "docs/results/README.md: nothing on pmax.csv; collect.py writes it"
-    ]
-
-
-def test_a_damaged_table_of_results_is_said(root: Path):
-    (root / "docs/results/arrivals.csv").write_text("policy,mean\npdg,1\n")
-    (found,) = problems(root, "")
-    assert "arrivals: cannot be computed: CSV: column 'run' is missing" in found
-
-
 def test_summary_and_exit_code(root: Path, capsys: pytest.CaptureFixture[str]):
     (root / "README.md").write_text(f"5.3<!-- {PER} -->, 5.4<!-- {PER} -->")
     assert check_numbers.main(root) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"README.md:1: written 5.4, found 5.25; source {PER}",
-        "2 numbers and 4 claims compared with their CSV files, 1 problems",
+        "2 numbers compared with their CSV files, 1 problems",
     ]
     (root / "README.md").write_text("")
     assert check_numbers.main(root) == 0

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.experiments.experiment_context import ExperimentContext
+from feduplink.experiments.context import ExperimentContext
 
-from .tiny import TINY, limit_settings
+from .tiny import TINY
 
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tests share what takes time to make."""
+    """Cache that the tests share."""
     return tmp_path_factory.mktemp("experiments")
 
 
@@ -19,8 +19,3 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def context(kept: Path) -> ExperimentContext:
     """Tiny, and without data sets."""
     return ExperimentContext(kept / "kept", TINY, data=kept / "no-data")
-
-
-@pytest.fixture
-def few_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_settings(monkeypatch)

@@ -1,12 +1,17 @@
-"""Results made up, so that what follows from them is obvious."""
+"""Made-up results with obvious verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from feduplink.experiments.cell_sweep import Sweep
-from feduplink.experiments.federations import Federations
-from feduplink.experiments.judged_settings import Figures
+from PIL import Image
+
+from feduplink.experiments import Experiment, ExperimentResult
+from feduplink.experiments.compared import PolicyOutcome
+from feduplink.experiments.federated_tasks import FederatedResult
+from feduplink.experiments.parameter_sweeps import SweepResult
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.storage.run_directory import Claim
 
@@ -14,7 +19,7 @@ HOLDS, IN_PART, FAILS, OPEN = "holds", "holds in part", "does not hold", "undeci
 
 #: (objective, weighted PER) at every value of the parameter.
 Pairs = Sequence[tuple[float, float | None]]
-#: Largest relative shortfall that goes with each verdict on the constraints.
+#: Largest relative shortfall by feasibility.
 _SHORTFALLS = {True: -0.1, False: 0.25, None: 0.0}
 
 
@@ -22,9 +27,11 @@ def verdicts(claims: Sequence[Claim]) -> list[str]:
     return [claim.verdict for claim in claims]
 
 
-def figures(objective: float, per: float | None = 0.1, *, feasible: bool | None = True) -> Figures:
-    """A policy that meets the constraints needs no repair."""
-    return Figures(
+def outcome(
+    objective: float, per: float | None = 0.1, *, feasible: bool | None = True
+) -> PolicyOutcome:
+    """A feasible policy needs no repair."""
+    return PolicyOutcome(
         objective=objective,
         weighted_per=per,
         participation=0.5,
@@ -35,18 +42,18 @@ def figures(objective: float, per: float | None = 0.1, *, feasible: bool | None 
     )
 
 
-def sweep(**policies: Pairs) -> Sweep:
-    """Two seeds that agree to the last digit, so that every difference is one; all feasible.
+def sweep(**policies: Pairs) -> SweepResult:
+    """Return a sweep of feasible policies; two equal seeds make every difference significant.
 
-    As many values as the policies have; ``rand_unselected`` stands for ``rand:unselected``.
+    ``rand_unselected`` stands for ``rand:unselected``.
     """
     count = max(map(len, policies.values()))
-    return Sweep(
+    return SweepResult(
         parameter="x",
-        values=[float(place + 1) for place in range(count)],
+        values=[float(index + 1) for index in range(count)],
         logarithmic=False,
         policies={
-            name.replace("_", ":"): [[figures(objective, per)] * 2 for objective, per in pairs]
+            name.replace("_", ":"): [[outcome(objective, per)] * 2 for objective, per in pairs]
             for name, pairs in policies.items()
         },
     )
@@ -58,9 +65,9 @@ def history(
     task: str = "digits",
     rounds: int = 3,
 ) -> FederatedHistory:
-    """Two equal runs, with one error in all rounds or one each.
+    """Return two equal runs with one error for all rounds or one for each.
 
-    Seconds and joules of a round if given.
+    ``costs`` are the seconds and joules of a round.
     """
     runs = {}
     for name, error in errors.items():
@@ -72,13 +79,26 @@ def history(
     return FederatedHistory(task, "error rate", runs)
 
 
-def federations(
+def federated(
     task: str = "digits", rounds: int = 3, **errors: Mapping[str, float | Sequence[float]]
-) -> Federations:
-    """By comparison: final errors; ``exact_average`` stands for ``exact average``."""
-    return Federations(
+) -> FederatedResult:
+    """Return comparisons by their errors; ``exact_average`` stands for ``exact average``."""
+    return FederatedResult(
         comparisons={
             label.replace("_", " "): history(final, task=task, rounds=rounds)
             for label, final in errors.items()
         }
     )
+
+
+def assert_drawn(
+    experiment: Experiment[Any], result: ExperimentResult, directory: Path, caption: str = "Caption"
+) -> None:
+    """Save the experiment and assert that its figure has its caption and colours."""
+    experiment.save(result, directory, caption)
+    with Image.open(directory / f"{experiment.name}.png") as image:
+        assert image.info["Title"] == caption
+        colours = image.convert("RGB").getcolors(maxcolors=1 << 24) or []
+    # More than paper, ink and the shades between them.
+    assert any(max(colour) - min(colour) > 60 for _, colour in colours if isinstance(colour, tuple))
+    assert f"<title>{caption}</title>" in (directory / f"{experiment.name}.svg").read_text()

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import csv
 
-from feduplink.experiments import power_histogram
-from feduplink.experiments.power_histogram import PowerHistogram
+from feduplink.experiments.power_histogram import PowerHistogram, PowerHistogramResult
 
 from .made import FAILS, HOLDS, IN_PART, verdicts
 
@@ -11,7 +10,9 @@ FULL, MIDDLE, SILENT = 10e-3, 5e-3, 0.0
 
 
 def _verdicts(pdm: list[float], pdg: list[float]) -> list[str]:
-    return verdicts(power_histogram.claims(PowerHistogram.from_powers(1, {"pdm": pdm, "pdg": pdg})))
+    return verdicts(
+        PowerHistogram().claims(PowerHistogramResult.from_powers(1, {"pdm": pdm, "pdg": pdg}))
+    )
 
 
 def test_extremes_against_the_middle():
@@ -26,9 +27,9 @@ def test_full_power_but_nobody_silent():
     assert _verdicts([FULL, FULL, MIDDLE, MIDDLE], [MIDDLE] * 4)[0] == IN_PART
 
 
-def test_csv_tells_shares_and_quantiles():
+def test_csv_has_shares_and_quantiles():
     powers = [SILENT, SILENT, MIDDLE, FULL, FULL]
-    text = PowerHistogram.from_powers(1, {"pdm": powers}).to_csv()
+    text = PowerHistogramResult.from_powers(1, {"pdm": powers}).to_csv()
     (row,) = csv.DictReader(text.splitlines())
     assert (row["silent"], row["weak"], row["middle"], row["at_pmax"]) == (
         "0.4",

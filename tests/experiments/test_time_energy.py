@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from feduplink.experiments import time_energy
-from feduplink.experiments.compared_schedules import FIFTH, SCHEDULES
-from feduplink.experiments.federations import ALL, Federations
-from feduplink.experiments.time_energy import ALIKE, NOISY, SHOWN, SKEWED
+from feduplink.experiments.compared import SCHEDULE_FIFTH, SCHEDULES
+from feduplink.experiments.federated_tasks import ALL_POLICIES, FederatedResult
+from feduplink.experiments.time_energy import ALIKE, NOISY, SHOWN, SKEWED, DigitsCosts
 from feduplink.storage.run_directory import Claim
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, history, verdicts
 
 #: Everyone ends at 0.1 and gets there in the first round.
-ERRORS: dict[str, float | Sequence[float]] = dict.fromkeys((*ALL, *SCHEDULES), 0.1)
+ERRORS: dict[str, float | Sequence[float]] = dict.fromkeys((*ALL_POLICIES, *SCHEDULES), 0.1)
 COSTS = {name: (100.0, 10.0) for name in ERRORS if name != "ideal"}
 CHEAP_PDX = {"pdx": (99.0, 9.0), "tdma": (200.0, 4.0)}
 
@@ -24,11 +23,13 @@ def _claims(
 ) -> list[Claim]:
     """Seconds and joules of a round; the others need 100 s and 10 J."""
     made = history({**ERRORS, **(errors or {})}, {**COSTS, **costs})
-    return time_energy.claims(Federations(comparisons=dict.fromkeys((ALIKE, NOISY, SKEWED), made)))
+    return DigitsCosts().claims(
+        FederatedResult(comparisons=dict.fromkeys((ALIKE, NOISY, SKEWED), made))
+    )
 
 
-def test_what_is_shown_was_run():
-    assert set(SHOWN) < {*ALL, *SCHEDULES}
+def test_the_figure_shows_policies_that_are_run():
+    assert set(SHOWN) < {*ALL_POLICIES, *SCHEDULES}
 
 
 @pytest.mark.parametrize(
@@ -38,15 +39,17 @@ def test_what_is_shown_was_run():
         ({"pdx": (90.0, 10.0), "tdma": (170.0, 5.0)}, [FAILS, IN_PART, IN_PART]),
         ({"pdx": (110.0, 11.0), "tdma": (110.0, 11.0)}, [HOLDS, FAILS, FAILS]),
         ({**CHEAP_PDX, "openloop": (80.0, 10.0)}, [FAILS, HOLDS, HOLDS]),
-        # Whoever silences workers has no part in the first claim.
+        # The first claim leaves out policies that silence workers.
         ({**CHEAP_PDX, "orth": (1.0, 1.0)}, [HOLDS, HOLDS, HOLDS]),
     ],
 )
-def test_what_a_round_costs(costs: Mapping[str, tuple[float, float]], expected: list[str]):
+def test_claims_on_the_cost_of_a_round(
+    costs: Mapping[str, tuple[float, float]], expected: list[str]
+):
     assert verdicts(_claims(costs))[:3] == expected
 
 
-def test_shares_are_told():
+def test_measured_shares_of_time_and_energy():
     _, power, access, *_ = _claims({"pdx": (50.0, 8.0), "tdma": (200.0, 2.0)})
     assert power.measured == "50% and 80% of the time and energy of full power"
     assert access.measured == (
@@ -60,8 +63,8 @@ def _about(claims: list[Claim], words: str, label: str) -> Claim:
 
 
 @pytest.mark.parametrize("label", [ALIKE, NOISY, SKEWED])
-def test_letting_few_send_is_judged_by_what_it_takes_to_learn(label: str):
-    """Three rounds of orth are cheaper in joules, not in seconds; rand never gets there."""
+def test_silencing_workers_is_judged_by_the_cost_until_the_model_has_learned(label: str):
+    """Three rounds of orth are cheaper in joules, not in seconds; rand never learns."""
     late = (0.9, 0.9, 0.1, *(0.1,) * 10)
     claims = _claims({"orth": (40.0, 3.0), "rand": (1.0, 1.0)}, {"orth": late, "rand": 0.2})
     assert len(claims) == 3 + 3 * 4
@@ -75,18 +78,18 @@ def test_letting_few_send_is_judged_by_what_it_takes_to_learn(label: str):
     assert "rand 0.2000 ± 0.0000" in end.measured
 
 
-def test_few_that_learn_as_well_at_a_lower_price():
+def test_silencing_workers_may_learn_as_well_at_a_lower_cost():
     claims = _claims({"orth": (10.0, 1.0), "rand": (10.0, 1.0)})
     assert _about(claims, "saves time", ALIKE).verdict == HOLDS
     assert _about(claims, "saves energy", SKEWED).verdict == HOLDS
     assert _about(claims, "ends with a higher error", NOISY).verdict == OPEN
 
 
-def test_a_fifth_of_the_rounds_has_to_save_both_time_and_energy():
+def test_delivery_in_a_fifth_of_the_rounds_has_to_save_time_and_energy():
     words = "in a fifth of the rounds"
-    cheap = _claims({FIFTH: (90.0, 9.0)})
+    cheap = _claims({SCHEDULE_FIFTH: (90.0, 9.0)})
     assert _about(cheap, words, ALIKE).verdict == HOLDS
-    dear = _claims({FIFTH: (90.0, 11.0)})
+    dear = _claims({SCHEDULE_FIFTH: (90.0, 11.0)})
     assert _about(dear, words, SKEWED).verdict == IN_PART
-    never = _claims({FIFTH: (1.0, 1.0)}, {FIFTH: 0.2})
+    never = _claims({SCHEDULE_FIFTH: (1.0, 1.0)}, {SCHEDULE_FIFTH: 0.2})
     assert _about(never, words, NOISY).verdict == FAILS

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from feduplink.experiments import csi_noise, interference, network_size, optimality_gap, pmax
-from feduplink.experiments.scale import Scale
+from feduplink.experiments import EXPERIMENTS, Experiment
+from feduplink.experiments.context import Scale
+from feduplink.experiments.optimality_gap import OptimalityGap
+from feduplink.experiments.parameter_sweeps import (
+    CsiNoise,
+    Interference,
+    MaximumPower,
+    NetworkSize,
+)
 from feduplink.federated import LocalWork
 from feduplink.federated.tasks.reviews import Size
-from feduplink.federated.uplink import schedules as scheduled_access
 
 TINY = Scale(
     name="tiny",
@@ -16,8 +22,8 @@ TINY = Scale(
     channels=20,
     verdict_channels=40,
     epochs=2,
-    solved_channels=30,
-    proof_s=0.2,
+    solved_channels=12,
+    proof_s=0.0,
     runs=2,
     noniid_runs=1,
     text_runs=1,
@@ -27,13 +33,16 @@ TINY = Scale(
     text_work=LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5),
 )
 
+_SMALL = (
+    Interference(scenarios={1.0: "default", 2.0: "interference-x2"}),
+    MaximumPower(scenarios={-20.0: "default", 0.0: "pmax-0dbw"}),
+    NetworkSize(workers=(8, 6)),
+    CsiNoise(variances=(1.0, 1e4)),
+    OptimalityGap(scenarios=("default", "interference-x2")),
+)
 
-def limit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two values per sweep, between them three scenarios, and few channels for rewards."""
-    strong, loud = "interference-x2", "pmax-0dbw"
-    monkeypatch.setattr(interference, "_SCENARIOS", {1.0: "default", 2.0: strong})
-    monkeypatch.setattr(pmax, "_SCENARIOS", {-20.0: "default", 0.0: loud})
-    monkeypatch.setattr(optimality_gap, "SCENARIOS", ("default", strong))
-    monkeypatch.setattr(network_size, "_WORKERS", (8, 6))
-    monkeypatch.setattr(csi_noise, "_VARIANCES", (1.0, 1e4))
-    monkeypatch.setattr(scheduled_access, "_LEARNED_FROM", 8)
+
+def small_experiment(name: str) -> Experiment[Any]:
+    """Return the experiment ``name``, with two values of its parameter if it has one."""
+    small = {experiment.name: experiment for experiment in _SMALL}
+    return small.get(name) or EXPERIMENTS[name]

@@ -12,7 +12,10 @@ import pytest
 
 from chromium import DESKTOP, PHONE, opened_page
 from experiments.tiny import TINY
-from feduplink.cli import main, reproduce
+from feduplink.cli import main
+from feduplink.experiments import EXPERIMENTS
+from feduplink.experiments.context import ExperimentContext
+from feduplink.experiments.reproduction import run_experiments
 from feduplink.storage.run_directory import write_metrics
 
 if TYPE_CHECKING:
@@ -53,11 +56,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_metrics(runs / "d", {"title": "Figure 1", "claims": [CLAIM]})
     # A run of an old version has pictures only.
     shutil.copy(runs / "a/comparison.png", runs / "d/old.png")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "QUICK", TINY)
-        figures = "noniid-data arrivals power-histogram"
-        options = f"--quick --processes 1 --data {runs}/none --out {runs}/e"
-        assert main(f"reproduce {figures} {options}".split()) == 0
+    figures = [EXPERIMENTS[name] for name in ("noniid-data", "arrivals", "power-histogram")]
+    context = ExperimentContext(runs / "e/kept", TINY, data=runs / "none")
+    run_experiments(figures, context, runs / "e")
     assert main(["report", str(runs), "--out", f"{runs}/report"]) == 0
     return runs / "report/report.html"
 

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from feduplink import FullPower
-from feduplink.experiments.federations import ALL
+from feduplink.experiments.federated_tasks import ALL_POLICIES
 from feduplink.federated import TDMA
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.reporting.style import (
@@ -18,7 +18,10 @@ from feduplink.reporting.style import (
 )
 
 #: One of every kind that is compared or federated, and the optimum.
-FAMILIES = [*dict.fromkeys(name.partition(":")[0] for name in (*POLICIES.names(), *ALL)), "optimum"]
+FAMILIES = [
+    *dict.fromkeys(name.partition(":")[0] for name in (*POLICIES.names(), *ALL_POLICIES)),
+    "optimum",
+]
 
 
 def test_every_policy_has_a_look_of_its_own():
@@ -49,8 +52,8 @@ def test_a_registered_policy_is_drawn_as_it_says(monkeypatch: pytest.MonkeyPatch
 
 
 def test_all_policies_of_a_figure_can_be_told_apart():
-    looks = looks_of(ALL)
-    assert len({(look.colour, look.line) for look in looks.values()}) == len(ALL)
+    looks = looks_of(ALL_POLICIES)
+    assert len({(look.colour, look.line) for look in looks.values()}) == len(ALL_POLICIES)
 
 
 def test_own_policies_are_apart_from_ours_and_from_each_other():

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.made import federations, figures, history, sweep
+from experiments.made import federated, history, outcome, sweep
 from feduplink import FullPower, Orthogonal, Problem, Scenario, evaluate
-from feduplink.experiments.noniid_plot import plot_noniid
-from feduplink.experiments.sweep_plot import plot_sweep
+from feduplink.experiments.noniid import NoniidErrors
+from feduplink.experiments.parameter_sweeps import plot_sweep
 from feduplink.federated import FederatedHistory
 from feduplink.optimum import find_optimum
 from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
@@ -93,7 +93,7 @@ def test_final_errors_are_compared_with_ideal_run_by_run():
 
 
 def test_the_axis_begins_with_the_first_errors_and_says_who_leaves_it():
-    made = federations(a={"ideal": 0.001, "rand": 0.9, "pdg": 0.8, "orth": math.inf})
+    made = federated(a={"ideal": 0.001, "rand": 0.9, "pdg": 0.8, "orth": math.inf})
     drawing = rendered(plot_averages(made.comparisons, "caption"))
     curves = drawing.axes[0]
     assert 0.8 < curves.get_ylim()[1] < 2
@@ -113,7 +113,7 @@ def test_an_error_of_zero_is_on_the_axis():
 
 @pytest.mark.parametrize("error", [0.0, math.nan, math.inf])
 def test_a_federation_without_a_usable_error(error: float):
-    made = federations(a={"ideal": error, "mine": error})
+    made = federated(a={"ideal": error, "mine": error})
     for drawing in (
         rendered(plot_costs(made.comparisons)),
         rendered(plot_averages(made.comparisons, "caption")),
@@ -127,7 +127,7 @@ def test_a_single_run_has_no_standard_error():
     single = FederatedHistory("digits", "e", {name: r[:1] for name, r in made.policies.items()})
     drawing = rendered(plot_costs({"a": single}))
     second = rendered(plot_averages({"a": single}, "caption"))
-    rendered(plot_noniid(federations(a={"ideal": 0.1}), "caption"))
+    rendered(NoniidErrors().plot(federated(a={"ideal": 0.1}), "caption"))
     assert not any("standard error" in text for text in written(drawing))
     assert any("less that of mine" in text for text in written(second))
 
@@ -219,7 +219,7 @@ def test_marks_of_equal_policies_stand_side_by_side():
 def test_marks_of_a_sweep_tell_met_missed_and_open_over_the_seeds():
     made = sweep(pdg=[(0.6, 0.2)] * 3)
     for place, verdicts in enumerate([(True, True), (True, False), (True, None)]):
-        made.policies["pdg"][place] = [figures(0.6, 0.2, feasible=one) for one in verdicts]
+        made.policies["pdg"][place] = [outcome(0.6, 0.2, feasible=one) for one in verdicts]
     drawing = rendered(plot_sweep(made))
     marks = [line for line in drawing.axes[0].lines if len(line.get_xdata()) == 1]
     colour = marks[0].get_color()

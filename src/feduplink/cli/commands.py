@@ -6,10 +6,8 @@ A command is an entry of :data:`COMMANDS`. Its options are those of its workflow
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,6 @@ from pydantic import Field
 
 from feduplink.cli.options import Given, make_scenario
 from feduplink.errors import InputError, ProofError
-from feduplink.experiments.figures import EXPERIMENTS
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import console, terminal_table, wrapped
@@ -28,7 +25,6 @@ from feduplink.workflows.options import (
     ChannelsPerSplit,
     CommandLine,
     DataDirectory,
-    Device,
     PolicyOption,
     Processes,
     Seed,
@@ -350,36 +346,23 @@ def _plain(value: str) -> Any:
     return tuple(value.split(",")) if "," in value else value
 
 
-def reproduce(
-    figures: Annotated[
-        tuple[str, ...],
-        Field(description=f"all (default), or any of {', '.join(EXPERIMENTS)}"),
-        CommandLine(metavar="FIGURE", positional=True, default="all"),
-    ] = ("all",),
-    *,
-    out: Path,
-    quick: Annotated[
-        bool, Field(description="Run at a small scale, in minutes: a first look without verdicts")
-    ] = False,
-    data: DataDirectory = None,
-    processes: Processes = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-) -> None:
-    """Reproduce figures of the paper and judge its claims."""
-    from feduplink.cli import reproduce as command
+def run_reproduce(call: Call) -> None:
+    """Reproduce figures, and print the verdicts on the claims."""
+    from feduplink.reporting.page import PAGE_FILE
+    from feduplink.storage.run_directory import check_free
+    from feduplink.tables import print_records
 
-    command.run(
-        argparse.Namespace(
-            figures=list(figures),
-            out=out,
-            quick=quick,
-            data=data,
-            processes=processes or os.cpu_count() or 1,
-            seed=seed,
-            device=device,
-        )
-    )
+    check_free(call.out, call.command.name)
+    found = call(out=call.out)
+    out = console()
+    for name, reason in found.skipped.items():
+        out.print(f"{name}: not drawn. {reason}")
+    table = found.table()
+    print_records(table.headers, table.rows)
+    for remark in table.remarks:
+        out.print(wrapped(remark, out))
+    page = call.out / PAGE_FILE
+    out.print(f"figures, tables and what was measured: open {page} in a browser")
 
 
 def run_service(call: Call) -> None:
@@ -541,10 +524,10 @@ COMMANDS = (
     ),
     Command(
         "reproduce",
-        "feduplink.cli.commands:reproduce",
-        "Draw the paper's figures from runs of our own, with a verdict on each of its claims",
+        "feduplink.experiments.reproduction:reproduce",
+        "Reproduce the figures of the paper and judge its claims",
         "feduplink reproduce interference mnist --quick",
-        run_job,
+        run_reproduce,
         usage="[FIGURE ...] [options]",
     ),
     Command(

@@ -1,17 +1,160 @@
-"""The paper's figures, one module each, and those that it lacks.
+"""The figures of the paper and further ones, each an experiment.
 
-A module has ``TITLE`` and ``CAPTION``; ``DATA``, the data set of the paper that it needs, or None;
-``VERSION`` of its kept results, increased by hand when a change of the code changes them;
-``RESULT``, the class of its result, which knows JSON (it is a pydantic model) and CSV
-(``to_csv()``, and ``from_csv(text)`` for as much as claims rest on); ``run(context)``, which makes
-the result; and ``claims(result)``, which judges what the paper says by it. How results are drawn is
-said in :mod:`feduplink.reporting`.
+An experiment is a class with ``run(context)``, which computes a result; ``claims(result)``, which
+judges what the paper states; ``plot(result)``; and ``version``, the format number of its cached
+results. :func:`feduplink.experiments.reproduction.reproduce` runs experiments by name and saves
+them.
+
+To add a figure, write a subclass of :class:`Experiment` in a module of this package and list it in
+:data:`EXPERIMENTS`.
 """
 
-from feduplink.experiments.figures import EXPERIMENTS, Experiment, claims_from_csv
+from __future__ import annotations
 
-__all__ = [
-    "EXPERIMENTS",
-    "Experiment",
-    "claims_from_csv",
-]
+import csv
+import importlib
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from feduplink.storage.files import write_text
+
+if TYPE_CHECKING:
+    from feduplink.experiments.context import ExperimentContext
+    from feduplink.reporting.style import StyledFigure
+    from feduplink.storage.run_directory import Claim
+
+__all__ = ["EXPERIMENTS", "Experiment", "ExperimentResult"]
+
+
+class ExperimentResult(BaseModel, ABC):
+    """Numbers behind a figure, kept as JSON and written as a CSV table."""
+
+    # Infinite and undefined values, as the error of a model that diverged, are kept.
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+
+    @abstractmethod
+    def rows(self) -> Iterable[Mapping[str, object]]:
+        """Rows of the CSV file, one or more, all with the same columns."""
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV: None is an empty cell, a float has six significant digits."""
+        rows = list(self.rows())
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(rows[0])
+        writer.writerows(
+            [f"{v:.6g}" if isinstance(v, float) else v for v in row.values()] for row in rows
+        )
+        return out.getvalue()
+
+    def rounded(self) -> Self:
+        """Return the result with six significant digits, as its files have them."""
+
+        def six_digits(text: str) -> float:
+            return float(f"{float(text):.6g}")
+
+        fields = json.loads(self.model_dump_json(), parse_float=six_digits)
+        return type(self).model_validate(fields)
+
+
+ResultT = TypeVar("ResultT", bound=ExperimentResult)
+
+
+@dataclass(frozen=True)
+class Experiment(ABC, Generic[ResultT]):
+    """One figure: how its numbers are computed, judged, plotted and saved.
+
+    Attributes:
+        name: as the command line and the files have it.
+        title: heading of the figure.
+        caption: description of the figure.
+        result_type: class of the result.
+        data: data set of the paper that the experiment needs, or None.
+        version: format number of cached results; increase it when a change of the code changes
+            the numbers.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    caption: ClassVar[str]
+    result_type: ClassVar[type[ExperimentResult]]
+    data: ClassVar[str | None] = None
+    version: ClassVar[int] = 1
+
+    @abstractmethod
+    def run(self, context: ExperimentContext) -> ResultT:
+        """Compute the result at the scale of the context."""
+
+    @abstractmethod
+    def claims(self, result: ResultT) -> list[Claim]:
+        """Judge the statements of the paper, and our own, by the result."""
+
+    @abstractmethod
+    def plot(self, result: ResultT, caption: str = "") -> StyledFigure:
+        """Draw the figure; ``caption`` is its alternative text."""
+
+    def save(self, result: ResultT, directory: Path, caption: str | None = None) -> None:
+        """Write the result and its figure into ``directory``.
+
+        Files: ``NAME.json``, which :meth:`load` reads, ``NAME.csv``, ``NAME.png``, ``NAME.svg``.
+        """
+        from feduplink.reporting.style import save_figure
+
+        drawing = self.plot(result, self.caption if caption is None else caption)
+        save_figure(directory / f"{self.name}.png", drawing)
+        write_text(directory / f"{self.name}.csv", result.to_csv())
+        write_text(directory / f"{self.name}.json", result.model_dump_json())
+
+    def load(self, directory: Path) -> ResultT:
+        """Read the result that :meth:`save` wrote into ``directory``."""
+        text = (directory / f"{self.name}.json").read_bytes()
+        return cast(ResultT, self.result_type.model_validate_json(text))
+
+
+class _LazyExperiments(Mapping[str, Experiment[Any]]):
+    """Experiments by name; the module of each is imported on first access."""
+
+    def __init__(self, classes: Mapping[str, str]) -> None:
+        self._classes = classes
+
+    def __getitem__(self, name: str) -> Experiment[Any]:
+        module, _, class_name = self._classes[name].partition(":")
+        found = getattr(importlib.import_module(f"{__name__}.{module}"), class_name)
+        return cast("Experiment[Any]", found())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+
+#: Experiments by name: the figures of the paper in its order, then ours.
+EXPERIMENTS: Mapping[str, Experiment[Any]] = _LazyExperiments(
+    {
+        "convergence": "convergence:Convergence",
+        "interference": "parameter_sweeps:Interference",
+        "pmax": "parameter_sweeps:MaximumPower",
+        "network-size": "parameter_sweeps:NetworkSize",
+        "csi-noise": "parameter_sweeps:CsiNoise",
+        "power-histogram": "power_histogram:PowerHistogram",
+        "arrivals": "arrivals:Arrivals",
+        "airquality": "federated_tasks:AirQuality",
+        "imdb": "federated_tasks:MovieReviews",
+        "mnist": "federated_tasks:HandwrittenDigits",
+        "noniid-data": "noniid:NoniidData",
+        "noniid": "noniid:NoniidErrors",
+        "optimality-gap": "optimality_gap:OptimalityGap",
+        "time-energy": "time_energy:DigitsCosts",
+        "time-energy-airquality": "time_energy:AirQualityCosts",
+        "time-energy-imdb": "time_energy:MovieReviewsCosts",
+        "aggregation": "federated_tasks:AggregationRules",
+    }
+)

@@ -1,4 +1,4 @@
-"""What the paper says, what was measured, and whether it holds."""
+"""Claims: what the paper states, what was measured, and the verdict."""
 
 from __future__ import annotations
 
@@ -9,27 +9,17 @@ from scipy import stats
 
 from feduplink.storage.run_directory import Claim, Verdict
 
-__all__ = [
-    "Claim",
-    "difference",
-    "judged",
-    "lower",
-    "mean_and_error",
-    "mean_in_words",
-    "on_other_data",
-]
-
 _CONFIDENCE = 0.95
-#: Errors below this are alike.
-_SMALLEST = 1e-9
+#: Errors below this count as equal.
+_MIN_ERROR = 1e-9
 
 
-def judged(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
-    """A claim that holds if all checks do, and in part if some do.
+def judge_claim(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
+    """Return the claim with its verdict: it holds if all checks do, and in part if some do.
 
-    A check that is None could not be decided; a claim is undecided if none was.
+    A check that is None is undecided; a claim is undecided if all its checks are.
 
-    >>> judged("a wins everywhere", [True, False, None], "a 1, 2, 4; b 0, 3, 4").verdict
+    >>> judge_claim("a wins everywhere", [True, False, None], "a 1, 2, 4; b 0, 3, 4").verdict
     'holds in part'
     """
     outcomes = list(checks)
@@ -43,48 +33,50 @@ def judged(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
     return Claim(claim=claim, measured=measured, verdict=verdict)
 
 
-def on_other_data(claim: Claim, data: str) -> Claim:
-    """The claim, left undecided: what was measured on other data is no verdict on it.
+def leave_undecided(claim: Claim, data: str) -> Claim:
+    """Return the claim as undecided, because it was measured on other data than the paper's.
 
-    >>> on_other_data(judged("a wins", [True], "a 1, b 0"), "digits").measured
+    >>> leave_undecided(judge_claim("a wins", [True], "a 1, b 0"), "digits").measured
     'on digits: a 1, b 0'
     """
     measured = f"on {data}: {claim.measured}"
     return claim.model_copy(update={"measured": measured, "verdict": "undecided"})
 
 
-def lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
-    """Whether errors are lower than others, run by run, with the same random numbers in a run.
+def is_lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
+    """Whether errors are lower than others, paired by run.
 
-    None if chance may be behind it: if the 95 % confidence interval of the mean log-ratio
-    (Student's t) holds zero, or there is a single pair. Ratios, because one model that diverges
-    would hide all other differences. What diverged or never got there is infinite or undefined; it
-    counts as twice the largest finite value, so that it is high, and one run does not decide.
+    The test is on the mean log-ratio of the pairs, so that one run that diverges does not outweigh
+    all others. An infinite or undefined value counts as twice the largest finite one.
 
-    >>> lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), lower([0.1, 0.3], [0.2, 0.2])
+    Returns:
+        True or False if the 95 % confidence interval of the mean log-ratio (Student's t) excludes
+        zero; None if it does not, or if there is a single pair.
+
+    >>> is_lower([0.1, 0.2, 0.3], [0.2, 0.4, 0.5]), is_lower([0.1, 0.3], [0.2, 0.2])
     (True, None)
     >>> never = float("inf")
-    >>> lower([20, 21, 22], [never] * 3), lower([20, 21, 22], [19, 22, never])
+    >>> is_lower([20, 21, 22], [never] * 3), is_lower([20, 21, 22], [19, 22, never])
     (True, None)
     """
     if len(ours) == 1:
         return None
     values = np.array([ours, others])
     finite = np.isfinite(values)
-    high = 2 * values[finite].max(initial=_SMALLEST)
-    logs = np.log(np.maximum(np.where(finite, values, high), _SMALLEST))
+    high = 2 * values[finite].max(initial=_MIN_ERROR)
+    logs = np.log(np.maximum(np.where(finite, values, high), _MIN_ERROR))
     ratios = logs[0] - logs[1]
-    reach = stats.sem(ratios) * stats.t.ppf((1 + _CONFIDENCE) / 2, len(ratios) - 1)
+    half_width = stats.sem(ratios) * stats.t.ppf((1 + _CONFIDENCE) / 2, len(ratios) - 1)
     mean = float(ratios.mean())
-    return None if abs(mean) <= reach else mean < 0
+    return None if abs(mean) <= half_width else mean < 0
 
 
-def difference(ours: Sequence[float], others: Sequence[float]) -> str:
-    """The mean of ``ours`` minus ``others``, run by run, and its standard error, in words.
+def format_difference(ours: Sequence[float], others: Sequence[float]) -> str:
+    """Format the mean of ``ours`` minus ``others``, paired by run, and its standard error.
 
-    A dash where a run of either is infinite or undefined.
+    A dash stands for a difference with an infinite or undefined value.
 
-    >>> difference([1.0, 4.0], [2.0, 3.0])
+    >>> format_difference([1.0, 4.0], [2.0, 3.0])
     '+0 ± 1'
     """
     if not np.isfinite([ours, others]).all():
@@ -95,20 +87,20 @@ def difference(ours: Sequence[float], others: Sequence[float]) -> str:
     return f"{differences.mean():+.2g} ± {stats.sem(differences):.1g}"
 
 
-def mean_in_words(values: Sequence[float]) -> str:
-    """The mean; or in how many runs there is none, because they diverged or never got there.
+def format_mean(values: Sequence[float]) -> str:
+    """Format the mean, or the number of runs whose value is infinite or undefined.
 
-    >>> mean_in_words([19.0, 22.0]), mean_in_words([19.0, 22.0, float("inf")])
+    >>> format_mean([19.0, 22.0]), format_mean([19.0, 22.0, float("inf")])
     ('20.5', 'infinite in 1 of 3 runs')
     """
     infinite = int((~np.isfinite(values)).sum())
     return f"infinite in {infinite} of {len(values)} runs" if infinite else f"{np.mean(values):.3g}"
 
 
-def mean_and_error(values: Sequence[float], digits: int) -> str:
-    """The mean and its standard error; without the latter for a single value.
+def format_mean_and_error(values: Sequence[float], digits: int) -> str:
+    """Format the mean and its standard error; the mean alone for a single value.
 
-    >>> mean_and_error([0.939, 0.941], 3), mean_and_error([5.0], 1)
+    >>> format_mean_and_error([0.939, 0.941], 3), format_mean_and_error([5.0], 1)
     ('0.940 ± 0.001', '5.0')
     """
     mean = f"{np.mean(values):.{digits}f}"

@@ -1,77 +1,242 @@
-"""Federated classification of digits whose quality or labels differ between workers."""
+"""Federated learning of digits whose quality or labels differ between workers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from feduplink.experiments.compared_policies import COMPARED
-from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.federations import PAPERS, Comparison, Federations, federation
-from feduplink.experiments.iid import EXACT, PUBLISHED, PaperErrors, near_paper, pdg_ahead
-from feduplink.federated import Ideal
+import numpy as np
+import torch
+
+from feduplink.experiments import Experiment, ExperimentResult
+from feduplink.experiments.compared import COMPARED
+from feduplink.experiments.context import ExperimentContext
+from feduplink.experiments.federated_tasks import (
+    EXACT,
+    PAPER_POLICIES,
+    PUBLISHED,
+    Comparison,
+    FederatedResult,
+    PaperErrors,
+    load_images,
+    paper_error_claims,
+    pdg_claims,
+)
+from feduplink.federated import FederatedHistory, Ideal
+from feduplink.federated.data.partition import importance_of_noise, noise_levels, with_pixel_noise
+from feduplink.federated.tasks.images import grey_levels
 from feduplink.policies import (
     GraphPolicy,
     PerceptronPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,
 )
+from feduplink.randomness import numpy_generator
+from feduplink.reporting.style import MUTED, StyledFigure, figure, looks_of
+from feduplink.scenario import Scenario, data_sizes
 from feduplink.settings import Partition
 from feduplink.storage.run_directory import Claim
 
-TITLE = "Digits that differ between workers"
-DATA = "mnist"
-VERSION = 1
-CAPTION = (
-    "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, "
-    "weights by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over the "
-    "runs, dots the runs."
-)
-RESULT = Federations
-
-#: Final errors in the authors' notebooks.
-_PAPERS: Mapping[Partition, PaperErrors] = {
-    "gaussian": PaperErrors(
-        "mnist",
-        100,
-        {
-            Ideal: 0.143,
-            GraphPolicy: 0.161,
-            PerceptronPolicy: 0.195,
-            UnselectedRandomPower: 0.216,
-            UnselectedOrthogonal: 0.252,
-        },
-    ),
-    "dirichlet": PaperErrors(
-        "mnist",
-        100,
-        {
-            Ideal: 0.153,
-            GraphPolicy: 0.184,
-            PerceptronPolicy: 0.281,
-            UnselectedRandomPower: 0.304,
-            UnselectedOrthogonal: 0.317,
-        },
-    ),
-}
+_BAR_COLOUR = "#56B4E9"
 
 
-def run(context: ExperimentContext) -> Federations:
-    """Both kinds of difference, both averages."""
-    runs = context.scale.noniid_runs
-    found = {}
-    for partition in _PAPERS:
-        exact = federation(context, Comparison("images", runs, partition=partition))
-        found[f"{partition}, {EXACT}"] = exact.only(("ideal", *COMPARED))
-        published = Comparison("images", runs, PAPERS, partition, "published")
-        found[f"{partition}, {PUBLISHED}"] = federation(context, published)
-    return Federations(comparisons=found)
+class NoniidDataResult(ExperimentResult):
+    """Data of each worker under both non-i.i.d. partitions.
+
+    Attributes:
+        noise: standard deviation of the pixel noise of each worker, in grey levels.
+        weights: weight of each worker by the quality of its data.
+        digits: one digit with the noise of each worker, as rows of pixels from 0 to 255.
+        labels: number of images per label of each worker.
+    """
+
+    noise: list[float]
+    weights: list[float]
+    digits: list[list[int]]
+    labels: list[list[int]]
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per worker."""
+        for worker, counts in enumerate(self.labels):
+            yield {
+                "worker": worker + 1,
+                "noise_std": self.noise[worker],
+                "weight": self.weights[worker],
+                **{f"label_{digit}": count for digit, count in enumerate(counts)},
+            }
 
 
-def claims(result: Federations) -> list[Claim]:
-    """PDG best under both differences, and the paper's values."""
-    found = []
-    for partition, papers in _PAPERS.items():
-        for average in (EXACT, PUBLISHED):
-            found += pdg_ahead(result, f"{partition}, {average}")
-        found += near_paper(result, f"{partition}, {PUBLISHED}", papers, f"; {partition}")
-    return found
+@dataclass(frozen=True)
+class NoniidData(Experiment[NoniidDataResult]):
+    """Illustration of the data of the first run."""
+
+    name = "noniid-data"
+    title = "Data that differ between workers"
+    caption = (
+        "Above: one digit with the pixel noise of each worker, and the weight that its quality "
+        "gives it. Below: labels of each worker's images for one draw of the Dirichlet partition "
+        "(κ = 1)."
+    )
+    result_type = NoniidDataResult
+    data = "mnist"
+
+    def run(self, context: ExperimentContext) -> NoniidDataResult:
+        """Draw the data."""
+        workers = Scenario().workers
+        levels = noise_levels(data_sizes(workers))
+        clean = load_images(context, "iid").data(numpy_generator(context.seed, "data"))
+        digit = grey_levels(clean.pool.inputs[clean.shares[0][0]])
+        one_each = tuple(torch.tensor([worker]) for worker in range(workers))
+        rng = numpy_generator(context.seed, "data")
+        noisy = with_pixel_noise(digit.expand(workers, -1), one_each, levels, rng)
+        skewed = load_images(context, "dirichlet").data(numpy_generator(context.seed, "data"))
+        labels = [np.bincount(skewed.pool.targets[share], minlength=10) for share in skewed.shares]
+        return NoniidDataResult(
+            noise=levels.tolist(),
+            weights=importance_of_noise(levels).tolist(),
+            digits=noisy.tolist(),
+            labels=[counts.tolist() for counts in labels],
+        )
+
+    def claims(self, result: NoniidDataResult) -> list[Claim]:
+        """No claim: the figure is an illustration."""
+        return []
+
+    def plot(self, result: NoniidDataResult, caption: str = "") -> StyledFigure:
+        """Draw a column per worker: its noisy digit, its weight, and its labels."""
+        workers = len(result.labels)
+        side = int(np.sqrt(len(result.digits[0])))
+        most = max(max(counts) for counts in result.labels)
+        with figure(1.25 * workers, 4.2, caption) as drawing:
+            panels = drawing.subplots(3, workers, height_ratios=(1.2, 0.8, 1.0))
+            for worker in range(workers):
+                image, weight, labels = panels[:, worker]
+                pixels = np.array(result.digits[worker]).reshape(side, side)
+                image.imshow(pixels, cmap="gray", vmin=0, vmax=255)
+                image.set_axis_off()
+                image.set_title(f"worker {worker + 1}\nσ = {result.noise[worker]:.0f}")
+                weight.bar([0], [result.weights[worker]], width=0.6, color=_BAR_COLOUR)
+                weight.annotate(
+                    f"{result.weights[worker]:.2g}",
+                    (0, result.weights[worker]),
+                    xytext=(0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+                weight.set_xlim(-1, 1)
+                weight.set_ylim(0, 1.25 * max(result.weights))
+                weight.set_xticks([])
+                labels.bar(
+                    range(len(result.labels[worker])), result.labels[worker], color=_BAR_COLOUR
+                )
+                labels.set_ylim(0, 1.05 * most)
+                labels.set_xticks(range(0, 10, 3))
+                labels.set_xlabel("label")
+                if worker:
+                    weight.set_yticklabels([])
+                    labels.set_yticklabels([])
+            panels[1, 0].set_ylabel("weight")
+            panels[2, 0].set_ylabel("images")
+            drawing.suptitle(
+                "σ: standard deviation of the pixel noise, in grey levels of 0 to 255",
+                fontsize=8,
+                color=MUTED,
+            )
+        return drawing
+
+
+@dataclass(frozen=True)
+class NoniidErrors(Experiment[FederatedResult]):
+    """Final errors under both non-i.i.d. partitions and both averages of the server."""
+
+    name = "noniid"
+    title = "Digits that differ between workers"
+    caption = (
+        "Final error (last ten rounds) with pixel noise that differs between workers (Gaussian, "
+        "weights by data quality) and with skewed labels (Dirichlet, κ = 1); bars are means over "
+        "the runs, dots the runs."
+    )
+    result_type = FederatedResult
+    data = "mnist"
+    # Final errors in the authors' notebooks.
+    paper: ClassVar[Mapping[Partition, PaperErrors]] = {
+        "gaussian": PaperErrors(
+            "mnist",
+            100,
+            {
+                Ideal: 0.143,
+                GraphPolicy: 0.161,
+                PerceptronPolicy: 0.195,
+                UnselectedRandomPower: 0.216,
+                UnselectedOrthogonal: 0.252,
+            },
+        ),
+        "dirichlet": PaperErrors(
+            "mnist",
+            100,
+            {
+                Ideal: 0.153,
+                GraphPolicy: 0.184,
+                PerceptronPolicy: 0.281,
+                UnselectedRandomPower: 0.304,
+                UnselectedOrthogonal: 0.317,
+            },
+        ),
+    }
+
+    def run(self, context: ExperimentContext) -> FederatedResult:
+        """Train under both partitions and both averages."""
+        runs = context.scale.noniid_runs
+        found = {}
+        for partition in self.paper:
+            exact = Comparison("images", runs, partition=partition).run(context)
+            found[f"{partition}, {EXACT}"] = exact.only((Ideal.name, *COMPARED))
+            published = Comparison("images", runs, PAPER_POLICIES, partition, "published")
+            found[f"{partition}, {PUBLISHED}"] = published.run(context)
+        return FederatedResult(comparisons=found)
+
+    def claims(self, result: FederatedResult) -> list[Claim]:
+        """PDG best under both partitions, and the paper's values."""
+        found = []
+        for partition, paper in self.paper.items():
+            for average in (EXACT, PUBLISHED):
+                found += pdg_claims(result, f"{partition}, {average}")
+            label = f"{partition}, {PUBLISHED}"
+            found += paper_error_claims(result, label, paper, f"; {partition}")
+        return found
+
+    def plot(self, result: FederatedResult, caption: str = "") -> StyledFigure:
+        """Draw a panel per partition and average: bars of final errors, and a dot per run."""
+        count = len(result.comparisons)
+        with figure(10.5, 3.2 * ((count + 1) // 2), caption) as drawing:
+            panels = drawing.subplots((count + 1) // 2, 2, squeeze=False).flat
+            for axes, (label, history) in zip(panels, result.comparisons.items(), strict=False):
+                _plot_bars(axes, history)
+                axes.set_title(label)
+        return drawing
+
+
+def _plot_bars(axes: Any, history: FederatedHistory) -> None:
+    looks = looks_of(history.policies)
+    for position, (name, look) in enumerate(looks.items()):
+        finals = history.final_errors(name)
+        mean = history.final_error(name)
+        axes.bar(position, mean, width=0.7, color=look.colour, alpha=0.75, hatch=look.hatch)
+        # The dots of equal errors are drawn side by side.
+        offsets = np.linspace(-0.15, 0.15, len(finals)) if len(finals) > 1 else [0.0]
+        axes.plot(position + np.array(offsets), finals, ".", color="black", markersize=4)
+        axes.annotate(
+            f"{mean:.4f}",
+            (position, max(finals)),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    labels = [name.replace(":", ":\n") for name in looks]
+    axes.set_xticks(range(len(looks)), labels, fontsize=7)
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.12)
+    axes.set_ylabel(history.metric_name)

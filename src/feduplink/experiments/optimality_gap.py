@@ -1,177 +1,237 @@
-"""How far every policy is from what is proved to be out of reach, at every setting."""
+"""Distance of every policy to the certified optimum, at eight settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
 from pydantic import BaseModel
 
 from feduplink.channels import make_channels
-from feduplink.experiments.cell_sweep import Sweep, figures_by_policy
-from feduplink.experiments.claims import judged
-from feduplink.experiments.compared_policies import POLICIES_VERSION
-from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.judged_settings import SETTINGS_VERSION, Figures, judged_settings
-from feduplink.experiments.table import csv_rows, csv_text
+from feduplink.experiments import Experiment, ExperimentResult
+from feduplink.experiments.claims import judge_claim
+from feduplink.experiments.compared import POLICIES_VERSION, SETTINGS_VERSION, evaluate_settings
+from feduplink.experiments.context import ExperimentContext
+from feduplink.experiments.parameter_sweeps import SweepResult
 from feduplink.optimum import find_optimum
-from feduplink.reporting.style import OPTIMUM
+from feduplink.reporting.style import (
+    MUTED,
+    OPTIMUM,
+    StyledFigure,
+    feasibility_note,
+    figure,
+    legend_columns,
+    look_of,
+    looks_of,
+    marker_style,
+)
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
 
-TITLE = "Distance to the optimum"
-DATA = None
-VERSION = 1
-CAPTION = (
-    "How far every policy is below the optimum of the same test channels, mean over the seeds and "
-    "their range. The optimum meets the constraints on these very channels, and so does every "
-    "policy here: where it falls short on them, as one that meets the constraints of the "
-    "distribution will by chance, it is silenced in the few rounds that make up for it. A policy "
-    "that is shown to miss a constraint has no distance. The bar is what the certificate leaves "
-    "open: no policy that meets the constraints gets to its left."
-)
-
-#: In the order of the figure.
-SCENARIOS = (
-    "default",
-    "interference-x2",
-    "interference-x4",
-    "interference-x8",
-    "pmax-minus-40dbw",
-    "pmax-minus-30dbw",
-    "pmax-minus-10dbw",
-    "pmax-0dbw",
-)
-#: Columns of the CSV file: what the certificate of the first seed found, and its bound.
-_PROOF = ("proved_objective", "upper_bound")
+#: The axis of distances is linear below this and logarithmic above.
+_LINEAR_BELOW = 1e-3
+#: Share of the height of a row that the marks of all policies take.
+_MARKS_SHARE = 0.8
 
 
-class OptimalityGap(BaseModel):
-    """All settings, and the certificate of each for the first seed."""
+class OptimalityGapResult(ExperimentResult):
+    """Outcomes at all settings, and the certificate of the first seed at each.
+
+    Attributes:
+        scenarios: names of the settings.
+        sweep: outcomes by policy, setting and seed.
+        optimum: objective of the best solution of the first seed, by setting.
+        upper_bound: certified upper bound on it, by setting.
+    """
 
     scenarios: list[str]
-    sweep: Sweep
+    sweep: SweepResult
     optimum: list[float]
     upper_bound: list[float]
 
-    def distances(self, policy: str, place: int) -> list[float] | None:
-        """Optimum less what the repaired policy reaches, with every seed; never negative.
+    def distances(self, policy: str, index: int) -> list[float] | None:
+        """Return the optimum minus the objective of the repaired policy, seed by seed.
 
-        None for a policy that is shown to miss a constraint at this setting.
+        The distances are never negative. None for a policy that is infeasible at this setting.
         """
-        if self.sweep.feasible(policy, place) is False:
+        if self.sweep.feasible(policy, index) is False:
             return None
-        best = self.sweep.seeds(OPTIMUM, place, "objective")
-        reached = self.sweep.seeds(policy, place, "repaired_objective")
+        best = self.sweep.seeds(OPTIMUM, index, "objective")
+        reached = self.sweep.seeds(policy, index, "repaired_objective")
         return [one - other for one, other in zip(best, reached, strict=True)]
 
-    def to_csv(self) -> str:
-        """One row per setting, policy and run; every run has a seed of its own."""
-        rows = (
-            [
-                scenario,
-                name,
-                run,
-                *figures.model_dump().values(),
-                *((self.optimum[place], self.upper_bound[place]) if run == 0 else (None, None)),
-            ]
-            for place, scenario in enumerate(self.scenarios)
-            for name, by_setting in self.sweep.policies.items()
-            for run, figures in enumerate(by_setting[place])
-        )
-        return csv_text(["scenario", "policy", "run", *Figures.model_fields, *_PROOF], rows)
-
-    @classmethod
-    def from_csv(cls, text: str) -> OptimalityGap:
-        """What :meth:`to_csv` wrote."""
-        rows = csv_rows(text, ["scenario", "policy", "run", *Figures.model_fields, *_PROOF])
-        scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
-        proofs = {row["scenario"]: row for row in rows if row["run"] == "0"}
-        return cls(
-            scenarios=scenarios,
-            sweep=Sweep(
-                parameter="setting",
-                values=[float(place) for place in range(len(scenarios))],
-                logarithmic=False,
-                policies=figures_by_policy(rows, "scenario", scenarios),
-            ),
-            optimum=[float(proofs[name][_PROOF[0]]) for name in scenarios],
-            upper_bound=[float(proofs[name][_PROOF[1]]) for name in scenarios],
-        )
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per setting, policy and run; the certificate stands in the rows of run 0."""
+        for index, scenario in enumerate(self.scenarios):
+            for name, by_setting in self.sweep.policies.items():
+                for run, outcome in enumerate(by_setting[index]):
+                    yield {
+                        "scenario": scenario,
+                        "policy": name,
+                        "run": run,
+                        **outcome.model_dump(),
+                        "proved_objective": None if run else self.optimum[index],
+                        "upper_bound": None if run else self.upper_bound[index],
+                    }
 
 
-RESULT = OptimalityGap
-
-
-class _Proof(BaseModel):
+class _Certificate(BaseModel):
     objective: float
     upper_bound: float
 
 
-def run(context: ExperimentContext) -> OptimalityGap:
-    """Judge all policies at every setting and certify the optimum of the first seed."""
-    scenarios = {name: Scenario.load(name) for name in SCENARIOS}
-    settings = judged_settings(context, scenarios)
-    proofs = context.map(_proved, [(name,) for name in SCENARIOS], "certificates")
-    places = [float(place) for place in range(len(SCENARIOS))]
-    return OptimalityGap(
-        scenarios=list(SCENARIOS),
-        sweep=Sweep.from_settings("setting", places, settings),
-        # The certificate searches on and may find more; a policy may have as well.
-        optimum=[
-            max(proof.objective, row[0].policies[OPTIMUM].objective)
-            for proof, row in zip(proofs, settings, strict=True)
-        ],
-        upper_bound=[proof.upper_bound for proof in proofs],
+@dataclass(frozen=True)
+class OptimalityGap(Experiment[OptimalityGapResult]):
+    """Policies against the certified optimum of their test channels."""
+
+    name = "optimality-gap"
+    title = "Distance to the optimum"
+    caption = (
+        "How far every policy is below the optimum of the same test channels, mean over the seeds "
+        "and their range. The optimum meets the constraints on these very channels, and so does "
+        "every policy here: where it falls short on them, as one that meets the constraints of the "
+        "distribution will by chance, it is silenced in the few rounds that make up for it. A "
+        "policy that is shown to miss a constraint has no distance. The bar is what the "
+        "certificate leaves open: no policy that meets the constraints gets to its left."
+    )
+    result_type = OptimalityGapResult
+
+    #: Names of the settings, in the order of the figure.
+    scenarios: tuple[str, ...] = (
+        "default",
+        "interference-x2",
+        "interference-x4",
+        "interference-x8",
+        "pmax-minus-40dbw",
+        "pmax-minus-30dbw",
+        "pmax-minus-10dbw",
+        "pmax-0dbw",
     )
 
-
-def _proved(context: ExperimentContext, name: str) -> _Proof:
-    scenario = Scenario.load(name)
-
-    def make() -> _Proof:
-        csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
-        optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
-        return _Proof(objective=optimum.objective, upper_bound=optimum.upper_bound)
-
-    versions = (POLICIES_VERSION, SETTINGS_VERSION, VERSION)
-    identity = (scenario.model_dump(mode="json"), context.seed)
-    return context.cached(_Proof, make, "certificates", versions, *identity)
-
-
-def claims(result: OptimalityGap) -> list[Claim]:
-    """The paper's zero duality gap, its near-optimality, and ours."""
-    gaps = [top - found for top, found in zip(result.upper_bound, result.optimum, strict=True)]
-
-    def means(name: str) -> list[float | None]:
-        rows = [result.distances(name, place) for place in range(len(result.scenarios))]
-        return [None if row is None else fmean(row) for row in rows]
-
-    def near(name: str, most: float) -> list[bool]:
-        return [distance is not None and distance <= most for distance in means(name)]
-
-    def in_words(name: str) -> str:
-        distances = (
-            "missed" if distance is None else f"{distance:.3f}" for distance in means(name)
+    def run(self, context: ExperimentContext) -> OptimalityGapResult:
+        """Evaluate all policies at every setting and certify the optimum of the first seed."""
+        scenarios = {name: Scenario.load(name) for name in self.scenarios}
+        settings = evaluate_settings(context, scenarios)
+        certificates = context.map(
+            self._certify, [(name,) for name in self.scenarios], "certificates"
         )
-        return f"{name} {', '.join(distances)}"
+        positions = [float(index) for index in range(len(self.scenarios))]
+        return OptimalityGapResult(
+            scenarios=list(self.scenarios),
+            sweep=SweepResult.from_settings("setting", positions, settings),
+            # Either of the two searches may find the better solution, and so may a policy.
+            optimum=[
+                max(certificate.objective, row[0].policies[OPTIMUM].objective)
+                for certificate, row in zip(certificates, settings, strict=True)
+            ],
+            upper_bound=[certificate.upper_bound for certificate in certificates],
+        )
 
-    return [
-        judged(
-            "The problem has no duality gap (theorem 1): a policy that meets the constraints "
-            "reaches the dual bound",
-            [gap <= 0.02 for gap in gaps],
-            "proved gaps at the eight settings: " + ", ".join(f"{gap:.4f}" for gap in gaps),
-        ),
-        judged(
-            "PDG is close to optimal (within 0.05 of the optimum once it meets the constraints of "
-            "the test channels, no constraint shown to be missed)",
-            near("pdg", 0.05),
-            "; ".join(in_words(name) for name in ("pdm", "pdg", "openloop")),
-        ),
-        judged(
-            "(ours) dual and pdx are within 0.01 of the optimum at every setting once they meet "
-            "the constraints of the test channels, and not shown to miss one",
-            [*near("dual", 0.01), *near("pdx", 0.01)],
-            "; ".join(in_words(name) for name in ("dual", "pdx")),
-        ),
-    ]
+    def _certify(self, context: ExperimentContext, name: str) -> _Certificate:
+        scenario = Scenario.load(name)
+
+        def make() -> _Certificate:
+            csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
+            optimum = find_optimum(scenario, csi, budget_s=context.scale.proof_s)
+            return _Certificate(objective=optimum.objective, upper_bound=optimum.upper_bound)
+
+        versions = (POLICIES_VERSION, SETTINGS_VERSION, self.version)
+        identity = (scenario.model_dump(mode="json"), context.seed)
+        return context.cached(_Certificate, make, "certificates", versions, *identity)
+
+    def claims(self, result: OptimalityGapResult) -> list[Claim]:
+        """The paper's zero duality gap and near-optimality, and our own claim."""
+        gaps = [top - found for top, found in zip(result.upper_bound, result.optimum, strict=True)]
+
+        def means(name: str) -> list[float | None]:
+            rows = [result.distances(name, index) for index in range(len(result.scenarios))]
+            return [None if row is None else fmean(row) for row in rows]
+
+        def near(name: str, limit: float) -> list[bool]:
+            return [distance is not None and distance <= limit for distance in means(name)]
+
+        def format_distances(name: str) -> str:
+            distances = (
+                "missed" if distance is None else f"{distance:.3f}" for distance in means(name)
+            )
+            return f"{name} {', '.join(distances)}"
+
+        return [
+            judge_claim(
+                "The problem has no duality gap (theorem 1): a policy that meets the constraints "
+                "reaches the dual bound",
+                [gap <= 0.02 for gap in gaps],
+                "proved gaps at the eight settings: " + ", ".join(f"{gap:.4f}" for gap in gaps),
+            ),
+            judge_claim(
+                "PDG is close to optimal (within 0.05 of the optimum once it meets the constraints "
+                "of the test channels, no constraint shown to be missed)",
+                near("pdg", 0.05),
+                "; ".join(map(format_distances, ("pdm", "pdg", "openloop"))),
+            ),
+            judge_claim(
+                "(ours) dual and pdx are within 0.01 of the optimum at every setting once they "
+                "meet the constraints of the test channels, and not shown to miss one",
+                [*near("dual", 0.01), *near("pdx", 0.01)],
+                "; ".join(map(format_distances, ("dual", "pdx"))),
+            ),
+        ]
+
+    def plot(self, result: OptimalityGapResult, caption: str = "") -> StyledFigure:
+        """Draw distances below the optimum; bars are the gaps of the certificates."""
+        sweep = result.sweep
+        looks = looks_of(name for name in sweep.policies if name != OPTIMUM)
+        indices = range(len(result.scenarios))
+        with figure(10.5, 1.2 + 0.62 * len(result.scenarios), caption) as drawing:
+            axes = drawing.subplots()
+            axes.set_xscale("symlog", linthresh=_LINEAR_BELOW)
+            for index in indices:
+                open_gap = result.upper_bound[index] - result.optimum[index]
+                axes.barh(
+                    index,
+                    -open_gap,
+                    height=0.8,
+                    color=look_of(OPTIMUM).colour,
+                    alpha=0.25,
+                    linewidth=0,
+                    label=None if index else "left open by the certificate",
+                )
+                for number, (name, look) in enumerate(looks.items()):
+                    distances = result.distances(name, index)
+                    if not distances:  # infeasible, or not defined at this setting
+                        continue
+                    gaps = np.array(distances)
+                    level = index + _MARKS_SHARE / len(looks) * (number - (len(looks) - 1) / 2)
+                    axes.plot(
+                        [gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5
+                    )
+                    style = marker_style(look, sweep.feasible(name, index))
+                    axes.plot(gaps.mean(), level, **style)
+            for name, look in looks.items():
+                axes.plot([], [], label=name, **marker_style(look))
+            axes.axvline(0.0, color="black", linewidth=1.0)
+            axes.set_yticks(indices, result.scenarios)
+            axes.set_yticks([index + 0.5 for index in indices[:-1]], minor=True)
+            axes.invert_yaxis()
+            axes.grid(axis="y", visible=False)
+            axes.grid(axis="y", which="minor", visible=True)
+            axes.tick_params(axis="y", which="minor", length=0)
+            ticks = [-1e-2, -1e-3, 0.0, 1e-3, 1e-2, 1e-1, 1.0]
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.set_xticks([], minor=True)
+            axes.set_xlabel("objective below the optimum (linear up to 0.001, then logarithmic)")
+            drawing.legend(loc="outside lower center", ncols=legend_columns(len(looks) + 1))
+            known = (
+                sweep.feasible(name, index)
+                for name in looks
+                for index in indices
+                if sweep.policies[name][index]
+            )
+            drawing.suptitle(
+                f"{feasibility_note(known)}; lines: from the worst to the best seed",
+                fontsize=8,
+                color=MUTED,
+            )
+        return drawing

@@ -1,40 +1,37 @@
-"""How powers are spread at the default setting."""
+"""Distribution of the allocated powers at the default setting."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+import torch
 from pydantic import BaseModel
 
 from feduplink.channels import make_channels
 from feduplink.evaluation import allocate_seen
-from feduplink.experiments.claims import judged
-from feduplink.experiments.compared_policies import policies_for
-from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.table import csv_rows, csv_text
+from feduplink.experiments import Experiment, ExperimentResult
+from feduplink.experiments.claims import judge_claim
+from feduplink.experiments.compared import make_compared
+from feduplink.experiments.context import ExperimentContext
+from feduplink.reporting.comparison import plot_power_histogram
+from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
 
-TITLE = "Allocated powers"
-DATA = None
-VERSION = 1
-CAPTION = (
-    "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear as "
-    "in the paper, and in dBW. Silent workers are left out; their share is written, and that at "
-    "Pmax."
-)
 
-
-class Spread(BaseModel):
-    """Of the powers of one policy.
+class PowerDistribution(BaseModel):
+    """Shares and percentiles of the powers of one policy.
 
     Attributes:
-        silent: share of powers that are 0.
-        weak: share under 0.1 mW.
+        silent: share of powers equal to 0.
+        weak: share below 0.1 mW.
         middle: share between 2.5 and 7.5 mW.
         at_pmax: share within 1 % of Pmax.
-        percentile_5_mw, …, percentile_95_mw: mW; ``median_mw`` is the 50th.
+        percentile_5_mw, percentile_25_mw, median_mw, percentile_75_mw, percentile_95_mw:
+            percentiles in mW.
     """
 
     silent: float
@@ -48,9 +45,9 @@ class Spread(BaseModel):
     percentile_95_mw: float
 
     @classmethod
-    def from_powers(cls, powers: Sequence[float]) -> Spread:
-        """From powers in W at the default setting."""
-        watts = np.array(powers)
+    def from_powers(cls, powers_w: Sequence[float]) -> Self:
+        """Summarise powers in W at the default setting."""
+        watts = np.array(powers_w)
         low, lower, median, upper, high = 1e3 * np.quantile(watts, (0.05, 0.25, 0.5, 0.75, 0.95))
         return cls(
             silent=float(np.mean(watts <= 0)),
@@ -65,61 +62,79 @@ class Spread(BaseModel):
         )
 
 
-class PowerHistogram(BaseModel):
-    """All powers on the test channels, W, by policy, and how they are spread."""
+class PowerHistogramResult(ExperimentResult):
+    """Powers on the test channels and their distribution.
+
+    Attributes:
+        workers: number of workers L.
+        powers: powers in W by policy, L for each channel in turn.
+        distributions: their distribution by policy.
+    """
 
     workers: int
     powers: dict[str, list[float]]
-    spreads: dict[str, Spread]
+    distributions: dict[str, PowerDistribution]
 
     @classmethod
-    def from_powers(cls, workers: int, powers: dict[str, list[float]]) -> PowerHistogram:
-        """From the powers, W, and how they are spread."""
-        spreads = {name: Spread.from_powers(watts) for name, watts in powers.items()}
-        return cls(workers=workers, powers=powers, spreads=spreads)
+    def from_powers(cls, workers: int, powers: dict[str, list[float]]) -> Self:
+        """Summarise powers in W by policy."""
+        distributions = {name: PowerDistribution.from_powers(p) for name, p in powers.items()}
+        return cls(workers=workers, powers=powers, distributions=distributions)
 
-    def to_csv(self) -> str:
-        """One row per policy: its spread."""
-        rows = ([name, *spread.model_dump().values()] for name, spread in self.spreads.items())
-        return csv_text(["policy", *Spread.model_fields], rows)
-
-    @classmethod
-    def from_csv(cls, text: str) -> PowerHistogram:
-        """What :meth:`to_csv` wrote: without the powers."""
-        rows = csv_rows(text, ["policy", *Spread.model_fields])
-        spreads = {row["policy"]: Spread.model_validate(row) for row in rows}
-        return cls(workers=Scenario().workers, powers={}, spreads=spreads)
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per policy: the distribution of its powers."""
+        for name, distribution in self.distributions.items():
+            yield {"policy": name, **distribution.model_dump()}
 
 
-RESULT = PowerHistogram
+@dataclass(frozen=True)
+class PowerHistogram(Experiment[PowerHistogramResult]):
+    """Histogram of the powers of every policy."""
 
+    name = "power-histogram"
+    title = "Allocated powers"
+    caption = (
+        "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear "
+        "as in the paper, and in dBW. Silent workers are left out; their share is written, and "
+        "that at Pmax."
+    )
+    result_type = PowerHistogramResult
 
-def run(context: ExperimentContext) -> PowerHistogram:
-    """Allocate powers with every policy."""
-    scenario = Scenario()
-    csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
-    powers = {
-        name: [float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()]
-        for name, policy in policies_for(context, scenario, context.seed).items()
-    }
-    return PowerHistogram.from_powers(scenario.workers, powers)
+    def run(self, context: ExperimentContext) -> PowerHistogramResult:
+        """Allocate powers with every policy."""
+        scenario = Scenario()
+        csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
+        powers = {
+            name: [
+                float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()
+            ]
+            for name, policy in make_compared(context, scenario, context.seed).items()
+        }
+        return PowerHistogramResult.from_powers(scenario.workers, powers)
 
+    def claims(self, result: PowerHistogramResult) -> list[Claim]:
+        """PDM transmits at full power or not at all, PDG around 5 mW."""
+        pdm, pdg = result.distributions["pdm"], result.distributions["pdg"]
+        return [
+            judge_claim(
+                "PDM sends at full power in a large number of cases (over a quarter) and silences "
+                "most of the others",
+                [pdm.at_pmax > 0.25, pdm.weak > 0.5 * (1 - pdm.at_pmax)],
+                f"pdm: {pdm.at_pmax:.0%} at full power, {pdm.weak:.0%} under 0.1 mW; "
+                f"median {pdm.median_mw:.2f} mW",
+            ),
+            judge_claim(
+                "PDG's powers are spread smoothly around 5 mW (most between 2.5 and 7.5 mW)",
+                [pdg.middle > 0.5],
+                f"pdg: {pdg.middle:.0%} there, {pdg.at_pmax:.0%} at full power, median "
+                f"{pdg.median_mw:.2f} mW",
+            ),
+        ]
 
-def claims(result: PowerHistogram) -> list[Claim]:
-    """PDM works in extremes, PDG around 5 mW."""
-    pdm, pdg = result.spreads["pdm"], result.spreads["pdg"]
-    return [
-        judged(
-            "PDM sends at full power in a large number of cases (over a quarter) and silences most "
-            "of the others",
-            [pdm.at_pmax > 0.25, pdm.weak > 0.5 * (1 - pdm.at_pmax)],
-            f"pdm: {pdm.at_pmax:.0%} at full power, {pdm.weak:.0%} under 0.1 mW; "
-            f"median {pdm.median_mw:.2f} mW",
-        ),
-        judged(
-            "PDG's powers are spread smoothly around 5 mW (most between 2.5 and 7.5 mW)",
-            [pdg.middle > 0.5],
-            f"pdg: {pdg.middle:.0%} there, {pdg.at_pmax:.0%} at full power, median "
-            f"{pdg.median_mw:.2f} mW",
-        ),
-    ]
+    def plot(self, result: PowerHistogramResult, caption: str = "") -> StyledFigure:
+        """Draw a linear and a logarithmic histogram; they have an alternative text of their own."""
+        powers = {
+            name: torch.tensor(values).view(-1, result.workers)
+            for name, values in result.powers.items()
+        }
+        return plot_power_histogram(powers, Scenario())

@@ -1,110 +1,274 @@
-"""What a federated model costs: error against seconds on the air and joules."""
+"""Error of a federated model against the airtime and energy of its uploads."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from feduplink.experiments.claims import judged
-from feduplink.experiments.compared_policies import LEARNED, SELECTED, names
-from feduplink.experiments.compared_schedules import CHEAPER, FIFTH, HALF, SCHEDULES
-from feduplink.experiments.experiment_context import ExperimentContext
-from feduplink.experiments.federations import Comparison, Federations, federation
-from feduplink.experiments.learning_costs import AXES, learning_claims
+from feduplink.experiments import Experiment
+from feduplink.experiments.claims import format_mean_and_error, is_lower, judge_claim
+from feduplink.experiments.compared import (
+    LEARNED,
+    SCHEDULE,
+    SCHEDULE_FIFTH,
+    SCHEDULE_HALF,
+    SCHEDULES,
+    SELECTED,
+    UNSELECTED,
+    names,
+)
+from feduplink.experiments.context import ExperimentContext
+from feduplink.experiments.federated_tasks import (
+    LEARNED_AT,
+    Comparison,
+    Data,
+    FederatedResult,
+)
 from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
-from feduplink.policies import DualPolicy, FullPower, GraphPolicy, OpenLoop, UnrolledPolicy
+from feduplink.federated.history import Cost
+from feduplink.policies import (
+    DualPolicy,
+    FullPower,
+    GraphPolicy,
+    OpenLoop,
+    Orthogonal,
+    RandomPower,
+    UnrolledPolicy,
+)
+from feduplink.reporting.federated import plot_costs
+from feduplink.reporting.style import StyledFigure
 from feduplink.storage.run_directory import Claim
 
-TITLE = "Time and energy"
-DATA = "mnist"
-VERSION = 1
-CAPTION = (
-    "Digits with the stated average, alike for all workers (above), with pixel noise that differs "
-    f"between them (middle), with skewed labels (below): {AXES} ofdma: an equal part of the band "
-    "each."
-)
-RESULT = Federations
-
+#: Labels of the comparisons on digits.
 ALIKE, NOISY, SKEWED = "alike", "noisy", "skewed labels"
+
 #: What the figure shows; the table has all policies.
 SHOWN = (
     *names(Ideal, TDMA, OFDMA, FullPower),
     *SELECTED,
     *names(GraphPolicy, OpenLoop, UnrolledPolicy),
-    *(CHEAPER, HALF, FIFTH),
+    *(SCHEDULE, SCHEDULE_HALF, SCHEDULE_FIFTH),
+)
+#: What is compared on air quality and reviews. The channels, and so the relative cost of a round,
+#: are those of the digits.
+OTHER_DATA_POLICIES = (
+    *names(Ideal, TDMA, RandomPower, Orthogonal, UnrolledPolicy),
+    *(SCHEDULE, SCHEDULE_HALF, SCHEDULE_FIFTH),
+)
+#: Policies with which all workers, or nearly all, transmit in every round.
+_ALL_TRANSMIT = (FullPower.name, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))
+#: Policies that silence workers which would violate a constraint.
+_FEW_TRANSMIT = names(Orthogonal, RandomPower)
+
+_COSTS: dict[Cost, str] = {"airtime_s": "time", "energy_j": "energy"}
+_AXES = (
+    "error against rounds, against the time of the uploads so far (180 kHz, 32 bits per weight; "
+    "all start together, and who has finished leaves the air) and against the energy that all "
+    "workers spent. ideal has no cost. schedule: phases of least time + 10 s/J · energy; with d, "
+    "each worker's model arrives in that share of the rounds. tdma: one after the other at full "
+    "power."
 )
 
-#: Policies that let everyone, or nearly everyone, send in every round.
-_EVERYONE = (
-    FullPower.name,
-    *LEARNED,
-    *names(OpenLoop, DualPolicy, UnrolledPolicy),
-)
 
+@dataclass(frozen=True)
+class UploadCosts(Experiment[FederatedResult]):
+    """An experiment on the airtime and energy until a federated model has learned."""
 
-def run(context: ExperimentContext) -> Federations:
-    """The comparisons of the other figures of digits, with orthogonal access and schedules."""
-    scale = context.scale
-    noisy, skewed = (
-        Comparison("images", scale.noniid_runs, partition=partition)
-        for partition in ("gaussian", "dirichlet")
-    )
-    return Federations(
-        comparisons={
-            ALIKE: _with_schedules(context, Comparison("images", scale.runs)),
-            NOISY: _with_schedules(context, noisy),
-            SKEWED: _with_schedules(context, skewed),
+    result_type = FederatedResult
+
+    def claims(self, result: FederatedResult) -> list[Claim]:
+        """Costs and final errors of policies that silence workers, and of schedules."""
+        return [
+            claim
+            for label, history in result.comparisons.items()
+            for claim in (
+                *(_few_transmit_claim(history, label, cost) for cost in _COSTS),
+                _final_error_claim(history, label),
+                _schedule_claim(history, label),
+            )
+        ]
+
+    def plot(self, result: FederatedResult, caption: str = "") -> StyledFigure:
+        """Draw the error against rounds, seconds and joules."""
+        shown = {
+            label: history.only(name for name in SHOWN if name in history.policies)
+            for label, history in result.comparisons.items()
         }
+        return plot_costs(shown, caption)
+
+
+@dataclass(frozen=True)
+class DigitsCosts(UploadCosts):
+    """Digits with i.i.d. data, with noise that differs between workers, and with skewed labels."""
+
+    name = "time-energy"
+    title = "Time and energy"
+    caption = (
+        "Digits with the stated average, alike for all workers (above), with pixel noise that "
+        f"differs between them (middle), with skewed labels (below): {_AXES} ofdma: an equal part "
+        "of the band each."
     )
+    data = "mnist"
+
+    def run(self, context: ExperimentContext) -> FederatedResult:
+        """Add schedules to the comparisons of the other figures of digits."""
+        scale = context.scale
+        comparisons = {
+            ALIKE: Comparison("images", scale.runs),
+            NOISY: Comparison("images", scale.noniid_runs, partition="gaussian"),
+            SKEWED: Comparison("images", scale.noniid_runs, partition="dirichlet"),
+        }
+        return FederatedResult(
+            comparisons={
+                label: _with_schedules(context, comparison)
+                for label, comparison in comparisons.items()
+            }
+        )
+
+    def claims(self, result: FederatedResult) -> list[Claim]:
+        """Costs of one round, then costs until the model has learned."""
+        history = result.comparisons[ALIKE]
+        rounds = {
+            name: _median_round(history, name) for name in history.policies if name != "ideal"
+        }
+        measured = "median round: " + ", ".join(
+            f"{name} {seconds:.3g} s / {joules:.3g} J" for name, (seconds, joules) in rounds.items()
+        )
+        times = [rounds[name][0] for name in _ALL_TRANSMIT]
+        return [
+            judge_claim(
+                "(ours) The policies that let everyone send differ by no more than 10 % in the "
+                f"time of a round ({', '.join(_ALL_TRANSMIT)})",
+                [max(times) <= 1.1 * min(times)],
+                measured,
+            ),
+            judge_claim(
+                "(ours) A round with pdx takes less time and less energy than at full power",
+                [rounds["pdx"][cost] < rounds["max"][cost] for cost in (0, 1)],
+                f"{_format_shares(rounds, 'pdx', 'max')} of the time and energy of full power",
+            ),
+            judge_claim(
+                "(ours) One worker after the other (tdma) takes half the energy of pdx, or less, "
+                "and at least twice the time",
+                [
+                    rounds["tdma"][1] <= 0.5 * rounds["pdx"][1],
+                    rounds["tdma"][0] >= 2 * rounds["pdx"][0],
+                ],
+                f"tdma {_format_shares(rounds, 'tdma', 'pdx')}, ofdma "
+                f"{_format_shares(rounds, 'ofdma', 'pdx')} of the time and energy of pdx",
+            ),
+            *super().claims(result),
+        ]
 
 
 def _with_schedules(context: ExperimentContext, comparison: Comparison) -> FederatedHistory:
-    """What other figures show too, and schedules on the same data and channels."""
-    found = federation(context, comparison)
-    schedules = federation(context, replace(comparison, policies=tuple(SCHEDULES)))
+    """Run the comparison, and schedules on the same data and channels."""
+    found = comparison.run(context)
+    schedules = replace(comparison, policies=tuple(SCHEDULES)).run(context)
     return replace(found, policies={**found.policies, **schedules.policies})
 
 
-def claims(result: Federations) -> list[Claim]:
-    """What a round costs, and what it takes to learn."""
-    history = result.comparisons[ALIKE]
-    rounds = {name: _round(history, name) for name in history.policies if name != "ideal"}
-    measured = "median round: " + ", ".join(
-        f"{name} {seconds:.3g} s / {joules:.3g} J" for name, (seconds, joules) in rounds.items()
-    )
-    times = [rounds[name][0] for name in _EVERYONE]
-    return [
-        judged(
-            "(ours) The policies that let everyone send differ by no more than 10 % in the time "
-            f"of a round ({', '.join(_EVERYONE)})",
-            [max(times) <= 1.1 * min(times)],
-            measured,
-        ),
-        judged(
-            "(ours) A round with pdx takes less time and less energy than at full power",
-            [rounds["pdx"][cost] < rounds["max"][cost] for cost in (0, 1)],
-            f"{_share(rounds, 'pdx', 'max')} of the time and energy of full power",
-        ),
-        judged(
-            "(ours) One worker after the other (tdma) takes half the energy of pdx, or less, and "
-            "at least twice the time",
-            [
-                rounds["tdma"][1] <= 0.5 * rounds["pdx"][1],
-                rounds["tdma"][0] >= 2 * rounds["pdx"][0],
-            ],
-            f"tdma {_share(rounds, 'tdma', 'pdx')}, ofdma {_share(rounds, 'ofdma', 'pdx')} of the "
-            "time and energy of pdx",
-        ),
-        *learning_claims(result),
-    ]
-
-
-def _round(history: FederatedHistory, name: str) -> tuple[float, float]:
+def _median_round(history: FederatedHistory, name: str) -> tuple[float, float]:
     """Median seconds and joules of a round."""
     costs = (history.median_cost(name, "airtime_s"), history.median_cost(name, "energy_j"))
     seconds, joules = (math.nan if cost is None else cost for cost in costs)
     return seconds, joules
 
 
-def _share(rounds: dict[str, tuple[float, float]], name: str, of: str) -> str:
+def _format_shares(rounds: dict[str, tuple[float, float]], name: str, of: str) -> str:
     return " and ".join(f"{a / b:.0%}" for a, b in zip(rounds[name], rounds[of], strict=True))
+
+
+@dataclass(frozen=True)
+class OtherDataCosts(UploadCosts):
+    """One comparison of policies and schedules on other data than digits.
+
+    Attributes:
+        kind: kind of data.
+        label: label of the comparison.
+    """
+
+    kind: ClassVar[Data]
+    label: ClassVar[str]
+
+    def run(self, context: ExperimentContext) -> FederatedResult:
+        """Run the comparison."""
+        scale = context.scale
+        runs = scale.text_runs if self.kind == "reviews" else scale.runs
+        history = Comparison(self.kind, runs, OTHER_DATA_POLICIES).run(context)
+        return FederatedResult(comparisons={self.label: history})
+
+
+@dataclass(frozen=True)
+class AirQualityCosts(OtherDataCosts):
+    """Costs of learning air quality."""
+
+    name = "time-energy-airquality"
+    title = "Time and energy on air quality"
+    caption = f"Air quality with the stated average: {_AXES}"
+    data = "airquality"
+    kind = "airquality"
+    label = "air quality"
+
+
+@dataclass(frozen=True)
+class MovieReviewsCosts(OtherDataCosts):
+    """Costs of learning movie reviews."""
+
+    name = "time-energy-imdb"
+    title = "Time and energy on reviews"
+    caption = f"Movie reviews with the stated average: {_AXES}"
+    data = "imdb"
+    kind = "reviews"
+    label = "reviews"
+
+
+def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Claim:
+    """Judge whether silencing workers costs less than ``pdx`` until the model has learned."""
+    target = LEARNED_AT * history.final_error("ideal")
+    spent = {name: history.costs_to(name, target, cost) for name in (*_FEW_TRANSMIT, "pdx")}
+    unit = "s" if cost == "airtime_s" else "J"
+
+    def format_cost(name: str) -> str:
+        median = history.median_cost_to(name, target, cost)
+        rounds = history.median_cost_to(name, target, "rounds")
+        if median is None or rounds is None:
+            missed = sum(math.isinf(value) for value in history.costs_to(name, target, cost))
+            return f"{name} not reached in {missed} of {len(history.policies[name])} runs"
+        return f"{name} {median:.3g} {unit} in {rounds:.0f} rounds"
+
+    shown = (name for name in history.policies if name not in ("ideal", *UNSELECTED))
+    return judge_claim(
+        f"(ours) Letting few send ({', '.join(_FEW_TRANSMIT)}) saves {_COSTS[cost]} against pdx on "
+        f"the way to {LEARNED_AT:g} times the final error of ideal FL, data {label}",
+        [is_lower(spent[name], spent["pdx"]) for name in _FEW_TRANSMIT],
+        f"error {target:.3f}: " + ", ".join(map(format_cost, shown)),
+    )
+
+
+def _final_error_claim(history: FederatedHistory, label: str) -> Claim:
+    """Judge whether silencing workers ends with a higher error than ``pdx``."""
+    finals = {name: history.final_errors(name) for name in (*_FEW_TRANSMIT, "pdx")}
+    return judge_claim(
+        f"(ours) Letting few send ({', '.join(_FEW_TRANSMIT)}) ends with a higher error than pdx, "
+        f"data {label}",
+        [is_lower(finals["pdx"], finals[name]) for name in _FEW_TRANSMIT],
+        ", ".join(f"{name} {format_mean_and_error(v, 4)}" for name, v in finals.items()),
+    )
+
+
+def _schedule_claim(history: FederatedHistory, label: str) -> Claim:
+    """Judge whether guaranteed delivery in a fifth of the rounds costs less than ``orth``."""
+    target = LEARNED_AT * history.final_error("ideal")
+    rivals = (SCHEDULE_FIFTH, Orthogonal.name)
+    spent = [[history.costs_to(name, target, cost) for name in rivals] for cost in _COSTS]
+    finals = {name: history.final_errors(name) for name in (SCHEDULE, SCHEDULE_HALF, *rivals)}
+    return judge_claim(
+        "(ours) A schedule that delivers every worker's model in a fifth of the rounds takes less "
+        f"time and less energy than orth to {LEARNED_AT:g} times the final error of ideal FL, "
+        f"data {label}",
+        [is_lower(schedule, orth) for schedule, orth in spent],
+        "final errors "
+        + ", ".join(f"{name} {format_mean_and_error(v, 4)}" for name, v in finals.items()),
+    )

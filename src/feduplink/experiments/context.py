@@ -1,0 +1,210 @@
+"""Scale of the experiments, cache of what they compute, and processes they run in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from pydantic import BaseModel
+
+from feduplink.errors import InputError
+from feduplink.federated import LocalWork
+from feduplink.federated.data.datasets import require
+from feduplink.federated.tasks.reviews import PAPER_SIZE, WORK, Size
+from feduplink.process_pool import process_pool
+from feduplink.progress import show_progress, track_each
+from feduplink.storage.files import write_text
+
+_T = TypeVar("_T")
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of all experiments.
+
+    Attributes:
+        name: name of the scale in ``metrics.json``.
+        seeds: independent draws of channels and initial weights, where powers are compared.
+        channels: channels in each of the training, validation and test sets.
+        verdict_channels: channels on which the constraints of a policy are tested; more than the
+            test channels, on which the test is often inconclusive.
+        epochs: training epochs of ``pdm`` and ``pdg``.
+        solved_channels: channels on which the multipliers of ``dual`` and ``pdx`` are calibrated.
+        proof_s: time limit for one certificate of optimality, in seconds.
+        runs: runs of an i.i.d. federated task.
+        noniid_runs: runs of a non-i.i.d. federated task.
+        text_runs: runs of the movie reviews.
+        rounds: rounds on images and air quality; None for the default of the task.
+        text_rounds: rounds on the movie reviews; None for the default of the task.
+        text_size: size of the movie reviews and of their model.
+        text_work: local work of one worker in one round on the movie reviews.
+    """
+
+    name: str
+    seeds: int
+    channels: int
+    verdict_channels: int
+    epochs: int
+    solved_channels: int
+    proof_s: float
+    runs: int
+    noniid_runs: int
+    text_runs: int
+    rounds: int | None
+    text_rounds: int | None
+    text_size: Size
+    text_work: LocalWork
+
+    @property
+    def first_look(self) -> bool:
+        """Whether the scale is too small for a verdict: every scale but the full one."""
+        return self.name != "full"
+
+    @property
+    def label(self) -> str:
+        """The name and a checksum of all sizes, for the cache."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+FULL = Scale(
+    name="full",
+    seeds=4,
+    channels=1000,
+    verdict_channels=10_000,
+    epochs=1000,
+    solved_channels=20_000,
+    proof_s=300.0,
+    runs=10,
+    noniid_runs=5,
+    text_runs=5,
+    rounds=None,
+    text_rounds=None,
+    text_size=PAPER_SIZE,
+    text_work=WORK,
+)
+
+QUICK = Scale(
+    name="quick",
+    seeds=2,
+    channels=300,
+    verdict_channels=1000,
+    epochs=100,
+    solved_channels=600,
+    proof_s=5.0,
+    runs=2,
+    noniid_runs=2,
+    text_runs=1,
+    rounds=30,
+    text_rounds=5,
+    # Small enough for a CPU: a smaller network, fewer and shorter reviews.
+    text_size=Size(train=2000, test=400, words=2000, length=32, hidden=32),
+    text_work=LocalWork(batch_size=20, batches=5, learning_rate=5e-3, clip_norm=5.0, epsilon=1e-5),
+)
+
+
+@dataclass(frozen=True)
+class ExperimentContext:
+    """Scale, seed and directories that all experiments run with.
+
+    Attributes:
+        directory: cache of policies, evaluated settings, federated histories and results.
+        scale: sizes of the experiments.
+        seed: seed of everything; the n-th of several seeds is ``seed + n``.
+        device: device of local training.
+        data: directory of the data sets; None for that of ``FEDUPLINK_DATA``.
+        processes: number of processes.
+    """
+
+    directory: Path
+    scale: Scale
+    seed: int = 0
+    device: str = "cpu"
+    data: Path | None = None
+    processes: int = 1
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of experiments that compare powers."""
+        return range(self.seed, self.seed + self.scale.seeds)
+
+    @property
+    def image_set(self) -> Literal["mnist", "digits"]:
+        """MNIST if its files are present, else the 5,000 digits of the installation."""
+        try:
+            require("mnist", self.data)
+        except InputError:
+            return "digits"
+        return "mnist"
+
+    def data_set(self, data: str | None) -> str | None:
+        """The data set that an experiment on the paper's set ``data`` runs on."""
+        return self.image_set if data == "mnist" else data
+
+    def substitution(self, data: str | None) -> str | None:
+        """Description of the data set that replaces the paper's; None if none is replaced."""
+        if self.data_set(data) == data:
+            return None
+        return "the 5,000 digits that come with the installation, not MNIST"
+
+    def cache_path(self, kind: str, versions: tuple[int, ...], *identity: Any) -> Path:
+        """Path, without suffix, of something that ``identity`` and the scale determine.
+
+        ``versions`` are the format numbers of the cached object and of what it is computed from.
+        Increase one when a change of the code changes the numbers; the path then changes.
+        """
+        text = json.dumps([versions, *identity], sort_keys=True)
+        return (
+            self.directory
+            / self.scale.label
+            / kind
+            / hashlib.sha256(text.encode()).hexdigest()[:16]
+        )
+
+    def cached(
+        self,
+        model: type[_Model],
+        make: Callable[[], _Model],
+        kind: str,
+        versions: tuple[int, ...],
+        *identity: Any,
+    ) -> _Model:
+        """Return ``make()``, computed once and kept as JSON; see :meth:`cache_path`."""
+        file = self.cache_path(kind, versions, *identity).with_suffix(".json")
+        if not file.exists():
+            write_text(file, make().model_dump_json(indent=1))
+        return model.model_validate_json(file.read_bytes())
+
+    def map(
+        self,
+        work: Callable[..., _T],
+        arguments: Sequence[tuple[Any, ...]],
+        what: str,
+    ) -> list[_T]:
+        """Return ``work(context, *arguments[i])`` for every i, in order, in several processes.
+
+        Args:
+            work: a function of a module, or a method of an object that can be pickled.
+            arguments: further arguments of every call.
+            what: the plural noun that progress bars show.
+
+        The first exception is raised without waiting for the remaining calls.
+        """
+        if self.processes == 1 or len(arguments) == 1:
+            return [work(self, *given) for given in track_each(what, arguments)]
+        alone = replace(self, processes=1)
+        with process_pool(self.processes, _start_process) as pool:
+            started = [pool.submit(work, alone, *given) for given in arguments]
+            return [future.result() for future in track_each(what, started)]
+
+
+def _start_process() -> None:
+    """Prepare a worker process: one thread, and no progress bars, which the parent shows."""
+    torch.set_num_threads(1)
+    show_progress(False)

@@ -1,0 +1,579 @@
+"""Policies against one parameter: interference, maximum power, network size, CSI noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from matplotlib.transforms import ScaledTranslation
+
+from feduplink.channels import make_channels
+from feduplink.evaluation import judge_policy
+from feduplink.experiments import Experiment, ExperimentResult
+from feduplink.experiments.claims import format_mean_and_error, is_lower, judge_claim
+from feduplink.experiments.compared import (
+    COMPARED,
+    LEARNED,
+    POLICIES_VERSION,
+    READINGS,
+    SELECTED,
+    SETTINGS_VERSION,
+    PolicyOutcome,
+    SettingOutcome,
+    by_scenario,
+    evaluate_policies,
+    evaluate_setting,
+    evaluate_settings,
+    make_cached_policy,
+    make_compared,
+)
+from feduplink.experiments.context import ExperimentContext
+from feduplink.policies import Policy, UnrolledPolicy
+from feduplink.reporting.style import (
+    MUTED,
+    OPTIMUM,
+    Look,
+    StyledFigure,
+    feasibility_note,
+    figure,
+    legend_columns,
+    looks_of,
+    marker_style,
+    objective_label,
+    set_objective_scale,
+)
+from feduplink.scenario import Scenario
+from feduplink.storage.run_directory import Claim
+
+Quantity = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
+Loss = Literal["objective", "weighted_per"]
+
+#: Objectives that differ by less than this count as equal.
+_EQUAL_OBJECTIVE = 0.02
+
+
+class SweepResult(ExperimentResult):
+    """Outcomes by policy, value of the parameter and seed.
+
+    The list of outcomes is empty where a policy does not exist: ``pdm`` takes one number of
+    workers.
+
+    Attributes:
+        parameter: name of the parameter.
+        values: its values.
+        logarithmic: whether it is plotted on a logarithmic axis.
+        policies: outcomes, ``policies[name][value][seed]``.
+    """
+
+    parameter: str
+    values: list[float]
+    logarithmic: bool
+    policies: dict[str, list[list[PolicyOutcome]]]
+
+    @classmethod
+    def from_settings(
+        cls,
+        parameter: str,
+        values: Sequence[float],
+        settings: Sequence[Sequence[SettingOutcome]],
+        *,
+        logarithmic: bool = False,
+    ) -> Self:
+        """Collect the outcomes ``settings[value][seed]``."""
+        names = dict.fromkeys(name for row in settings for one in row for name in one.policies)
+        return cls(
+            parameter=parameter,
+            values=list(values),
+            logarithmic=logarithmic,
+            policies={
+                name: [
+                    [one.policies[name] for one in row if name in one.policies] for row in settings
+                ]
+                for name in names
+            },
+        )
+
+    def seeds(self, policy: str, index: int, quantity: Quantity) -> list[float]:
+        """Return the quantity of all seeds at ``values[index]``; NaN where it is undefined."""
+        values = [getattr(outcome, quantity) for outcome in self.policies[policy][index]]
+        return [np.nan if value is None else float(value) for value in values]
+
+    def mean(self, policy: str, index: int, quantity: Quantity) -> float:
+        """Return the mean over the seeds; NaN without any."""
+        values = self.seeds(policy, index, quantity)
+        return float(np.mean(values)) if values else np.nan
+
+    def means(self, policy: str, quantity: Quantity) -> list[float]:
+        """Return the mean over the seeds at every value."""
+        return [self.mean(policy, index, quantity) for index in range(len(self.values))]
+
+    def feasible(self, policy: str, index: int) -> bool | None:
+        """Whether the constraints hold with all seeds; None if inconclusive.
+
+        False if the policy is infeasible with one seed or more.
+        """
+        verdicts = [outcome.feasible for outcome in self.policies[policy][index]]
+        if False in verdicts:
+            return False
+        return None if None in verdicts else True
+
+    def losses(self, policy: str, index: int, quantity: Loss) -> list[float]:
+        """Return the weighted PER, or 1 − objective, of all seeds at ``values[index]``."""
+        values = self.seeds(policy, index, quantity)
+        return [1 - value for value in values] if quantity == "objective" else values
+
+    def is_better(self, one: str, other: str, quantity: Loss) -> list[bool | None]:
+        """Whether policy ``one`` loses less than ``other`` at every value where both exist.
+
+        The comparison is paired by seed, because both policies have the same channels. None where
+        the difference is not significant (:func:`~feduplink.experiments.claims.is_lower`) or the
+        quantity of a silent policy is undefined.
+        """
+        both = [
+            index
+            for index in range(len(self.values))
+            if self.policies[one][index] and self.policies[other][index]
+        ]
+        pairs = [(self.losses(one, n, quantity), self.losses(other, n, quantity)) for n in both]
+        return [
+            None if np.isnan([*ours, *theirs]).any() else is_lower(ours, theirs)
+            for ours, theirs in pairs
+        ]
+
+    def format_means(self, policies: Sequence[str], quantity: Quantity) -> str:
+        """Format means and standard errors over the seeds; packet error rates in percent."""
+        return "; ".join(
+            f"{name} "
+            + ", ".join(
+                _format_seeds(self.seeds(name, index, quantity), quantity)
+                for index in range(len(self.values))
+            )
+            for name in policies
+        )
+
+    def format_verdicts(self, policy: str) -> str:
+        """Count the values and seeds at which the constraints hold."""
+        found = [outcome.feasible for seeds in self.policies[policy] for outcome in seeds]
+        return (
+            f"{policy} met {found.count(True)}, open {found.count(None)}, missed "
+            f"{found.count(False)} of {len(found)}"
+        )
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per policy, value and run; every run has its own seed."""
+        for name, by_value in self.policies.items():
+            for value, seeds in zip(self.values, by_value, strict=True):
+                for run, outcome in enumerate(seeds):
+                    row = {"policy": name, self.parameter: f"{value:g}", "run": run}
+                    yield {**row, **outcome.model_dump()}
+
+
+def _format_seeds(values: Sequence[float], quantity: Quantity) -> str:
+    if not values or np.isnan(values).any():
+        return "–"
+    if quantity == "weighted_per":
+        return f"{format_mean_and_error([100 * value for value in values], 1)} %"
+    return format_mean_and_error(values, 3)
+
+
+@dataclass(frozen=True)
+class ParameterSweep(Experiment[SweepResult]):
+    """An experiment that evaluates the policies at several values of one parameter."""
+
+    result_type = SweepResult
+
+    def plot(self, result: SweepResult, caption: str = "") -> StyledFigure:
+        """Draw weighted PER, objective and participation against the parameter."""
+        return plot_sweep(result, caption)
+
+
+@dataclass(frozen=True)
+class Interference(ParameterSweep):
+    """Powers against the interference factor, trained and evaluated at each."""
+
+    name = "interference"
+    title = "Interference"
+    caption = (
+        "Interference scaled by 1, 2, 4 and 8; policies learned and judged at each strength. Left: "
+        "the paper's figure. It counts transmitting workers only, so it is shown with what a "
+        "policy achieves in all and with how many it lets transmit. Hollow marks: a "
+        "constraint is shown to be missed with one seed or more; half-filled: cannot be told on "
+        "10,000 channels. Bars: from the worst to the best seed. rand and orth silence workers "
+        "that would miss a threshold, as the paper's text says; :unselected silence nobody, as "
+        "its code does."
+    )
+
+    #: Scenario by interference factor.
+    scenarios: Mapping[float, str] = field(
+        default_factory=lambda: {
+            1.0: "default",
+            2.0: "interference-x2",
+            4.0: "interference-x4",
+            8.0: "interference-x8",
+        }
+    )
+
+    def run(self, context: ExperimentContext) -> SweepResult:
+        """Evaluate all policies at each factor."""
+        scenarios = {factor: Scenario.load(name) for factor, name in self.scenarios.items()}
+        settings = evaluate_settings(context, scenarios)
+        return SweepResult.from_settings(
+            "interference", list(scenarios), settings, logarithmic=True
+        )
+
+    def claims(self, result: SweepResult) -> list[Claim]:
+        """PDG better than PDM, and both better than Rand and Orth, at every factor."""
+        return power_claims(result, "at every interference strength")
+
+
+@dataclass(frozen=True)
+class MaximumPower(ParameterSweep):
+    """Powers against the maximum transmit power, trained and evaluated at each."""
+
+    name = "pmax"
+    title = "Maximum power"
+    caption = (
+        "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and bars as for "
+        "interference."
+    )
+
+    #: Scenario by maximum power in dBW.
+    scenarios: Mapping[float, str] = field(
+        default_factory=lambda: {
+            -40.0: "pmax-minus-40dbw",
+            -30.0: "pmax-minus-30dbw",
+            -20.0: "default",
+            -10.0: "pmax-minus-10dbw",
+            0.0: "pmax-0dbw",
+        }
+    )
+
+    def run(self, context: ExperimentContext) -> SweepResult:
+        """Evaluate all policies at each power."""
+        scenarios = {dbw: Scenario.load(name) for dbw, name in self.scenarios.items()}
+        settings = evaluate_settings(context, scenarios)
+        return SweepResult.from_settings("Pmax (dBW)", list(scenarios), settings)
+
+    def claims(self, result: SweepResult) -> list[Claim]:
+        """PDG best at every power; PDM and PDG equal at the smallest."""
+        smallest = {name: result.mean(name, 0, "objective") for name in (*LEARNED, OPTIMUM)}
+        silenced = 1 - result.mean(OPTIMUM, 0, "participation")
+        return [
+            *power_claims(result, "at every Pmax"),
+            judge_claim(
+                "At the smallest Pmax everyone should transmit at full power, and the learned "
+                "policies have found that",
+                [
+                    abs(smallest["pdm"] - smallest["pdg"]) < _EQUAL_OBJECTIVE,
+                    smallest[OPTIMUM] - smallest["pdg"] < _EQUAL_OBJECTIVE,
+                ],
+                f"at −40 dBW pdm {smallest['pdm']:.3f} and pdg {smallest['pdg']:.3f}; but the "
+                f"optimum, which silences {silenced:.0%}, has {smallest[OPTIMUM]:.3f}",
+            ),
+        ]
+
+
+def power_claims(result: SweepResult, everywhere: str) -> list[Claim]:
+    """Judge the claims on transmit powers by the weighted PER and by the objective."""
+    better: dict[Loss, str] = {
+        "weighted_per": "a lower weighted PER",
+        "objective": "a higher objective",
+    }
+    found = [
+        judge_claim(
+            f"PDG has {has} than PDM {everywhere}",
+            result.is_better("pdg", "pdm", quantity),
+            result.format_means(LEARNED, quantity),
+        )
+        for quantity, has in better.items()
+    ]
+    found += [
+        judge_claim(
+            f"PDM and PDG have {have} than Rand and Orth {everywhere} ({reading})",
+            [
+                verdict
+                for one in LEARNED
+                for other in baselines
+                for verdict in result.is_better(one, other, quantity)
+            ],
+            result.format_means((*baselines, *LEARNED), quantity),
+        )
+        for reading, baselines in READINGS.items()
+        for quantity, have in better.items()
+    ]
+    shown = (*LEARNED, "openloop", "dual", "pdx")
+    constraints = judge_claim(
+        f"PDM and PDG meet both constraints on unseen channels {everywhere}",
+        [outcome.feasible for name in LEARNED for row in result.policies[name] for outcome in row],
+        "; ".join(map(result.format_verdicts, shown)),
+    )
+    return [*found, constraints]
+
+
+@dataclass(frozen=True)
+class NetworkSize(ParameterSweep):
+    """Policies trained with 8 workers in cells of other sizes."""
+
+    name = "network-size"
+    title = "Network size"
+    caption = (
+        "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other "
+        "number. There are no thresholds for other sizes, so nobody is constrained and rand and "
+        "orth silence nobody in either reading. Bars: from the worst to the best seed."
+    )
+    #: Number of workers that policies are trained with.
+    trained_workers: ClassVar[int] = 8
+
+    #: Numbers of workers that they are evaluated with.
+    workers: tuple[int, ...] = (6, 8, 16, 24, 32)
+
+    def run(self, context: ExperimentContext) -> SweepResult:
+        """Evaluate the policies at each size."""
+        # All sizes share the trained policies.
+        context.map(_train_learned, [(seed,) for seed in context.seeds], "policies")
+        grid = [(workers, seed) for workers in self.workers for seed in context.seeds]
+        rows = by_scenario(context, context.map(self._evaluate, grid, "networks"))
+        return SweepResult.from_settings("workers", self.workers, rows, logarithmic=True)
+
+    def _evaluate(self, context: ExperimentContext, workers: int, seed: int) -> SettingOutcome:
+        scenario, trained = Scenario(workers=workers, rate_min=0.0, ee_min=0.0), Scenario()
+
+        def make() -> SettingOutcome:
+            policies = {
+                name: make_cached_policy(
+                    context, name, trained if name in LEARNED else scenario, seed
+                )
+                for name in COMPARED
+                if ":" not in name and (name != "pdm" or workers == self.trained_workers)
+            }
+            return evaluate_policies(context, policies, scenario, seed)
+
+        versions = (POLICIES_VERSION, SETTINGS_VERSION, self.version)
+        identity = (scenario.model_dump(mode="json"), seed)
+        return context.cached(SettingOutcome, make, "sizes", versions, *identity)
+
+    def claims(self, result: SweepResult) -> list[Claim]:
+        """PDG better than Rand and Orth at every size, and with a smaller loss of objective."""
+        shown = (*SELECTED, "pdg", "openloop", "pdx", OPTIMUM)
+        trained, last = result.values.index(self.trained_workers), len(result.values) - 1
+
+        def lost(name: str) -> list[float]:
+            """Objective lost from 8 workers to the largest size, seed by seed."""
+            start, end = (result.losses(name, index, "objective") for index in (trained, last))
+            return [after - before for before, after in zip(start, end, strict=True)]
+
+        return [
+            judge_claim(
+                "Trained with 8 workers, PDG has a lower weighted PER than Rand and Orth at every "
+                "size",
+                [
+                    verdict
+                    for name in SELECTED
+                    for verdict in result.is_better("pdg", name, "weighted_per")
+                ],
+                result.format_means(shown, "weighted_per"),
+            ),
+            judge_claim(
+                "From 8 to 32 workers PDG loses less than Rand and Orth",
+                [is_lower(lost("pdg"), lost(name)) for name in SELECTED],
+                ", ".join(f"{name} −{np.mean(lost(name)):.3f}" for name in shown),
+            ),
+        ]
+
+
+def _train_learned(context: ExperimentContext, seed: int) -> None:
+    for name in LEARNED:
+        make_cached_policy(context, name, Scenario(), seed)
+
+
+@dataclass(frozen=True)
+class CsiNoise(ParameterSweep):
+    """Policies whose input is a noisy estimate of the channels."""
+
+    name = "csi-noise"
+    title = "Noisy channel estimates"
+    caption = (
+        "Policies made for exact channels see estimates with white Gaussian noise; the true "
+        "channels decide. pdx is told the variance; pdx:unaware is not. The optimum knows the "
+        "channels. Marks: constraints on the test channels alone."
+    )
+
+    #: Variances of the noise, in 1/W².
+    variances: tuple[float, ...] = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
+
+    def run(self, context: ExperimentContext) -> SweepResult:
+        """Evaluate the policies of the default setting at each variance."""
+        by_seed = context.map(self._evaluate, [(seed,) for seed in context.seeds], "seeds")
+        rows = list(zip(*by_seed, strict=True))
+        return SweepResult.from_settings(
+            "variance of the CSI noise (1/W²)", self.variances, rows, logarithmic=True
+        )
+
+    def _evaluate(self, context: ExperimentContext, seed: int) -> list[SettingOutcome]:
+        clean = Scenario()
+        optimum = evaluate_setting(context, clean, seed).policies[OPTIMUM]
+        csi = make_channels(clean, context.scale.channels, seed=seed).test
+        settings = []
+        for variance in self.variances:
+            # Made anew, so that the random numbers of rand are the same at every variance.
+            policies = make_compared(context, clean, seed)
+            scenario = clean.replace(csi_noise=variance)
+            shown: dict[str, Policy] = {
+                **policies,
+                "pdx": with_csi_noise(policies["pdx"], variance),
+                "pdx:unaware": policies["pdx"],
+            }
+            found = {
+                name: PolicyOutcome.from_judgement(judge_policy(policy, csi, scenario, seed=seed))
+                for name, policy in shown.items()
+            }
+            settings.append(SettingOutcome(policies={**found, OPTIMUM: optimum}))
+        return settings
+
+    def claims(self, result: SweepResult) -> list[Claim]:
+        """PDG better than PDM at every variance; Rand and Orth insensitive to the noise."""
+        last = len(result.values) - 1
+        return [
+            judge_claim(
+                "PDG has a lower weighted PER than PDM at every variance",
+                result.is_better("pdg", "pdm", "weighted_per"),
+                result.format_means(LEARNED, "weighted_per"),
+            ),
+            judge_claim(
+                "Both learned policies get worse with the noise",
+                [
+                    is_lower(
+                        result.losses(name, 0, "weighted_per"),
+                        result.losses(name, last, "weighted_per"),
+                    )
+                    for name in LEARNED
+                ],
+                result.format_means((*LEARNED, "pdx"), "objective"),
+            ),
+            *(_insensitivity_claim(result, reading, names) for reading, names in READINGS.items()),
+        ]
+
+
+def with_csi_noise(policy: Policy, variance: float) -> UnrolledPolicy:
+    """Return ``pdx`` with the noise variance, in 1/W², among its inputs."""
+    assert isinstance(policy, UnrolledPolicy)
+    scenario = policy.scenario.replace(csi_noise=variance)
+    return UnrolledPolicy(scenario, policy.network, policy.point)
+
+
+def _insensitivity_claim(result: SweepResult, reading: str, names: tuple[str, ...]) -> Claim:
+    means = {name: result.means(name, "objective") for name in names}
+    ranges = {name: max(values) - min(values) for name, values in means.items()}
+    return judge_claim(
+        f"Rand and Orth do not feel the noise ({reading})",
+        [change < _EQUAL_OBJECTIVE for change in ranges.values()],
+        "their objective changes by " + ", ".join(f"{c:.3f} ({n})" for n, c in ranges.items()),
+    )
+
+
+_PANELS: dict[Quantity, str] = {
+    "weighted_per": "weighted PER of transmitting workers",
+    "objective": "",  # the label depends on the scale of the axis
+    "participation": "participation",
+}
+#: Approximate width of a panel, in points.
+_PANEL_WIDTH = 205.0
+#: Share of the distance between two values that the marks of all policies take.
+_MARKS_SHARE = 0.6
+#: Largest distance between the marks of two policies, in points.
+_MAX_MARK_DISTANCE = 3.5
+
+
+def plot_sweep(sweep: SweepResult, caption: str = "") -> StyledFigure:
+    """Draw weighted PER, objective and participation; bars from the worst to the best seed.
+
+    The marks of the policies at one value are drawn side by side, so that equal ones are visible.
+    """
+    looks = looks_of(sweep.policies)
+    distance = min(
+        _MAX_MARK_DISTANCE, _MARKS_SHARE * _smallest_gap(sweep) * _PANEL_WIDTH / len(looks)
+    )
+    with figure(10.5, 4.3, caption) as drawing:
+        panels = drawing.subplots(1, len(_PANELS))
+        for axes, (quantity, label) in zip(panels, _PANELS.items(), strict=True):
+            for number, (name, look) in enumerate(looks.items()):
+                shift = distance * (number - (len(looks) - 1) / 2)
+                _plot_policy(axes, sweep, name, quantity, look, shift)
+            if sweep.logarithmic:
+                axes.set_xscale("log")
+            if len(sweep.values) <= 5:
+                axes.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values])
+                axes.minorticks_off()
+            axes.set_xlabel(sweep.parameter)
+            axes.set_ylabel(label)
+            axes.margins(x=0.04 + distance * len(looks) / 2 / _PANEL_WIDTH)
+            axes.autoscale_view()
+        per, objective, participation = panels
+        values = [v for name in looks for v in _all_seeds(sweep, name, "objective")]
+        objective.set_ylabel(objective_label(set_objective_scale(objective, "y", values)))
+        participation.set_ylim(-0.05, 1.05)
+        per.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
+        handles, labels = per.get_legend_handles_labels()
+        drawing.legend(
+            handles, labels, loc="outside lower center", ncols=legend_columns(len(labels))
+        )
+        drawing.suptitle(
+            f"{_feasibility_legend(sweep)}\nbars: from the worst to the best seed; marks of one "
+            "value side by side",
+            fontsize=8,
+            color=MUTED,
+        )
+    return drawing
+
+
+def _smallest_gap(sweep: SweepResult) -> float:
+    """Smallest distance of two values as a share of the axis."""
+    positions = np.log(sweep.values) if sweep.logarithmic else np.array(sweep.values)
+    if len(positions) < 2:
+        return 1.0
+    return float(np.diff(np.sort(positions)).min() / np.ptp(positions))
+
+
+def _feasibility_legend(sweep: SweepResult) -> str:
+    return feasibility_note(
+        sweep.feasible(name, index)
+        for name, by_value in sweep.policies.items()
+        for index, seeds in enumerate(by_value)
+        if seeds
+    )
+
+
+def _all_seeds(sweep: SweepResult, name: str, quantity: Quantity) -> list[float]:
+    return [v for index in range(len(sweep.values)) for v in sweep.seeds(name, index, quantity)]
+
+
+def _plot_policy(
+    axes: Any, sweep: SweepResult, name: str, quantity: Quantity, look: Look, shift: float
+) -> None:
+    """Draw one policy, shifted to the right by ``shift`` points."""
+    known = [index for index, seeds in enumerate(sweep.policies[name]) if seeds]
+    at = [sweep.values[index] for index in known]
+    seeds = [sweep.seeds(name, index, quantity) for index in known]
+    means = [float(np.mean(values)) for values in seeds]
+    spans = [(x, value) for x, values in zip(at, seeds, strict=True) for value in values]
+    if np.isfinite(np.array(spans)).any():
+        # Artists with a shifted transform do not scale the axes.
+        axes.update_datalim([pair for pair in spans if np.isfinite(pair[1])])
+    shifted = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+    axes.plot(at, means, look.line, color=look.colour, linewidth=1.0, transform=shifted)
+    axes.vlines(
+        at,
+        [min(values) for values in seeds],
+        [max(values) for values in seeds],
+        color=look.colour,
+        linewidth=2.2,
+        alpha=0.45,
+        transform=shifted,
+    )
+    # The mark in the legend is always filled.
+    axes.plot([], [], label=name, **{**marker_style(look), "linestyle": look.line})
+    for index, x, y in zip(known, at, means, strict=True):
+        style = marker_style(look, sweep.feasible(name, index), 5.5)
+        axes.plot(x, y, transform=shifted, zorder=3, **style)

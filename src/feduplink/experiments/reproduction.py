@@ -1,0 +1,325 @@
+"""Reproduction of the paper's figures: run or read from the cache, judged, plotted, saved."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from feduplink.errors import InputError, unknown_name
+from feduplink.experiments import EXPERIMENTS, Experiment, ExperimentResult
+from feduplink.progress import track
+from feduplink.storage import run_directory
+from feduplink.storage.run_directory import METRICS_FILE, Claim, FinishedRun
+from feduplink.tables import TextTable
+from feduplink.workflows.options import (
+    CommandLine,
+    DataDirectory,
+    Device,
+    Processes,
+    Seed,
+    workflow,
+)
+
+if TYPE_CHECKING:
+    from feduplink.experiments.context import ExperimentContext, Scale
+
+#: Name that stands for all figures.
+ALL = "all"
+#: Directory of the cache, beside those of the figures.
+_CACHE = "kept"
+_FIRST_LOOK = (
+    "A first look with fewer runs, rounds and channels than the paper's: the verdicts that count "
+    "are those without --quick."
+)
+
+
+@dataclass(frozen=True)
+class ReproducedFigure:
+    """A figure with its numbers and verdicts.
+
+    Attributes:
+        experiment: how it was computed.
+        result: its numbers.
+        claims: what they say about the paper, and our own claims.
+        data: data set that it was computed on, if it needs one.
+        substitution: description of the data set that replaces the paper's, if one does.
+        scale: sizes that it was computed with.
+        seed: seed of the first of several runs.
+        runs_s: time that its own runs took, in seconds, now or when they were cached.
+    """
+
+    experiment: Experiment[Any]
+    result: ExperimentResult
+    claims: tuple[Claim, ...]
+    data: str | None
+    substitution: str | None
+    scale: Scale
+    seed: int
+    runs_s: float
+
+    @property
+    def title(self) -> str:
+        """Heading; it says if other data replace the paper's."""
+        title = self.experiment.title
+        return f"{title} (not {self.experiment.data})" if self.substitution else title
+
+    @property
+    def caption(self) -> str:
+        """Description; it says if other data replace the paper's."""
+        caption = self.experiment.caption
+        return f"Data: {self.substitution}. {caption}" if self.substitution else caption
+
+    def metrics(self) -> dict[str, Any]:
+        """Content of ``metrics.json``."""
+        return {
+            "title": self.title,
+            "caption": self.caption,
+            "claims": [claim.model_dump() for claim in self.claims],
+            "data": self.data,
+            "substitution": self.substitution,
+            "settings": {"scale": self.scale.name},
+            "runs_s": round(self.runs_s, 1),
+            "seed": self.seed,
+        }
+
+    def save(self, directory: Path) -> None:
+        """Write the figure, its numbers and ``metrics.json``."""
+        self.experiment.save(self.result, directory, self.caption)
+        run_directory.write_metrics(directory, self.metrics())
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Figures of one scale and seed.
+
+    Attributes:
+        figures: by name.
+        skipped: reason by name of the figures whose data are missing.
+        scale: sizes that they were computed with.
+        seed: seed of the first of several runs.
+    """
+
+    figures: Mapping[str, ReproducedFigure]
+    skipped: Mapping[str, str]
+    scale: Scale
+    seed: int
+
+    def metrics(self) -> dict[str, Any]:
+        """Content of ``metrics.json``."""
+        return _summary(
+            self.scale, self.seed, {name: found.title for name, found in self.figures.items()}
+        )
+
+    def table(self) -> TextTable:
+        """A row per claim: its figure, the claim, and the verdict."""
+        return TextTable(
+            "The paper's figures",
+            ("figure", "claim", "first look" if self.scale.first_look else "verdict"),
+            [
+                (name, claim.claim, claim.verdict)
+                for name, found in self.figures.items()
+                for claim in found.claims
+            ],
+            [_FIRST_LOOK] if self.scale.first_look else [],
+        )
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table().plain()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def save(self, directory: Path) -> Path:
+        """Write every figure into a directory of its own, and a page; return the page.
+
+        Figures of the same scale and seed that ``directory`` already holds stay on the page.
+        """
+        for name, found in self.figures.items():
+            found.save(directory / name)
+        return _save_page(directory, self.scale, self.seed)
+
+
+@workflow
+def reproduce(
+    figures: Annotated[
+        tuple[str, ...],
+        Field(description=f"Figures to reproduce: {ALL}, or any of {', '.join(EXPERIMENTS)}"),
+        CommandLine(metavar="FIGURE", positional=True, default=ALL),
+    ] = (ALL,),
+    *,
+    quick: Annotated[
+        bool, Field(description="Run at a small scale, in minutes: a first look without verdicts")
+    ] = False,
+    data: DataDirectory = None,
+    processes: Processes = None,
+    out: Path | None = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> Reproduction:
+    """Reproduce figures of the paper and judge its claims.
+
+    With ``out``, every figure is saved as soon as it is finished, and intermediate results are
+    cached there: a second call reads them instead of computing them again, and an interrupted one
+    continues. Without ``out`` nothing is written.
+
+    Args:
+        figures: names of experiments, or ``all``.
+        quick: run at a small scale.
+        data: directory of the data sets.
+        processes: number of processes.
+        out: directory of the figures and of the cache.
+        seed: seed of the first of several runs.
+        device: device of local training.
+
+    Raises:
+        InputError: a figure is unknown, the device is not available, or the data of all figures
+            are missing. Where the data of some are missing, they are skipped.
+    """
+    from feduplink.experiments.context import FULL, QUICK, ExperimentContext
+    from feduplink.validation import usable_device
+
+    unknown = [name for name in figures if name not in (ALL, *EXPERIMENTS)]
+    if unknown:
+        raise unknown_name("figures", unknown[0], [ALL, *EXPERIMENTS])
+    names = list(EXPERIMENTS) if ALL in figures else list(dict.fromkeys(figures))
+    usable_device(device)
+    with ExitStack() as stack:
+        directory = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        context = ExperimentContext(
+            directory / _CACHE,
+            QUICK if quick else FULL,
+            seed,
+            device,
+            data,
+            processes or os.cpu_count() or 1,
+        )
+        return run_experiments([EXPERIMENTS[name] for name in names], context, out)
+
+
+def run_experiments(
+    experiments: Sequence[Experiment[Any]], context: ExperimentContext, out: Path | None = None
+) -> Reproduction:
+    """Run experiments at the scale of the context, and save them in ``out``.
+
+    Raises:
+        InputError: the data of all experiments are missing.
+    """
+    _warn_of_substitution(experiments, context)
+    figures: dict[str, ReproducedFigure] = {}
+    skipped: dict[str, str] = {}
+    for experiment in experiments:
+        with run_directory.part(), track(experiment.name):
+            try:
+                found = _reproduce_figure(experiment, context)
+            except InputError as error:
+                skipped[experiment.name] = str(error)
+                continue
+            if out is not None:
+                found.save(out / experiment.name)
+        figures[experiment.name] = found
+    if not figures and skipped:
+        raise InputError(list(skipped.values())[-1])
+    if out is not None:
+        _save_page(out, context.scale, context.seed)
+    return Reproduction(figures, skipped, context.scale, context.seed)
+
+
+def _warn_of_substitution(
+    experiments: Sequence[Experiment[Any]], context: ExperimentContext
+) -> None:
+    """Name the figures that are not on the paper's data."""
+    found = {one.name: context.substitution(one.data) for one in experiments}
+    for other in {other for other in found.values() if other}:
+        names = ", ".join(name for name in found if found[name] == other)
+        warnings.warn(
+            f"{names}: on {other}, which leaves the paper's claims undecided; 'feduplink "
+            "data --fetch mnist --data DIR' fetches it",
+            stacklevel=3,
+        )
+
+
+class _TimedResult(BaseModel):
+    """A cached result and the time that it took, in seconds."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    seconds: float
+    result: dict[str, Any]
+
+
+def _reproduce_figure(experiment: Experiment[Any], context: ExperimentContext) -> ReproducedFigure:
+    """Run the experiment, or read its result from the cache, and judge the claims.
+
+    The result has six significant digits, so that its files give the same verdicts.
+    """
+    from feduplink.experiments.claims import leave_undecided
+    from feduplink.experiments.compared import POLICIES_VERSION, SETTINGS_VERSION
+    from feduplink.experiments.federated_tasks import FEDERATIONS_VERSION
+
+    def run() -> _TimedResult:
+        started = time.perf_counter()
+        result = experiment.run(context).rounded()
+        seconds = time.perf_counter() - started
+        return _TimedResult(seconds=seconds, result=result.model_dump())
+
+    data = context.data_set(experiment.data)
+    versions = (POLICIES_VERSION, SETTINGS_VERSION, FEDERATIONS_VERSION, experiment.version)
+    identity = (experiment.name, context.seed, data)
+    cached = context.cached(_TimedResult, run, "results", versions, *identity)
+    result = experiment.result_type.model_validate(cached.result)
+    substitution = context.substitution(experiment.data)
+    claims = experiment.claims(result)
+    if substitution:
+        claims = [leave_undecided(claim, substitution) for claim in claims]
+    if context.scale.first_look:
+        claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
+    return ReproducedFigure(
+        experiment,
+        result,
+        tuple(claims),
+        data,
+        substitution,
+        context.scale,
+        context.seed,
+        cached.seconds,
+    )
+
+
+def _summary(scale: Scale, seed: int, titles: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        "title": "The paper's figures",
+        "caption": _FIRST_LOOK if scale.first_look else None,
+        "settings": {"scale": scale.name},
+        "seed": seed,
+        "figures": {name: {"title": title} for name, title in titles.items()},
+    }
+
+
+@track("writing the page", transient=True)
+def _save_page(directory: Path, scale: Scale, seed: int) -> Path:
+    """Write ``metrics.json`` and the page of all figures of this scale and seed."""
+    from feduplink.reporting.page import read_sections, write_page
+
+    found = {
+        name: FinishedRun.read(directory / name)
+        for name in EXPERIMENTS
+        if (directory / name / METRICS_FILE).exists()
+    }
+    shown = {
+        name: run
+        for name, run in found.items()
+        if run.metrics.seed == seed and run.metrics.settings.get("scale") == scale.name
+    }
+    titles = {name: run.metrics.title for name, run in shown.items()}
+    run_directory.write_metrics(directory, _summary(scale, seed, titles))
+    return write_page(directory, read_sections([FinishedRun.read(directory), *shown.values()]))
