@@ -31,7 +31,6 @@ settings.load_profile("feduplink")
 
 #: Long tests that coverage's tracing makes a half longer, while others run most of the same code.
 NOT_TRACED = (
-    "docs/test_check_numbers.py",
     "learning/test_amortised.py",
     "policies/test_every_policy.py",
     "report/test_experiment_plots.py",

@@ -24,7 +24,7 @@ RequiredStart = Literal["thresholds", "first-batch"]
 class TrainingSettings(ValidatedModel):
     """Hyperparameters of primal–dual learning; the defaults are ours for ``pdg``.
 
-    ``presets`` has those of the paper beside ours, for both policies; docs/reproduction.md says
+    ``presets`` has those of the paper beside ours, for both policies; docs/paper-settings.md says
     in one table where the two and the authors' code differ, and why.
     """
 

@@ -1,4 +1,4 @@
-"""The table of hyper-parameters in docs/reproduction.md says what the presets hold."""
+"""The table of hyper-parameters in docs/paper-settings.md says what the presets hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {"pdg": GraphPolicy, "pdm": PerceptronPolicy}
 
 
 def table() -> list[dict[str, str]]:
-    text = (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/paper-settings.md").read_text(encoding="utf-8")
     lines = text.split("## Hyper-parameters", 1)[1].split("\n## ", 1)[0].splitlines()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]

@@ -78,16 +78,27 @@ def _schedule_name(scheme: str, delivery: float | None = None) -> str:
 SCHEDULE = _schedule_name(ComputedSchedule.name)
 SCHEDULE_HALF, SCHEDULE_FIFTH = (_schedule_name(ComputedSchedule.name, d) for d in (0.5, 0.2))
 
-#: Constructors of the compared schedules by name: the shortest round; every worker in every round,
-#: in half and in a fifth of the rounds; one power per worker and round; the phase network.
-SCHEDULES: dict[str, Callable[[], AccessScheme]] = {
-    ComputedSchedule.name: ComputedSchedule,
-    SCHEDULE: lambda: ComputedSchedule(_KAPPA),
-    SCHEDULE_HALF: lambda: ComputedSchedule(_KAPPA, 0.5),
-    SCHEDULE_FIFTH: lambda: ComputedSchedule(_KAPPA, 0.2),
-    _schedule_name(FixedPowerAccess.name): lambda: FixedPowerAccess(_KAPPA),
-    _schedule_name(LearnedSchedule.name): lambda: LearnedSchedule(_KAPPA),
+#: Class and options of the compared schedules by name: the shortest round; every worker in every
+#: round, in half and in a fifth of the rounds; one power per worker and round; the phase network.
+SCHEDULES: dict[str, tuple[Callable[..., AccessScheme], dict[str, Any]]] = {
+    ComputedSchedule.name: (ComputedSchedule, {}),
+    SCHEDULE: (ComputedSchedule, {"seconds_per_joule": _KAPPA}),
+    SCHEDULE_HALF: (ComputedSchedule, {"seconds_per_joule": _KAPPA, "delivery": 0.5}),
+    SCHEDULE_FIFTH: (ComputedSchedule, {"seconds_per_joule": _KAPPA, "delivery": 0.2}),
+    _schedule_name(FixedPowerAccess.name): (FixedPowerAccess, {"seconds_per_joule": _KAPPA}),
+    _schedule_name(LearnedSchedule.name): (LearnedSchedule, {"seconds_per_joule": _KAPPA}),
 }
+#: Largest number of training channels that rewards for delivery are learned on.
+_MAX_REWARD_CHANNELS = 512
+
+
+def make_schedule(context: ExperimentContext, name: str, scenario: Scenario) -> AccessScheme:
+    """Return a compared schedule; it learns its rewards for delivery on training channels."""
+    kind, options = SCHEDULES[name]
+    if "delivery" in options:
+        count = min(_MAX_REWARD_CHANNELS, context.scale.solved_channels)
+        options = {**options, "channels": make_channels(scenario, count)}
+    return kind(**options)
 
 
 class _History(RootModel[list[Epoch]]):

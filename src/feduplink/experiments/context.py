@@ -35,7 +35,8 @@ class Scale:
         verdict_channels: channels on which the constraints of a policy are tested; more than the
             test channels, on which the test is often inconclusive.
         epochs: training epochs of ``pdm`` and ``pdg``.
-        solved_channels: channels on which the multipliers of ``dual`` and ``pdx`` are calibrated.
+        solved_channels: channels on which the multipliers of ``dual`` and ``pdx`` are calibrated;
+            schedules learn their rewards for delivery on as many, at most 512.
         proof_s: time limit for one certificate of optimality, in seconds.
         runs: runs of an i.i.d. federated task.
         noniid_runs: runs of a non-i.i.d. federated task.

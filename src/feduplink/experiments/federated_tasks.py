@@ -20,6 +20,7 @@ from feduplink.experiments.compared import (
     SCHEDULES,
     UNSELECTED,
     make_cached_policy,
+    make_schedule,
     names,
 )
 from feduplink.experiments.context import ExperimentContext
@@ -199,7 +200,7 @@ def load_images(context: ExperimentContext, partition: Partition) -> Task:
 
 def _make_sender(context: ExperimentContext, name: str, scenario: Scenario) -> Sender:
     if name in SCHEDULES:
-        return SCHEDULES[name]()
+        return make_schedule(context, name, scenario)
     if name in ACCESS_SCHEMES.names():
         return find_access_scheme(name)
     return make_cached_policy(context, name, scenario, context.seed)

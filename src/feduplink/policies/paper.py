@@ -53,7 +53,7 @@ def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
 
     On Hᵀ worker i gathers from those it disturbs, H_ji, not from those that disturb it. On H the
     strongest worker of the cell dominates every row and the policy stays at full power
-    (docs/reproduction.md has the figures). A sparse ``GCNConv`` whose edges i → j carry H_ij, as
+    (docs/paper-settings.md has the figures). A sparse ``GCNConv`` whose edges i → j carry H_ij, as
     in the published code, works on Hᵀ.
 
     Ĥ does not change when H is scaled: whoever sees only Ĥ is blind to the noise level.

@@ -1,6 +1,6 @@
 """Primal–dual learning: its variables besides the weights, subsets of workers, presets.
 
-Where the paper gives no value, its preset has that of the authors' code. docs/reproduction.md
+Where the paper gives no value, its preset has that of the authors' code. docs/paper-settings.md
 shows both beside each other with the reasons; a test keeps that table and this module the same.
 
 Whoever is not in a batch's subset is silent in it. The SINR of the others is then that of the
