@@ -36,7 +36,7 @@ def test_claims():
     assert verdicts(experiment.claims(_made(LEARNS, FALLS))) == [IN_PART]
     (claim,) = experiment.claims(_made(FALLS, VIOLATES))
     assert claim.verdict == FAILS
-    assert claim.measured.endswith("0.300 to 0.900 at epoch 2, 10.0% short")
+    assert claim.measured.endswith("0.300 to 0.900 at epoch 2, violation 10.0%")
 
 
 def test_the_smallest_violation_is_one():

@@ -55,7 +55,7 @@ def test_a_distance_is_that_of_the_repaired_policy():
     result.sweep.policies["pdg"][1] = [outcome(0.9, feasible=False)] * 2
     assert result.distances("pdg", 1) is None
     measured = OptimalityGap().claims(result)[1].measured
-    assert "pdg 0.100, missed" in measured
+    assert "pdg 0.100, infeasible" in measured
 
 
 def test_csv_has_the_bound_of_the_first_seed():

@@ -70,8 +70,8 @@ def test_one_infeasible_seed_decides_and_an_inconclusive_one_leaves_it_open():
 
 
 def test_format_of_verdicts():
-    assert SWEEP.format_verdicts("orth") == "orth met 2, open 1, missed 1 of 4"
-    assert SWEEP.format_verdicts("pdm") == "pdm met 1, open 1, missed 0 of 2"
+    assert SWEEP.format_verdicts("orth") == "orth feasible 2, inconclusive 1, infeasible 1 of 4"
+    assert SWEEP.format_verdicts("pdm") == "pdm feasible 1, inconclusive 1, infeasible 0 of 2"
 
 
 def test_losses_are_packet_errors_or_one_minus_the_objective():
@@ -211,7 +211,7 @@ def test_the_claim_on_constraints_is_about_the_learned_policies(
         result.policies[name] = [[outcome(0.5, feasible=feasible)] * 2] * 2
     claim = Interference().claims(result)[-1]
     assert claim.verdict == verdict
-    assert claim.measured.endswith("; pdx met 4, open 0, missed 0 of 4")
+    assert claim.measured.endswith("; pdx feasible 4, inconclusive 0, infeasible 0 of 4")
 
 
 def test_measured_has_means_and_standard_errors():

@@ -69,8 +69,8 @@ class Arrivals(Experiment[ArrivalsResult]):
     caption = (
         "Uploads that arrive in each of 50 rounds with 8 workers, over all runs and seeds, and "
         "their mean with its standard error over the seeds. rand and orth silence workers that "
-        "would miss a threshold, as the paper's text says; :unselected silence nobody, as its code "
-        "does."
+        "would violate a constraint, as in the paper's text; :unselected silence none, as in its "
+        "code."
     )
     result_type = ArrivalsResult
 
@@ -100,7 +100,7 @@ class Arrivals(Experiment[ArrivalsResult]):
                     _format_seeds(arrived),
                 ),
                 judge_claim(
-                    f"Their number varies least with PDG ({reading})",
+                    f"The number of arrivals varies least with PDG ({reading})",
                     [is_lower(deviation["pdg"], deviation[name]) for name in others],
                     f"standard deviations: {_format_seeds(deviation)}",
                 ),

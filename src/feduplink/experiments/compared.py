@@ -59,8 +59,8 @@ UNSELECTED = names(UnselectedRandomPower, UnselectedOrthogonal)
 BASELINES = names(RandomPower, UnselectedRandomPower, Orthogonal, UnselectedOrthogonal)
 #: The two readings of the baselines by their description in claims.
 READINGS = {
-    "workers selected, as its text says": SELECTED,
-    "nobody silenced, as in its code": UNSELECTED,
+    "with selection, as in the text": SELECTED,
+    "without selection, as in the code": UNSELECTED,
 }
 #: The policies of the paper, then the others, in the order of all figures.
 COMPARED = (*BASELINES, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))

@@ -56,10 +56,10 @@ class Convergence(Experiment[ConvergenceResult]):
     name = "convergence"
     title = "Convergence"
     caption = (
-        "pdg on its validation channels: mean rate and energy efficiency of each worker against "
-        "the threshold, for the first seed; and the objective of pdg and pdm for all seeds, thick "
-        "where every worker meets both constraints. Dashed: the other policies and the optimum on "
-        "the test channels."
+        "Mean rate and energy efficiency of each worker with pdg on the validation channels of the "
+        "first seed, with the thresholds; and the objective of pdg and pdm for all seeds, thick "
+        "where all constraints hold. Dashed: the other policies and the optimum on the test "
+        "channels."
     )
     result_type = ConvergenceResult
 
@@ -82,11 +82,11 @@ class Convergence(Experiment[ConvergenceResult]):
         starts = [history[0].objective for history in result.histories["pdg"]]
         return [
             judge_claim(
-                "PDG learns to raise the objective while both constraints hold for all workers",
+                "Training raises the objective of PDG while both constraints hold for all workers",
                 [b.met and b.objective > start for b, start in zip(bests, starts, strict=True)],
                 "; ".join(
                     f"{start:.3f} to {b.objective:.3f} at epoch {b.number + 1}, "
-                    + ("met" if b.met else f"{b.violation:.1%} short")
+                    + ("feasible" if b.met else f"violation {b.violation:.1%}")
                     for b, start in zip(bests, starts, strict=True)
                 ),
             )

@@ -238,11 +238,11 @@ class FederatedTask(Experiment[FederatedResult]):
     """
 
     caption = (
-        "Error of the global model after every round; mean over the runs, shaded its standard "
-        "error. Below: final errors less that of ideal, run by run. Left: the average the paper "
-        "states, over the workers that arrive. Right: the average of its published code, which "
+        "Error of the global model after every round, mean over the runs and its standard error. "
+        "Below: final errors minus that of ideal, paired by run. Left: the average that the paper "
+        "states, over the uploads that arrive. Right: the average of its published code, which "
         "drops the last arrival and multiplies a single one by its number of samples. rand and "
-        "orth silence workers as its text says; :unselected silence nobody, as its code does."
+        "orth silence workers as in the paper's text; :unselected silence none, as in its code."
     )
     result_type = FederatedResult
     kind: ClassVar[Data]
@@ -345,8 +345,8 @@ def pdg_claims(result: FederatedResult, label: str) -> list[Claim]:
     history = result.comparisons[label]
     target = LEARNED_AT * history.final_error("ideal")
     measures: dict[str, tuple[str, Callable[[str], list[float]]]] = {
-        "ends with a lower error": ("final error", history.final_errors),
-        f"gets sooner to {LEARNED_AT:g} times the final error of ideal FL": (
+        "has a lower final error": ("final error", history.final_errors),
+        f"reaches {LEARNED_AT:g} times the final error of ideal FL in fewer rounds": (
             "rounds",
             lambda name: history.costs_to(name, target, "rounds"),
         ),
@@ -395,8 +395,8 @@ def paper_error_claims(
     final = {name: result.final_error(label, name) for name in paper.by_name}
     return [
         judge_claim(
-            "With the published average the paper's final errors come out "
-            f"(within {_REPRODUCED_WITHIN:g}×{suffix})",
+            "With the published average the paper's final errors are reproduced "
+            f"(within a factor of {_REPRODUCED_WITHIN:g}{suffix})",
             [
                 error / _REPRODUCED_WITHIN <= final[name] <= error * _REPRODUCED_WITHIN
                 for name, error in paper.by_name.items()
@@ -414,8 +414,8 @@ class AggregationRules(Experiment[FederatedResult]):
     title = "The server's average"
     caption = (
         "Digits with the same arrivals under both averages; rand and orth in both readings. The "
-        "published code drops the last arriving worker and multiplies a single arrival by its "
-        "number of samples. Below: final errors less that of ideal, run by run."
+        "published code drops the last worker that arrives and multiplies a single arrival by its "
+        "number of samples. Below: final errors minus that of ideal, paired by run."
     )
     result_type = FederatedResult
     data = "mnist"
@@ -436,8 +436,8 @@ class AggregationRules(Experiment[FederatedResult]):
         final_errors = [result.final_error(EXACT, name) for name in PAPER_POLICIES]
         return [
             judge_claim(
-                "(ours) The final error hardly depends on the power policy once arrivals are "
-                "averaged as stated (all within 0.03)",
+                "(ours) With the average that the paper states the final error hardly depends on "
+                "the power policy (all within 0.03)",
                 [max(final_errors) - min(final_errors) < 0.03],
                 f"{EXACT}: "
                 f"{result.format_final_errors(EXACT, tuple(result.comparisons[EXACT].policies))}; "

@@ -74,9 +74,9 @@ class NoniidData(Experiment[NoniidDataResult]):
     name = "noniid-data"
     title = "Data that differ between workers"
     caption = (
-        "Above: one digit with the pixel noise of each worker, and the weight that its quality "
-        "gives it. Below: labels of each worker's images for one draw of the Dirichlet partition "
-        "(κ = 1)."
+        "Above: one digit with the pixel noise of each worker, and the weight of the worker by "
+        "the quality of its data. Below: labels of each worker's images for one draw of the "
+        "Dirichlet partition (κ = 1)."
     )
     result_type = NoniidDataResult
     data = "mnist"

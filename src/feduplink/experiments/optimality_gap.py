@@ -89,12 +89,12 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
     name = "optimality-gap"
     title = "Distance to the optimum"
     caption = (
-        "How far every policy is below the optimum of the same test channels, mean over the seeds "
-        "and their range. The optimum meets the constraints on these very channels, and so does "
-        "every policy here: where it falls short on them, as one that meets the constraints of the "
-        "distribution will by chance, it is silenced in the few rounds that make up for it. A "
-        "policy that is shown to miss a constraint has no distance. The bar is what the "
-        "certificate leaves open: no policy that meets the constraints gets to its left."
+        "Distance of every policy to the optimum of the same test channels, mean over the seeds "
+        "and their range. The optimum satisfies the constraints on these channels, and so does "
+        "every policy here: one that violates them, as a policy that is feasible on the "
+        "distribution may by chance, is silenced in the fewest rounds that restore them. An "
+        "infeasible policy has no distance. The bar is the gap of the certificate: no feasible "
+        "policy is to its left."
     )
     result_type = OptimalityGapResult
 
@@ -154,26 +154,26 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
 
         def format_distances(name: str) -> str:
             distances = (
-                "missed" if distance is None else f"{distance:.3f}" for distance in means(name)
+                "infeasible" if distance is None else f"{distance:.3f}" for distance in means(name)
             )
             return f"{name} {', '.join(distances)}"
 
         return [
             judge_claim(
-                "The problem has no duality gap (theorem 1): a policy that meets the constraints "
-                "reaches the dual bound",
+                "The problem has no duality gap (theorem 1): a feasible policy reaches the dual "
+                "bound",
                 [gap <= 0.02 for gap in gaps],
                 "proved gaps at the eight settings: " + ", ".join(f"{gap:.4f}" for gap in gaps),
             ),
             judge_claim(
-                "PDG is close to optimal (within 0.05 of the optimum once it meets the constraints "
-                "of the test channels, no constraint shown to be missed)",
+                "PDG is near-optimal (not infeasible, and within 0.05 of the optimum once the "
+                "constraints hold on the test channels)",
                 near("pdg", 0.05),
                 "; ".join(map(format_distances, ("pdm", "pdg", "openloop"))),
             ),
             judge_claim(
-                "(ours) dual and pdx are within 0.01 of the optimum at every setting once they "
-                "meet the constraints of the test channels, and not shown to miss one",
+                "(ours) dual and pdx are not infeasible, and within 0.01 of the optimum at every "
+                "setting once the constraints hold on the test channels",
                 [*near("dual", 0.01), *near("pdx", 0.01)],
                 "; ".join(map(format_distances, ("dual", "pdx"))),
             ),
@@ -196,7 +196,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
                     color=look_of(OPTIMUM).colour,
                     alpha=0.25,
                     linewidth=0,
-                    label=None if index else "left open by the certificate",
+                    label=None if index else "gap of the certificate",
                 )
                 for number, (name, look) in enumerate(looks.items()):
                     distances = result.distances(name, index)

@@ -157,7 +157,7 @@ class SweepResult(ExperimentResult):
         """Count the values and seeds at which the constraints hold."""
         found = [outcome.feasible for seeds in self.policies[policy] for outcome in seeds]
         return (
-            f"{policy} met {found.count(True)}, open {found.count(None)}, missed "
+            f"{policy} feasible {found.count(True)}, inconclusive {found.count(None)}, infeasible "
             f"{found.count(False)} of {len(found)}"
         )
 
@@ -196,13 +196,12 @@ class Interference(ParameterSweep):
     name = "interference"
     title = "Interference"
     caption = (
-        "Interference scaled by 1, 2, 4 and 8; policies learned and judged at each strength. Left: "
-        "the paper's figure. It counts transmitting workers only, so it is shown with what a "
-        "policy achieves in all and with how many it lets transmit. Hollow marks: a "
-        "constraint is shown to be missed with one seed or more; half-filled: cannot be told on "
-        "10,000 channels. Bars: from the worst to the best seed. rand and orth silence workers "
-        "that would miss a threshold, as the paper's text says; :unselected silence nobody, as "
-        "its code does."
+        "Interference scaled by 1, 2, 4 and 8; policies trained and evaluated at each factor. "
+        "Left: the paper's figure, which counts transmitting workers only; middle and right: the "
+        "objective, which counts all workers, and the share that transmits. Hollow marks: "
+        "infeasible with one seed or more; half-filled: inconclusive on 10,000 channels. Bars: "
+        "from the worst to the best seed. rand and orth silence workers that would violate a "
+        "constraint, as in the paper's text; :unselected silence none, as in its code."
     )
 
     #: Scenario by interference factor.
@@ -225,7 +224,7 @@ class Interference(ParameterSweep):
 
     def claims(self, result: SweepResult) -> list[Claim]:
         """PDG better than PDM, and both better than Rand and Orth, at every factor."""
-        return power_claims(result, "at every interference strength")
+        return power_claims(result, "at every interference factor")
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,7 @@ class MaximumPower(ParameterSweep):
     name = "pmax"
     title = "Maximum power"
     caption = (
-        "Pmax from −40 to 0 dBW; policies learned and judged at each. Marks and bars as for "
+        "Pmax from −40 to 0 dBW; policies trained and evaluated at each. Marks and bars as for "
         "interference."
     )
 
@@ -263,14 +262,14 @@ class MaximumPower(ParameterSweep):
         return [
             *power_claims(result, "at every Pmax"),
             judge_claim(
-                "At the smallest Pmax everyone should transmit at full power, and the learned "
-                "policies have found that",
+                "At the smallest Pmax every worker should transmit at full power, and with the "
+                "learned policies they do",
                 [
                     abs(smallest["pdm"] - smallest["pdg"]) < _EQUAL_OBJECTIVE,
                     smallest[OPTIMUM] - smallest["pdg"] < _EQUAL_OBJECTIVE,
                 ],
-                f"at −40 dBW pdm {smallest['pdm']:.3f} and pdg {smallest['pdg']:.3f}; but the "
-                f"optimum, which silences {silenced:.0%}, has {smallest[OPTIMUM]:.3f}",
+                f"objective at −40 dBW: pdm {smallest['pdm']:.3f}, pdg {smallest['pdg']:.3f}; "
+                f"optimum, which silences {silenced:.0%}, {smallest[OPTIMUM]:.3f}",
             ),
         ]
 
@@ -305,7 +304,7 @@ def power_claims(result: SweepResult, everywhere: str) -> list[Claim]:
     ]
     shown = (*LEARNED, "openloop", "dual", "pdx")
     constraints = judge_claim(
-        f"PDM and PDG meet both constraints on unseen channels {everywhere}",
+        f"PDM and PDG are feasible on unseen channels {everywhere}",
         [outcome.feasible for name in LEARNED for row in result.policies[name] for outcome in row],
         "; ".join(map(result.format_verdicts, shown)),
     )
@@ -319,9 +318,9 @@ class NetworkSize(ParameterSweep):
     name = "network-size"
     title = "Network size"
     caption = (
-        "Cells of 6 to 32 workers. pdm and pdg are learned with 8 workers; pdm takes no other "
-        "number. There are no thresholds for other sizes, so nobody is constrained and rand and "
-        "orth silence nobody in either reading. Bars: from the worst to the best seed."
+        "Cells of 6 to 32 workers. pdm and pdg are trained with 8 workers; pdm takes no other "
+        "number. There are no thresholds for other sizes, so there are no constraints, and rand "
+        "and orth silence no worker in either reading. Bars: from the worst to the best seed."
     )
     #: Number of workers that policies are trained with.
     trained_workers: ClassVar[int] = 8
@@ -376,7 +375,8 @@ class NetworkSize(ParameterSweep):
                 result.format_means(shown, "weighted_per"),
             ),
             judge_claim(
-                "From 8 to 32 workers PDG loses less than Rand and Orth",
+                "From 8 to 32 workers the objective of PDG decreases less than that of Rand and "
+                "Orth",
                 [is_lower(lost("pdg"), lost(name)) for name in SELECTED],
                 ", ".join(f"{name} −{np.mean(lost(name)):.3f}" for name in shown),
             ),
@@ -395,9 +395,10 @@ class CsiNoise(ParameterSweep):
     name = "csi-noise"
     title = "Noisy channel estimates"
     caption = (
-        "Policies made for exact channels see estimates with white Gaussian noise; the true "
-        "channels decide. pdx is told the variance; pdx:unaware is not. The optimum knows the "
-        "channels. Marks: constraints on the test channels alone."
+        "Policies made for exact channels have estimates with white Gaussian noise as input and "
+        "are evaluated on the true channels. The variance is an input of pdx, but not of "
+        "pdx:unaware. The optimum is that of the true channels. Marks: constraints on the test "
+        "channels alone."
     )
 
     #: Variances of the noise, in 1/W².
@@ -442,7 +443,7 @@ class CsiNoise(ParameterSweep):
                 result.format_means(LEARNED, "weighted_per"),
             ),
             judge_claim(
-                "Both learned policies get worse with the noise",
+                "The weighted PER of both learned policies increases with the noise",
                 [
                     is_lower(
                         result.losses(name, 0, "weighted_per"),
@@ -467,9 +468,9 @@ def _insensitivity_claim(result: SweepResult, reading: str, names: tuple[str, ..
     means = {name: result.means(name, "objective") for name in names}
     ranges = {name: max(values) - min(values) for name, values in means.items()}
     return judge_claim(
-        f"Rand and Orth do not feel the noise ({reading})",
+        f"Rand and Orth are insensitive to the noise ({reading})",
         [change < _EQUAL_OBJECTIVE for change in ranges.values()],
-        "their objective changes by " + ", ".join(f"{c:.3f} ({n})" for n, c in ranges.items()),
+        "change of the objective: " + ", ".join(f"{c:.3f} ({n})" for n, c in ranges.items()),
     )
 
 

@@ -95,8 +95,8 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
     title = "Allocated powers"
     caption = (
         "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear "
-        "as in the paper, and in dBW. Silent workers are left out; their share is written, and "
-        "that at Pmax."
+        "as in the paper, and in dBW. Silent workers are left out; the legend has their share and "
+        "the share at Pmax."
     )
     result_type = PowerHistogramResult
 
@@ -117,17 +117,18 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         pdm, pdg = result.distributions["pdm"], result.distributions["pdg"]
         return [
             judge_claim(
-                "PDM sends at full power in a large number of cases (over a quarter) and silences "
-                "most of the others",
+                "PDM transmits at full power in many cases (over a quarter) and silences most "
+                "workers in the others",
                 [pdm.at_pmax > 0.25, pdm.weak > 0.5 * (1 - pdm.at_pmax)],
-                f"pdm: {pdm.at_pmax:.0%} at full power, {pdm.weak:.0%} under 0.1 mW; "
-                f"median {pdm.median_mw:.2f} mW",
+                f"pdm: {pdm.at_pmax:.0%} at full power, {pdm.weak:.0%} below 0.1 mW, median "
+                f"{pdm.median_mw:.2f} mW",
             ),
             judge_claim(
-                "PDG's powers are spread smoothly around 5 mW (most between 2.5 and 7.5 mW)",
+                "The powers of PDG are distributed smoothly around 5 mW (most between 2.5 and "
+                "7.5 mW)",
                 [pdg.middle > 0.5],
-                f"pdg: {pdg.middle:.0%} there, {pdg.at_pmax:.0%} at full power, median "
-                f"{pdg.median_mw:.2f} mW",
+                f"pdg: {pdg.middle:.0%} between 2.5 and 7.5 mW, {pdg.at_pmax:.0%} at full power, "
+                f"median {pdg.median_mw:.2f} mW",
             ),
         ]
 

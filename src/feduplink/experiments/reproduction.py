@@ -37,8 +37,8 @@ ALL = "all"
 #: Directory of the cache, beside those of the figures.
 _CACHE = "kept"
 _FIRST_LOOK = (
-    "A first look with fewer runs, rounds and channels than the paper's: the verdicts that count "
-    "are those without --quick."
+    "A first look with fewer runs, rounds and channels than the paper's: the verdicts are those "
+    "without --quick."
 )
 
 

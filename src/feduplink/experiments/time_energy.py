@@ -64,10 +64,10 @@ _FEW_TRANSMIT = names(Orthogonal, RandomPower)
 _COSTS: dict[Cost, str] = {"airtime_s": "time", "energy_j": "energy"}
 _AXES = (
     "error against rounds, against the time of the uploads so far (180 kHz, 32 bits per weight; "
-    "all start together, and who has finished leaves the air) and against the energy that all "
-    "workers spent. ideal has no cost. schedule: phases of least time + 10 s/J · energy; with d, "
-    "each worker's model arrives in that share of the rounds. tdma: one after the other at full "
-    "power."
+    "all workers start together, and a worker stops transmitting once its upload is complete) and "
+    "against the energy of all workers. ideal has no cost. schedule: phases of least time + "
+    "10 s/J · energy; with d, each worker's model arrives in that share of the rounds. tdma: one "
+    "worker after the other at full power."
 )
 
 
@@ -105,9 +105,9 @@ class DigitsCosts(UploadCosts):
     name = "time-energy"
     title = "Time and energy"
     caption = (
-        "Digits with the stated average, alike for all workers (above), with pixel noise that "
-        f"differs between them (middle), with skewed labels (below): {_AXES} ofdma: an equal part "
-        "of the band each."
+        "Digits with the average that the paper states: i.i.d. (above), with pixel noise that "
+        f"differs between workers (middle), with skewed labels (below): {_AXES} ofdma: an equal "
+        "part of the band each."
     )
     data = "mnist"
 
@@ -138,8 +138,8 @@ class DigitsCosts(UploadCosts):
         times = [rounds[name][0] for name in _ALL_TRANSMIT]
         return [
             judge_claim(
-                "(ours) The policies that let everyone send differ by no more than 10 % in the "
-                f"time of a round ({', '.join(_ALL_TRANSMIT)})",
+                "(ours) The policies with which all workers transmit differ by at most 10 % in "
+                f"the time of a round ({', '.join(_ALL_TRANSMIT)})",
                 [max(times) <= 1.1 * min(times)],
                 measured,
             ),
@@ -149,8 +149,8 @@ class DigitsCosts(UploadCosts):
                 f"{_format_shares(rounds, 'pdx', 'max')} of the time and energy of full power",
             ),
             judge_claim(
-                "(ours) One worker after the other (tdma) takes half the energy of pdx, or less, "
-                "and at least twice the time",
+                "(ours) One worker after the other (tdma) takes at most half the energy of pdx and "
+                "at least twice the time",
                 [
                     rounds["tdma"][1] <= 0.5 * rounds["pdx"][1],
                     rounds["tdma"][0] >= 2 * rounds["pdx"][0],
@@ -206,7 +206,7 @@ class AirQualityCosts(OtherDataCosts):
 
     name = "time-energy-airquality"
     title = "Time and energy on air quality"
-    caption = f"Air quality with the stated average: {_AXES}"
+    caption = f"Air quality with the average that the paper states: {_AXES}"
     data = "airquality"
     kind = "airquality"
     label = "air quality"
@@ -218,7 +218,7 @@ class MovieReviewsCosts(OtherDataCosts):
 
     name = "time-energy-imdb"
     title = "Time and energy on reviews"
-    caption = f"Movie reviews with the stated average: {_AXES}"
+    caption = f"Movie reviews with the average that the paper states: {_AXES}"
     data = "imdb"
     kind = "reviews"
     label = "reviews"
@@ -240,8 +240,8 @@ def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Cl
 
     shown = (name for name in history.policies if name not in ("ideal", *UNSELECTED))
     return judge_claim(
-        f"(ours) Letting few send ({', '.join(_FEW_TRANSMIT)}) saves {_COSTS[cost]} against pdx on "
-        f"the way to {LEARNED_AT:g} times the final error of ideal FL, data {label}",
+        f"(ours) Silencing most workers ({', '.join(_FEW_TRANSMIT)}) takes less {_COSTS[cost]} "
+        f"than pdx to {LEARNED_AT:g} times the final error of ideal FL; data: {label}",
         [is_lower(spent[name], spent["pdx"]) for name in _FEW_TRANSMIT],
         f"error {target:.3f}: " + ", ".join(map(format_cost, shown)),
     )
@@ -251,8 +251,8 @@ def _final_error_claim(history: FederatedHistory, label: str) -> Claim:
     """Judge whether silencing workers ends with a higher error than ``pdx``."""
     finals = {name: history.final_errors(name) for name in (*_FEW_TRANSMIT, "pdx")}
     return judge_claim(
-        f"(ours) Letting few send ({', '.join(_FEW_TRANSMIT)}) ends with a higher error than pdx, "
-        f"data {label}",
+        f"(ours) Silencing most workers ({', '.join(_FEW_TRANSMIT)}) ends with a higher error than "
+        f"pdx; data: {label}",
         [is_lower(finals["pdx"], finals[name]) for name in _FEW_TRANSMIT],
         ", ".join(f"{name} {format_mean_and_error(v, 4)}" for name, v in finals.items()),
     )
@@ -266,8 +266,8 @@ def _schedule_claim(history: FederatedHistory, label: str) -> Claim:
     finals = {name: history.final_errors(name) for name in (SCHEDULE, SCHEDULE_HALF, *rivals)}
     return judge_claim(
         "(ours) A schedule that delivers every worker's model in a fifth of the rounds takes less "
-        f"time and less energy than orth to {LEARNED_AT:g} times the final error of ideal FL, "
-        f"data {label}",
+        f"time and less energy than orth to {LEARNED_AT:g} times the final error of ideal FL; "
+        f"data: {label}",
         [is_lower(schedule, orth) for schedule, orth in spent],
         "final errors "
         + ", ".join(f"{name} {format_mean_and_error(v, 4)}" for name, v in finals.items()),
