@@ -26,7 +26,7 @@ from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
 from feduplink.link.bler import TransportBlockSuccess
-from feduplink.optimum import interference_free_bound, repaired, solve_dual
+from feduplink.optimum import interference_free_bound, repair_by_silence, solve_dual
 from feduplink.policies import (
     DualPolicy,
     FullPower,
@@ -141,12 +141,12 @@ def trained(scenario: Scenario, csi: Channels) -> Policy:
 
 def best(scenario: Scenario, csi: Tensor, policies: dict[str, Policy]) -> None:
     problem, batch = Problem.from_scenario(scenario), ChannelBatch.from_scenario(scenario, csi)
-    solution = solve_dual(scenario, csi, problem)
+    solution = solve_dual(scenario, csi, problem=problem)
     prices = Prices.from_problem(problem, scenario, solution.multipliers)
     powers = {name: policy.allocate(csi) for name, policy in policies.items()}
     powers[f"{RESTARTS} restarts"] = restarted(batch, prices, solution.power)
     for name, power in powers.items():
-        mended = repaired(power, batch, problem)
+        mended = repair_by_silence(power, batch, problem)
         solution = solution.improved_by(name, mended, judge(mended, csi, scenario, problem))
     verdict = solution.judgement
     row(

@@ -129,7 +129,7 @@ def _prove_sum_rate(csi: Tensor, options: argparse.Namespace) -> tuple[Certifica
         batch,
         Prices(none, ones, none, none),
         budget_s=options.budget,
-        target_gap=_TOLERANCE,
+        gap=_TOLERANCE,
         channel_gap=_TOLERANCE,
     )
     return certificate, time.perf_counter() - start, time.process_time() - processor
@@ -279,7 +279,7 @@ def _energy_efficiency(options: argparse.Namespace) -> dict[str, object]:
         batch,
         prices,
         budget_s=options.budget,
-        target_gap=_RELATIVE_TOLERANCE * float(first.lower.mean()),
+        gap=_RELATIVE_TOLERANCE * float(first.lower.mean()),
         channel_gap=_RELATIVE_TOLERANCE * first.lower,
     )
     relative = (certificate.upper - certificate.lower) / certificate.lower
@@ -301,7 +301,7 @@ def _setting(name: str, options: argparse.Namespace) -> dict[str, object]:
     csi = make_channels(scenario, 1000, seed=options.seed).test
     start, processor = time.perf_counter(), time.process_time()
     optimum = find_optimum(
-        scenario, csi, budget_s=options.budget, target_gap=_MEAN_GAP, device=options.device
+        scenario, csi, budget_s=options.budget, gap=_MEAN_GAP, device=options.device
     )
     return {
         "setting": name,

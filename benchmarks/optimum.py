@@ -66,7 +66,7 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
             ChannelBatch.from_scenario(scenario, csi),
             prices,
             budget_s=options.budget,
-            target_gap=options.target_gap,
+            gap=options.target_gap,
         )
         upper = float(certificate.upper.mean()) + solution.constant
         row |= {

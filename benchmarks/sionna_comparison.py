@@ -36,7 +36,7 @@ from feduplink.federated.uplink.access import Sender, access_scheme
 from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum import find_optimum, repaired
+from feduplink.optimum import find_optimum, repair_by_silence
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.training import training_settings
@@ -107,7 +107,7 @@ def table(name: str, channels: int, epochs: int, shares: tuple[float, float]) ->
         found = outcome.judgement
         below = (
             optimum.objective
-            - judge(repaired(outcome.power, batch, problem), csi, scenario).objective
+            - judge(repair_by_silence(outcome.power, batch, problem), csi, scenario).objective
         )
         short = f"{100 * found.shortfall:+.1f}±{100 * found.shortfall_error:.1f}"
         print(

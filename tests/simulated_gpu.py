@@ -134,7 +134,7 @@ def simulated_gpu() -> Iterator[SimulatedGpu]:
     """A machine with one GPU, :data:`GPU`."""
     sizes = (
         branch_and_bound._ROWS,
-        boxes._SHORTEST_RUN,
+        boxes._MIN_RUN,
         power_search.CHUNK,
         log_power_search._BATCH,
     )

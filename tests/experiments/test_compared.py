@@ -23,7 +23,7 @@ from feduplink.experiments.compared import (
     training_history,
 )
 from feduplink.experiments.context import ExperimentContext
-from feduplink.optimum import MET
+from feduplink.optimum import MAX_VIOLATION
 from feduplink.reporting.style import OPTIMUM
 
 SCENARIO = Scenario()
@@ -139,9 +139,9 @@ def test_no_feasible_policy_exceeds_the_optimum(context: ExperimentContext):
         for name, policy in make_compared(context, SCENARIO, 0).items()
     }
     best = found[OPTIMUM]
-    assert best.shortfall <= MET
+    assert best.shortfall <= MAX_VIOLATION
     assert best.repaired_objective == best.objective
-    feasible = [name for name, shortfall in shortfalls.items() if shortfall <= MET]
+    feasible = [name for name, shortfall in shortfalls.items() if shortfall <= MAX_VIOLATION]
     assert {"rand", "orth"} <= set(feasible)
     assert all(found[name].objective <= best.objective for name in feasible)
     assert all(outcome.repaired_objective <= best.objective for outcome in found.values())

@@ -191,7 +191,7 @@ def best_on_grid(scenario: Scenario, csi: Tensor, prices: Prices) -> Tensor:
 def test_the_dual_solution_is_the_best_of_a_fine_grid():
     scenario, csi = two_workers()
     problem = Problem.from_scenario(scenario)
-    solution = solve_dual(scenario, csi, problem)
+    solution = solve_dual(scenario, csi, problem=problem)
     prices = Prices.from_problem(problem, scenario, solution.multipliers)
     best = best_on_grid(scenario, csi, prices)
     # In a channel or two the search may end in a lesser local maximum.
@@ -206,7 +206,7 @@ def test_with_constraints_the_dual_solution_is_near_the_upper_bound():
     """At any multipliers the grid's largest Lagrangians bound every policy."""
     scenario, csi = two_workers(rate_min=3.0, ee_min=120.0)
     problem = Problem.from_scenario(scenario)
-    solution = solve_dual(scenario, csi, problem)
+    solution = solve_dual(scenario, csi, problem=problem)
     prices = Prices.from_problem(problem, scenario, solution.multipliers)
     bound = float(best_on_grid(scenario, csi, prices).mean())
     assert float(solution.multipliers.constraints.max()) > 0  # the constraints bind

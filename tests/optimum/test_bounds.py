@@ -25,7 +25,7 @@ def test_the_bound_for_the_distribution_is_at_most_that_without_interference():
     scenario = Scenario(workers=2)
     csi = make_channels(scenario, 10).test
     multipliers = solve_dual(scenario, csi).multipliers
-    bound = distribution_bound(scenario, multipliers, csi, confidence=0.95)
+    bound = distribution_bound(scenario, csi, multipliers=multipliers, confidence=0.95)
     assert bound.upper_bound == pytest.approx(float(scenario.worker_weights.sum()))
 
 
@@ -33,10 +33,10 @@ def test_the_bound_for_the_distribution_covers_a_large_sample():
     scenario = Scenario(workers=2, objective="rate")
     splits = make_channels(scenario, 300)
     multipliers = solve_dual(scenario, splits.training).multipliers
-    bound = distribution_bound(scenario, multipliers, splits.test, confidence=0.95)
+    bound = distribution_bound(scenario, splits.test, multipliers=multipliers, confidence=0.95)
     many = solve_dual(scenario, splits.validation)
     assert bound.upper_bound > many.dual_value
-    wider = distribution_bound(scenario, multipliers, splits.test, confidence=0.999)
+    wider = distribution_bound(scenario, splits.test, multipliers=multipliers, confidence=0.999)
     assert wider.upper_bound > bound.upper_bound
     assert "0.95 confidence" in bound.sentence()
     assert "independent draws" in bound.sentence(recorded=True)

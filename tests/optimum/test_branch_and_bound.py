@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from feduplink.optimum import EMPTY, TANGENT, BranchingTree, certify
+from feduplink.optimum import BranchingTree, LeafProof, certify
 
 from .reference import random_instance
 
 
 def _recorded(seed: int, workers: int) -> tuple[BranchingTree, torch.Tensor]:
     instance = random_instance(seed, workers=workers, channels=4)
-    certificate = certify(
-        instance.batch, instance.prices, max_boxes=10_000, target_gap=1e-3, record=True
-    )
+    certificate = certify(instance.batch, instance.prices, max_boxes=10_000, gap=1e-3, record=True)
     assert certificate.tree is not None
     return certificate.tree, certificate.upper
 
@@ -36,8 +34,8 @@ def test_leaves_claim_the_bounds_of_the_certificate():
     for seed in range(6):
         tree, upper = _recorded(seed, workers=3)
         assert (tree.channel_bounds(4) <= upper + 1e-12).all()
-        assert (tree.upper[tree.bound == EMPTY] == -torch.inf).all()
-        tangents = tree.tangent_row[tree.bound == TANGENT]
+        assert (tree.upper[tree.proof == LeafProof.EMPTY] == -torch.inf).all()
+        tangents = tree.tangent_row[tree.proof == LeafProof.TANGENT]
         assert torch.equal(tangents.sort().values, torch.arange(len(tree.tangents.sinr_slope)))
         assert (tree.tangents.sinr_slope >= 0).all()
 

@@ -12,11 +12,11 @@ from feduplink import Constraint, Problem, Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, MultiStart, Prices, maximise
 from feduplink.link import Rate
 from feduplink.optimum import (
-    FAR,
-    NEAR,
+    COARSE,
+    FINE,
     PRIMAL_TOLERANCE,
     DualDescent,
-    refined,
+    refine_multipliers,
     solve_dual,
     thresholds_with_margin,
 )
@@ -37,7 +37,7 @@ def _prices(scenario: Scenario, multipliers: Multipliers) -> Prices:
 
 def _refined(scenario: Scenario, near: Multipliers) -> Multipliers:
     problem = Problem.from_scenario(scenario)
-    return refined(problem, scenario, CSI, near, _maximiser(scenario, near))
+    return refine_multipliers(problem, scenario, CSI, near, _maximiser(scenario, near))
 
 
 def _power(multipliers: Multipliers) -> torch.Tensor:
@@ -105,9 +105,9 @@ def test_dual_descent_with_the_search_comes_near_the_minimum_of_the_dual_functio
         return maximise(ChannelBatch.from_scenario(scenario, csi), prices, rounds=1)
 
     descent = DualDescent(problem, scenario, csi, search)
-    descent.descend(FAR)
+    descent.descend(COARSE)
     far = descent.multipliers
-    descent.descend(replace(NEAR, channels=300, steps=40))
+    descent.descend(replace(FINE, channels=300, steps=40))
     prices = Prices.from_problem(problem, scenario, descent.multipliers)
     reached = float(batch.value(maximise(batch, prices), prices).mean())
     smallest = solve_dual(scenario, csi).dual_value
@@ -126,7 +126,7 @@ def test_the_order_of_channels_follows_the_seed():
 
     def found(seed: int) -> Tensor:
         descent = DualDescent(problem, scenario, csi, full_power, seed=seed)
-        descent.descend(FAR)
+        descent.descend(COARSE)
         return descent.multipliers.constraints
 
     assert torch.equal(found(1), found(1))
@@ -143,9 +143,9 @@ def test_only_multipliers_of_significantly_violated_constraints_are_raised():
     scenario = scenario.replace(rate_min=(1.5 * float(rates[0]), 1.001 * float(rates[1])))
     problem = Problem.from_scenario(scenario)
     descent = DualDescent(problem, scenario, csi, lambda csi, _: power[: len(csi)])
-    descent.descend(replace(FAR, channels=400))
+    descent.descend(replace(COARSE, channels=400))
     before = descent.multipliers.constraints
-    descent.raise_missed(2, 400)
+    descent.raise_violated_multipliers(2, 400)
     raised = descent.multipliers.constraints / before
     assert (before[0] > 0).all()
     torch.testing.assert_close(raised[0], torch.tensor([1.21, 1.0], dtype=torch.float64))
@@ -182,7 +182,7 @@ def _multipliers(
         csi[descended_on],
         lambda csi, _: power[: len(csi)],
     )
-    descent.descend(replace(FAR, channels=400))
+    descent.descend(replace(COARSE, channels=400))
     before = float(descent.multipliers.constraints[0, 0])
     seen = []
 
@@ -190,7 +190,7 @@ def _multipliers(
         seen.append(number)
         return csi[looked_at[number]]
 
-    descent.raise_missed(len(looked_at), 0, look)
+    descent.raise_violated_multipliers(len(looked_at), 0, look)
     return before, float(descent.multipliers.constraints[0, 0]), len(seen)
 
 
@@ -246,8 +246,8 @@ def test_repeated_channels_count_once():
     descent = DualDescent(
         Problem.from_scenario(scenario), scenario, fifty, lambda csi, _: power[: len(csi)]
     )
-    descent.descend(replace(FAR, channels=50))
+    descent.descend(replace(COARSE, channels=50))
     before = descent.multipliers.constraints
-    descent.raise_missed(16, 400)
+    descent.raise_violated_multipliers(16, 400)
     assert before[0, 0] > 0
     assert torch.equal(descent.multipliers.constraints, before)

@@ -38,7 +38,7 @@ class MonotoneSinr(Sinr):
 def test_the_bound_converges_to_the_best_value(seed: int):
     instance = random_instance(seed, workers=2, channels=4)
     scale = 1 + float(instance.prices.success.sum() + instance.prices.rate.sum())
-    certificate = certify(instance.batch, instance.prices, target_gap=1e-4 * scale)
+    certificate = certify(instance.batch, instance.prices, gap=1e-4 * scale)
     assert certificate.gap <= 1e-4 * scale
     best = torch.tensor([best_on_grid(instance, k, 120) for k in range(4)], dtype=torch.float64)
     torch.testing.assert_close(certificate.lower, best, atol=1e-4 * scale, rtol=1e-4)
@@ -54,7 +54,7 @@ def test_more_boxes_never_loosen_a_bound_and_the_powers_reach_the_lower_one(
     problem = Problem.from_scenario(default_scenario)
     prices = Prices.from_problem(problem, default_scenario, multipliers)
     recorder = Recorder()
-    certificate = certify(batch, prices, max_boxes=60_000, target_gap=1e-5, callbacks=[recorder])
+    certificate = certify(batch, prices, max_boxes=60_000, gap=1e-5, callbacks=[recorder])
     assert certificate.boxes >= 60_000
     torch.testing.assert_close(batch.value(certificate.power, prices), certificate.lower)
     assert (certificate.power <= batch.pmax_w).all()
@@ -98,7 +98,7 @@ def test_upper_limits_on_measures_that_rise_with_the_sinr_are_bounded(
         torch.full((1, 2), 0.1, dtype=torch.float64), scenario.worker_weights[:2]
     )
     prices = Prices.from_problem(problem, scenario, multipliers)
-    certificate = certify(batch, prices, target_gap=1e-3)
+    certificate = certify(batch, prices, gap=1e-3)
     levels = torch.cat((torch.zeros(1), torch.logspace(-8, -2, 200))).double()
     pairs = torch.cartesian_prod(levels, levels)
     searched = torch.stack(
@@ -124,7 +124,7 @@ def test_a_price_on_a_measure_of_power_is_bounded(
     prices = Prices.from_problem(
         problem, limited, Multipliers(multipliers, scenario.worker_weights)
     )
-    certificate = certify(batch, prices, target_gap=1e-4)
+    certificate = certify(batch, prices, gap=1e-4)
     levels = torch.cat((torch.zeros(1), torch.logspace(-6, -2, 150))).double()
     pairs = torch.cartesian_prod(levels, levels)
     searched = torch.stack(
@@ -142,7 +142,7 @@ def test_bounds_of_one_and_of_several_threads_agree():
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            return certify(instance.batch, instance.prices, max_boxes=60_000, target_gap=0.0)
+            return certify(instance.batch, instance.prices, max_boxes=60_000, gap=0.0)
         finally:
             torch.set_num_threads(before)
 
@@ -235,7 +235,7 @@ def _assert_never_under_a_grid(seed: int, workers: int, max_boxes: int) -> None:
             instance.batch,
             instance.prices,
             max_boxes=max_boxes,
-            target_gap=1e-3 * scale,
+            gap=1e-3 * scale,
             record=record,
         )
         assert (certificate.upper >= best - _ROUNDING * scale).all(), (seed, record)
@@ -263,7 +263,7 @@ def _certificate(csi: Tensor, measure: int, *, record: bool) -> Certificate:
     prices[measure] = 1.0
     batch = ChannelBatch.from_scenario(_SCENARIO, csi)
     target = (1e-3, 1e-2, 1.0)[measure]
-    return certify(batch, Prices(*prices), target_gap=target, record=record)
+    return certify(batch, Prices(*prices), gap=target, record=record)
 
 
 @pytest.mark.parametrize("measure", [0, 1, 2])

@@ -61,7 +61,7 @@ def _powers(boxes: Boxes, generator: torch.Generator) -> Tensor:
     shape = (_SAMPLES, *boxes.t_low.shape)
     share = torch.rand(shape, generator=generator, dtype=torch.float64) * 1.4 - 0.2
     t = boxes.t_low + share.clamp(0, 1) * (boxes.t_high - boxes.t_low)
-    resting = boxes.may_rest & (torch.rand(shape, generator=generator) < 0.4)
+    resting = boxes.may_be_silent & (torch.rand(shape, generator=generator) < 0.4)
     return torch.where(resting | boxes.silent, 0.0, t.exp())
 
 
@@ -71,7 +71,7 @@ def _within(boxes: Boxes, power: Tensor, log_sinr: Tensor) -> Tensor:
     t = torch.where(on_air, power, 1.0).log()
     inside = (t >= boxes.t_low) & (t <= boxes.t_high)
     inside &= (log_sinr >= boxes.s_low) & (log_sinr <= boxes.s_high)
-    return torch.where(on_air, inside & ~boxes.silent, boxes.may_rest | boxes.silent).all(-1)
+    return torch.where(on_air, inside & ~boxes.silent, boxes.may_be_silent | boxes.silent).all(-1)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 6, 8, 14])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feduplink import Scenario, draw_csi, judge
-from feduplink.optimum import MET, SEARCH, solve_dual
+from feduplink.optimum import MAX_VIOLATION, SEARCH, solve_dual
 from recorder import Recorder
 
 
@@ -14,7 +14,7 @@ def test_the_solution_on_few_channels_is_feasible():
     scenario = Scenario(workers=4, interference=8, rate_min=0.4, ee_min=30)
     csi = draw_csi(scenario, 25, torch.Generator().manual_seed(3))
     solution = solve_dual(scenario, csi)
-    assert solution.judgement.violation <= MET
+    assert solution.judgement.violation <= MAX_VIOLATION
     assert 0.1 < solution.judgement.objective <= solution.dual_value + 1e-3
 
 
@@ -24,7 +24,7 @@ def test_the_constraints_hold_exactly_at_a_negligible_cost():
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(6))
     solution = solve_dual(scenario, csi)
     assert solution.steps[0].violation > 0.05  # without multipliers they are violated
-    assert judge(solution.power, csi, scenario).violation <= MET
+    assert judge(solution.power, csi, scenario).violation <= MAX_VIOLATION
     assert solution.judgement.objective >= solution.dual_value - 1e-3
 
 
@@ -35,7 +35,7 @@ def test_only_feasible_powers_improve_the_solution():
     assert solution.found_by == SEARCH
     full = scenario.pmax_w.expand(50, 3)
     verdict = judge(full, csi, scenario)
-    assert verdict.violation > MET
+    assert verdict.violation > MAX_VIOLATION
     better = dataclasses.replace(verdict, objective=2.0)
     assert solution.improved_by("max", full, better) is solution
     met = dataclasses.replace(better, shortfall=0.0)

@@ -35,7 +35,7 @@ def _proved(batch: ChannelBatch, prices: Prices, *, record: bool = False) -> Cer
     return certify(
         batch,
         prices,
-        target_gap=0.01 * _BIT,
+        gap=0.01 * _BIT,
         channel_gap=0.01 * _BIT,
         record=record,
     )

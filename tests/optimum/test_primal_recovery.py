@@ -13,13 +13,13 @@ from feduplink import Constraint, Problem, Scenario, draw_csi, judge
 from feduplink.lagrangian import ChannelBatch, MultiStart
 from feduplink.link import PacketSuccess
 from feduplink.optimum import (
-    MET,
+    MAX_VIOLATION,
     DualFunction,
     LocalAscent,
     Vector,
-    recombined,
-    recovered,
-    repaired,
+    combine_maxima,
+    recover_primal,
+    repair_by_silence,
     solve_dual,
 )
 from feduplink.problem import WeightedSum
@@ -40,12 +40,12 @@ def _at_the_minimum(channels: int) -> tuple[DualFunction, Vector, list[Tensor], 
 
 def test_recovered_powers_are_feasible_and_near_the_dual_value():
     function, x, maxima, dual = _at_the_minimum(300)
-    power, verdict = recovered(function, x, maxima)
-    assert judge(power, function.csi, SCENARIO).violation <= MET
+    power, verdict = recover_primal(function, x, maxima)
+    assert judge(power, function.csi, SCENARIO).violation <= MAX_VIOLATION
     assert dual - 4e-4 < verdict.objective < dual + 1e-9
     # Silencing alone costs several times as much.
     at = function.at(x, MultiStart(function.batch, function.prices(x), rounds=4))
-    silenced = repaired(at.power, function.batch, function.problem)
+    silenced = repair_by_silence(at.power, function.batch, function.problem)
     assert judge(silenced, function.csi, SCENARIO).objective < verdict.objective - 4e-4
 
 
@@ -55,7 +55,7 @@ def test_without_binding_constraints_every_channel_has_its_best_candidate():
     function = DualFunction(scenario, Problem.from_scenario(scenario), csi)
     full = scenario.pmax_w.expand(40, 3)
     candidates = [full, full * torch.tensor([1.0, 0.3, 0.1]), full * torch.tensor([0.1, 0.3, 1.0])]
-    chosen = recombined(candidates, function, function.start())
+    chosen = combine_maxima(candidates, function, function.start())
     objective = torch.stack(
         [
             (function.problem.objective.value(function.batch.sinr(power), power)).to(power)
@@ -77,7 +77,7 @@ def test_local_ascent_does_not_switch_workers():
 
 
 def _repaired(power: torch.Tensor, csi: torch.Tensor, scenario: Scenario) -> torch.Tensor:
-    return repaired(
+    return repair_by_silence(
         power, ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
     )
 
@@ -89,7 +89,7 @@ def test_repair_is_feasible_and_only_silences(rate_min: float, ee_min: float):
     power = scenario.pmax_w.expand(200, 5)
     assert judge(power, csi, scenario).violation > 0.1
     mended = _repaired(power, csi, scenario)
-    assert judge(mended, csi, scenario).violation <= MET
+    assert judge(mended, csi, scenario).violation <= MAX_VIOLATION
     assert ((mended == power) | (mended == 0)).all()
     assert 0 < float((mended > 0).double().mean()) < 1
 
@@ -115,7 +115,7 @@ def test_repair_silences_the_rounds_of_least_value():
         if float(rate[list(kept)].mean()) >= 1.5
     )
     verdict = judge(_repaired(torch.ones(6, 1), csi, scenario), csi, scenario)
-    assert verdict.violation <= MET
+    assert verdict.violation <= MAX_VIOLATION
     assert 6 * verdict.objective == pytest.approx(best)
 
 
@@ -137,7 +137,7 @@ def test_repair_satisfies_conflicting_thresholds():
         bounds=Bounds(0, 1),
     )
     verdict = judge(_repaired(power, csi, scenario), csi, scenario)
-    assert verdict.violation <= MET
+    assert verdict.violation <= MAX_VIOLATION
     assert -best.fun * 0.995 <= 40 * verdict.objective <= -best.fun + 1e-6
 
 
@@ -179,9 +179,9 @@ def test_repair_under_an_average_power_limit_is_a_knapsack():
         integrality=1,
         bounds=Bounds(0, 1),
     )
-    mended = repaired(power, ChannelBatch.from_scenario(scenario, csi), problem)
+    mended = repair_by_silence(power, ChannelBatch.from_scenario(scenario, csi), problem)
     verdict = judge(mended, csi, scenario, problem)
-    assert verdict.violation <= MET
+    assert verdict.violation <= MAX_VIOLATION
     assert ((mended == power) | (mended == 0)).all()
     assert -best.fun * 0.99 <= 60 * verdict.objective <= -best.fun + 1e-6
 
@@ -192,4 +192,6 @@ def test_repair_leaves_violations_that_silence_cannot_reduce():
     csi = torch.ones(4, 1, 1, dtype=torch.float64)
     problem = _power_limited(0.6, at_most=False)
     assert judge(power, csi, scenario, problem).violation > 0.1
-    assert torch.equal(repaired(power, ChannelBatch.from_scenario(scenario, csi), problem), power)
+    assert torch.equal(
+        repair_by_silence(power, ChannelBatch.from_scenario(scenario, csi), problem), power
+    )

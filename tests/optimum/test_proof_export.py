@@ -8,7 +8,7 @@ import torch
 
 from feduplink import Constraint, InputError, Problem, Scenario, draw_csi
 from feduplink.link import PacketSuccess, Rate
-from feduplink.optimum import Optimum, find_optimum, proof_of
+from feduplink.optimum import Optimum, export_proof, find_optimum
 from feduplink.problem import WeightedSum
 from feduplink.proofs.format import Node
 
@@ -17,11 +17,11 @@ from feduplink.proofs.format import Node
 def optimum() -> Optimum:
     scenario = Scenario(workers=3, interference=8, rate_min=0.2, ee_min=10)
     csi = draw_csi(scenario, 6, torch.Generator().manual_seed(0))
-    return find_optimum(scenario, csi, max_boxes=5000, target_gap=1e-5, record=True)
+    return find_optimum(scenario, csi, max_boxes=5000, gap=1e-5, record=True)
 
 
 def test_the_statement_is_that_of_the_optimum(optimum: Optimum):
-    proof = proof_of(optimum, rows=torch.arange(2, 18, 3))
+    proof = export_proof(optimum, rows=torch.arange(2, 18, 3))
     statement = proof.statement
     assert statement.objective == pytest.approx(optimum.objective, abs=1e-8)
     assert statement.objective < optimum.objective
@@ -34,14 +34,14 @@ def test_the_statement_is_that_of_the_optimum(optimum: Optimum):
 
 
 def test_the_tree_is_that_of_the_search(optimum: Optimum):
-    tree, recorded = proof_of(optimum).tree, optimum.certificate.tree
+    tree, recorded = export_proof(optimum).tree, optimum.certificate.tree
     assert recorded is not None
     assert tree.is_queue()
     assert len(tree.node) == len(recorded.parent)
     counts = np.bincount(tree.node, minlength=len(Node))
-    halves = np.bincount(recorded.how.numpy()[len(optimum.csi) :], minlength=3)
+    halves = np.bincount(recorded.split_by.numpy()[len(optimum.csi) :], minlength=3)
     assert counts[:3].tolist() == (halves // 2).tolist()
-    assert counts[3:].tolist() == np.bincount(recorded.bound[recorded.leaf], minlength=3).tolist()
+    assert counts[3:].tolist() == np.bincount(recorded.proof[recorded.leaf], minlength=3).tolist()
     assert tree.at_power.shape == (counts[Node.TANGENT], 3)
     per_channel = np.bincount(tree.channel())
     assert per_channel.tolist() == torch.bincount(recorded.channel).tolist()
@@ -51,7 +51,7 @@ def test_a_proof_needs_a_recorded_search():
     scenario = Scenario(workers=2)
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match="record=True"):
-        proof_of(find_optimum(scenario, csi, max_boxes=0))
+        export_proof(find_optimum(scenario, csi, max_boxes=0))
 
 
 def test_measures_with_other_constants_than_the_scenario_are_refused():
@@ -59,6 +59,6 @@ def test_measures_with_other_constants_than_the_scenario_are_refused():
     limit = Constraint.at_least(PacketSuccess(0.5), torch.full((2,), 0.1, dtype=torch.float64))
     problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
-    optimum = find_optimum(scenario, csi, problem, max_boxes=0, record=True)
+    optimum = find_optimum(scenario, csi, problem=problem, max_boxes=0, record=True)
     with pytest.raises(InputError, match="no proof can be written with psr"):
-        proof_of(optimum)
+        export_proof(optimum)

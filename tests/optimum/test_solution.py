@@ -29,7 +29,7 @@ from feduplink import (
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import DualPoint
-from feduplink.optimum import MET, find_optimum, solve_dual
+from feduplink.optimum import MAX_VIOLATION, find_optimum, solve_dual
 from feduplink.randomness import torch_generator
 from simulated_gpu import GPU, simulated_gpu
 
@@ -63,7 +63,7 @@ def _assert_solved(name: str) -> None:
     solution = solve_dual(scenario, csi)
     primal = solution.judgement.objective
     assert abs(solution.dual_value - primal) <= 0.002
-    assert solution.judgement.violation <= MET
+    assert solution.judgement.violation <= MAX_VIOLATION
     # Both samples have a thousand channels.
     error = 2 * math.sqrt(2) * _sampling_error(scenario, solution.power, csi)
     assert abs(primal - REFERENCE[name]) <= 0.002 + error
@@ -103,7 +103,7 @@ def test_the_dual_policy_is_near_feasible_and_optimal_on_unseen_channels(name: s
 def test_a_small_cell_is_certified():
     scenario = Scenario(workers=3)
     csi = make_channels(scenario, 100).test
-    optimum = find_optimum(scenario, csi, target_gap=2e-3)
+    optimum = find_optimum(scenario, csi, gap=2e-3)
     metrics = optimum.as_metrics()
     assert metrics["certified"]
     assert optimum.gap <= 2e-3
@@ -148,7 +148,7 @@ def test_the_optimum_is_between_every_policy_and_the_bound(seed: int):
     outcomes = evaluate(scenario, policies, channels=csi)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
     verdict = judge(optimum.power, csi, scenario)
-    assert verdict.violation <= MET
+    assert verdict.violation <= MAX_VIOLATION
     assert verdict.objective == optimum.objective
     # Without the allowance for rounding.
     proved = float(optimum.certificate.upper.mean()) + optimum.solution.constant
@@ -156,7 +156,7 @@ def test_the_optimum_is_between_every_policy_and_the_bound(seed: int):
     assert optimum.upper_bound <= proved + 1e-8 * max(1, abs(proved))
     for outcome in outcomes.values():
         below = optimum.below(outcome.judgement)
-        if outcome.judgement.violation > MET:
+        if outcome.judgement.violation > MAX_VIOLATION:
             assert below is None
         elif math.isfinite(outcome.judgement.objective):
             assert outcome.judgement.objective <= optimum.objective
@@ -270,7 +270,7 @@ def test_without_interference_the_optimum_separates_by_worker(objective: str):
         for row in gains.tolist()
         for weight, g in zip((0.3, 0.7), row, strict=True)
     )
-    optimum = find_optimum(scenario, _apart(gains), target_gap=1e-5)
+    optimum = find_optimum(scenario, _apart(gains), gap=1e-5)
     assert optimum.objective == pytest.approx(exact / _CHANNELS, rel=1e-6)
     assert optimum.objective <= optimum.upper_bound <= optimum.objective + 2e-5 * (1 + exact)
     assert float(optimum.solution.multipliers.constraints.abs().max()) == 0
@@ -296,7 +296,7 @@ def test_the_dual_value_of_one_worker_with_a_binding_efficiency():
     assert exact.x > 1e-5  # the constraint binds
     assert solution.dual_value == pytest.approx(exact.fun, abs=2e-5)
     assert float(solution.multipliers.constraints[1, 0]) == pytest.approx(exact.x, rel=0.05)
-    assert solution.judgement.violation <= MET
+    assert solution.judgement.violation <= MAX_VIOLATION
 
 
 def test_the_optimum_of_proportional_fairness_without_constraints():
@@ -308,7 +308,7 @@ def test_the_optimum_of_proportional_fairness_without_constraints():
     gains = _gains(2, 2)
     mean = torch.exp(-0.023 / (gains * scenario.pmax_w)).mean(0)
     exact = float((torch.tensor(weights, dtype=torch.float64) * mean.log()).sum())
-    optimum = find_optimum(scenario, _apart(gains), target_gap=1e-5)
+    optimum = find_optimum(scenario, _apart(gains), gap=1e-5)
     assert optimum.objective == pytest.approx(exact, abs=1e-8)
     assert optimum.upper_bound == pytest.approx(exact, abs=1e-4)
     assert optimum.upper_bound >= exact - 1e-9
@@ -343,7 +343,7 @@ def test_the_optimum_under_an_average_power_limit_is_water_filling(mean_w: float
     solution = solve_dual(scenario, gains[:, None, None])
     objective = float(torch.log1p(gains * exact).mean())
     assert solution.judgement.objective == pytest.approx(objective, rel=1e-3)
-    assert solution.judgement.violation <= MET
+    assert solution.judgement.violation <= MAX_VIOLATION
     assert float(solution.power.mean()) == pytest.approx(mean_w, rel=2e-3)
     assert solution.dual_value == pytest.approx(objective, rel=1e-4)
     assert float(solution.multipliers.constraints[2, 0]) == pytest.approx(price, rel=0.02)

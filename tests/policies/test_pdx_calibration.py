@@ -9,7 +9,7 @@ from feduplink import DualPolicy, Problem, Scenario, draw_csi, load_policy
 from feduplink.channels import draw_training_csi, make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.link import sinr
-from feduplink.optimum import calibrated, solve_dual
+from feduplink.optimum import calibrate_multipliers, solve_dual
 from feduplink.policies import UnrolledPolicy, make_policy, pdx, shipped_network, shipped_pdx
 
 
@@ -63,7 +63,7 @@ def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
 def test_the_multipliers_that_ship_are_those_that_are_found():
     scenario, shipped = Scenario(), shipped_pdx().point
     csi = draw_training_csi(scenario, pdx.CHANNELS)
-    found = calibrated(shipped_network(), Problem.from_scenario(scenario), scenario, csi)
+    found = calibrate_multipliers(shipped_network(), Problem.from_scenario(scenario), scenario, csi)
     for name, tensor in vars(found.multipliers).items():
         expected = getattr(shipped.multipliers, name)
         torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=1e-9)

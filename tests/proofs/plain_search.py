@@ -26,7 +26,7 @@ class _Box:
     power_low: Floats
     power_high: Floats
     sinr_high: Floats
-    may_rest: Floats
+    may_be_silent: Floats
     silent: Floats
     depth: int = 0
 
@@ -120,7 +120,7 @@ def _branched(proof: Proof, rng: np.random.Generator, depth: int) -> tuple[Proof
             continue
         worker = int(rng.choice(heard))
         node = Node(rng.integers(3))
-        if node is Node.BY_SILENCE and not box.may_rest[worker]:
+        if node is Node.BY_SILENCE and not box.may_be_silent[worker]:
             node = Node.BY_POWER
         share = rng.uniform(0.1, 0.9)
         if node is Node.BY_SILENCE:
@@ -135,7 +135,7 @@ def _branched(proof: Proof, rng: np.random.Generator, depth: int) -> tuple[Proof
         else:
             at = float(share * box.sinr_high[worker])
             halves = [box.with_worker(worker, sinr_high=at), box]
-        halves[1] = halves[1].with_worker(worker, may_rest=False)
+        halves[1] = halves[1].with_worker(worker, may_be_silent=False)
         nodes.append((node, worker, at))
         queue.extend((channel, replace(half, depth=box.depth + 1)) for half in halves)
     node, worker, split_at = (np.array(values) for values in zip(*nodes, strict=True))
@@ -150,7 +150,7 @@ def _bound(proof: Proof, channel: int, box: _Box) -> float:
     """Each worker at the largest SINR and its lowest power."""
     gains = proof.csi[channel].astype(float)
     direct = np.diag(gains)
-    sure = np.where(box.may_rest | box.silent, 0.0, box.power_low)
+    sure = np.where(box.may_be_silent | box.silent, 0.0, box.power_low)
     least = 1 + (gains - np.diag(direct)) @ sure
     sinr = np.minimum(box.sinr_high, direct * box.power_high / least)
     success, rate, efficiency, cost = prices(proof)
@@ -158,5 +158,5 @@ def _bound(proof: Proof, channel: int, box: _Box) -> float:
     per_watt = 1 / (problem.amplifier_inefficiency * box.power_low + problem.static_power_w)
     value = success * np.exp(-problem.waterfall / np.maximum(sinr, 1e-300))
     value += (rate + efficiency * per_watt) * np.log1p(sinr) - cost
-    value = np.where(box.may_rest, np.maximum(value, 0), value)
+    value = np.where(box.may_be_silent, np.maximum(value, 0), value)
     return math.fsum(value[~box.silent])

@@ -120,29 +120,29 @@ def _alone(proof: Proof) -> float:
 class _Box:
     """Limits of t = ln p and s = ln SINR."""
 
-    def __init__(self, t_low, t_high, s_low, s_high, may_rest, silent, empty=False):
+    def __init__(self, t_low, t_high, s_low, s_high, may_be_silent, silent, empty=False):
         self.t_low, self.t_high, self.s_low, self.s_high = t_low, t_high, s_low, s_high
-        self.may_rest, self.silent, self.empty = may_rest, silent, empty
+        self.may_be_silent, self.silent, self.empty = may_be_silent, silent, empty
 
     def half(self, node: int, worker: int, at: float, *, upper: bool) -> _Box:
         half = _Box(
             *(
                 getattr(self, name).copy()
-                for name in ("t_low", "t_high", "s_low", "s_high", "may_rest", "silent")
+                for name in ("t_low", "t_high", "s_low", "s_high", "may_be_silent", "silent")
             ),
             self.empty,
         )
-        sure = not (self.may_rest[worker] or self.silent[worker])
+        sure = not (self.may_be_silent[worker] or self.silent[worker])
         if upper:
             half.empty |= bool(self.silent[worker])
-            half.may_rest[worker] = False
+            half.may_be_silent[worker] = False
             if node == Node.BY_SINR:
                 half.s_low[worker] = max(half.s_low[worker], math.log(at))
             if node == Node.BY_POWER:
                 half.t_low[worker] = max(half.t_low[worker], math.log(at))
         elif node == Node.BY_SILENCE:
             half.empty |= sure
-            half.may_rest[worker], half.silent[worker] = False, True
+            half.may_be_silent[worker], half.silent[worker] = False, True
         elif node == Node.BY_SINR:
             half.s_high[worker] = min(half.s_high[worker], math.log(at))
         else:
@@ -151,7 +151,7 @@ class _Box:
 
     def tighten(self, log_direct: Floats, cross: Floats, floor: Floats) -> None:
         for _ in range(2):
-            sure = ~self.may_rest & ~self.silent
+            sure = ~self.may_be_silent & ~self.silent
             least, most = np.log(self.least(cross)), np.log(self.most(cross))
             self.s_high = np.minimum(self.s_high, log_direct + self.t_high - least)
             reached = np.maximum(self.s_low, log_direct + self.t_low - most)
@@ -162,11 +162,11 @@ class _Box:
             nothing = (self.t_low > self.t_high - 1e-12) | (self.s_low > self.s_high - 1e-12)
             nothing |= self.s_high <= floor + 1e-12
             self.empty |= bool((nothing & sure).any())
-            self.silent = self.silent | (nothing & self.may_rest)
-            self.may_rest = self.may_rest & ~nothing
+            self.silent = self.silent | (nothing & self.may_be_silent)
+            self.may_be_silent = self.may_be_silent & ~nothing
 
     def least(self, cross: Floats) -> Floats:
-        return 1 + cross @ np.where(self.may_rest | self.silent, 0.0, np.exp(self.t_low))
+        return 1 + cross @ np.where(self.may_be_silent | self.silent, 0.0, np.exp(self.t_low))
 
     def most(self, cross: Floats) -> Floats:
         return 1 + cross @ np.where(self.silent, 0.0, np.exp(self.t_high))
@@ -238,7 +238,7 @@ def _monotone_bound(proof: Proof, box: _Box, log_direct: Floats, cross: Floats) 
     most = (np.log1p(np.minimum(gain * p, x)) / drawn).max(0)
     value = success * np.exp(-problem.waterfall / x) + rate * np.log1p(x)
     value += efficiency * most - cost
-    value = np.where(box.may_rest, np.maximum(value, 0.0), value)
+    value = np.where(box.may_be_silent, np.maximum(value, 0.0), value)
     return math.fsum(value[~box.silent])
 
 
@@ -262,9 +262,9 @@ def _tangent_bound(proof: Proof, box: _Box, log_direct: Floats, cross: Floats, r
     intercept = value.max(0) - cost - efficiency * k * q0
     at_rest = log_direct + box.t_low - np.log(box.most(cross))
     resting = -slope * at_rest - efficiency * k * q(box.t_low)
-    intercept = np.where(box.may_rest, np.maximum(intercept, resting), intercept)
+    intercept = np.where(box.may_be_silent, np.maximum(intercept, resting), intercept)
     received = 1 + cross @ p0
-    lifted = cross @ np.where(box.may_rest, np.exp(box.t_low), 0.0) / box.least(cross)
+    lifted = cross @ np.where(box.may_be_silent, np.exp(box.t_low), 0.0) / box.least(cross)
     s0 = log_direct + np.log(np.where(heard, p0, 1.0)) - np.log(received) + np.log1p(lifted)
     gradient = slope - (slope / received) @ cross * p0
     t = box.t_low + (box.t_high - box.t_low) * share

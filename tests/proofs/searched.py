@@ -10,7 +10,7 @@ import torch
 
 from feduplink import Optimum, Problem, Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum import Budget, RelaxationSearch, Target, certify, proof_of, solve_dual
+from feduplink.optimum import Budget, RelaxationSearch, Target, certify, export_proof, solve_dual
 from feduplink.progress import track
 from feduplink.proofs import Proof
 
@@ -58,7 +58,7 @@ def searched_optimum(seed: int, *, gap: float = 1e-2) -> Optimum:
     scenario = random_scenario(seed)
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(seed))
     problem = Problem.from_scenario(scenario)
-    solution = solve_dual(scenario, csi, problem, most_evaluations=4)
+    solution = solve_dual(scenario, csi, problem=problem, max_evaluations=4)
     prices = Prices.from_problem(problem, scenario, solution.multipliers)
     worth = float((prices.success + prices.rate + prices.efficiency / scenario.static_power).sum())
     batch = ChannelBatch.from_scenario(scenario, csi)
@@ -67,12 +67,10 @@ def searched_optimum(seed: int, *, gap: float = 1e-2) -> Optimum:
             search = RelaxationSearch(batch, prices, Target(gap * worth), record=True)
             certificate = search.run(Budget(_MAX_BOXES), progress)
     else:
-        certificate = certify(
-            batch, prices, max_boxes=_MAX_BOXES, target_gap=gap * worth, record=True
-        )
+        certificate = certify(batch, prices, max_boxes=_MAX_BOXES, gap=gap * worth, record=True)
     return Optimum(scenario, problem, csi, solution, certificate, [])
 
 
 def searched_proof(seed: int, *, gap: float = 1e-2) -> Proof:
     """The proof of that optimum."""
-    return proof_of(searched_optimum(seed, gap=gap))
+    return export_proof(searched_optimum(seed, gap=gap))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import feduplink
-from feduplink.optimum import proof_of
+from feduplink.optimum import export_proof
 from feduplink.proofs import Proof, Statement, read_proof, write_proof
 from feduplink.proofs.checker import check_proof
 from feduplink.proofs.format import Node
@@ -101,7 +101,7 @@ def test_a_false_bound_is_refused_with_channel_and_box():
 def test_a_bound_slightly_under_the_value_of_some_powers_is_refused(seed: int):
     """The best powers of the search are close to the bound; a bound just under them is false."""
     optimum = searched_optimum(seed)
-    proof = proof_of(optimum)
+    proof = export_proof(optimum)
     powers = optimum.certificate.power.numpy()
     for channel, power in enumerate(powers):
         reached = lagrangian(proof, proof.csi[channel], power)

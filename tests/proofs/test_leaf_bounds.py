@@ -44,7 +44,7 @@ def _random_regions(proof: Proof, rng: np.random.Generator) -> tuple[Regions, Ga
         channel=rows,
         power_high=high,
         power_low=high * 10 ** -rng.uniform(0, 3, shape),
-        may_rest=kind == 0,
+        may_be_silent=kind == 0,
         silent=kind == 1,
     )
     return regions.tightened(gains, proof.floor), gains
@@ -53,7 +53,7 @@ def _random_regions(proof: Proof, rng: np.random.Generator) -> tuple[Regions, Ga
 def _powers_in(regions: Regions, row: int, rng: np.random.Generator) -> np.ndarray:
     low, high = regions.power_low[row], regions.power_high[row]
     power = low * (high / low) ** rng.choice([0, 1, rng.random()], size=len(low))
-    rests = regions.silent[row] | (regions.may_rest[row] & (rng.random(len(low)) < 0.4))
+    rests = regions.silent[row] | (regions.may_be_silent[row] & (rng.random(len(low)) < 0.4))
     return np.where(rests, 0.0, power)
 
 
@@ -94,7 +94,9 @@ def test_the_monotone_bound_of_a_single_worker_is_its_maximum(objective: ProvedM
     proof = replace(proof, problem=problem, multipliers=np.zeros((0, 1)))
     gains = Gains.from_csi(proof.csi.astype(float))
     roots = Regions.roots(gains, problem.pmax_w, proof.floor)
-    regions = replace(roots, may_rest=np.zeros_like(roots.may_rest)).tightened(gains, proof.floor)
+    regions = replace(roots, may_be_silent=np.zeros_like(roots.may_be_silent)).tightened(
+        gains, proof.floor
+    )
     with balls.precision():
         worths = worker_worths(proof)
         bounds = LeafBounds(worths, under_the_floor(worths, proof.floor))

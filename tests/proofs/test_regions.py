@@ -20,7 +20,7 @@ def _holds(regions: Regions, row: int, sinr: np.ndarray, power: np.ndarray) -> b
     region = regions.take(np.array([row]))
     within = (region.power_low <= power) & (power <= region.power_high)
     within &= (region.sinr_low <= sinr) & (sinr <= region.sinr_high)
-    senders = np.where(on, within & ~region.silent, region.may_rest | region.silent)
+    senders = np.where(on, within & ~region.silent, region.may_be_silent | region.silent)
     return bool(senders.all()) and not region.empty[0]
 
 
@@ -66,7 +66,7 @@ def test_a_split_of_a_silent_worker_has_an_empty_upper_half():
     split = np.array([Node.BY_SILENCE]), np.array([0]), np.array([0.0])
     halves = root.halves(*split)
     assert halves.silent.tolist() == [[True, False], [False, False]]
-    assert halves.may_rest.tolist() == [[False, True], [False, True]]
+    assert halves.may_be_silent.tolist() == [[False, True], [False, True]]
     quarters = halves.halves(*(np.repeat(values, 2) for values in split))
     assert quarters.empty.tolist() == [False, True, True, False]
 

@@ -14,7 +14,7 @@ from feduplink.experiments.context import ExperimentContext
 from feduplink.federated import AccessScheme, ComputedSchedule, FixedPowerAccess, LearnedSchedule
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum import repaired, solve_dual
+from feduplink.optimum import repair_by_silence, solve_dual
 from feduplink.policies import (
     DualPolicy,
     GraphPolicy,
@@ -269,7 +269,7 @@ def evaluate_policies(
     judged: dict[str, tuple[Judgement, Judgement]] = {}
     for name, policy in policies.items():
         power = allocate_seen(policy, csi, scenario, seed=seed)
-        repaired_power = repaired(power, batch, problem)
+        repaired_power = repair_by_silence(power, batch, problem)
         after_repair = judge(repaired_power, csi, scenario)
         optimum = optimum.improved_by(name, repaired_power, after_repair)
         judged[name] = judge(power, csi, scenario), after_repair

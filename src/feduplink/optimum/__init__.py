@@ -3,6 +3,7 @@
 from feduplink.optimum.bounds import (
     DistributionBound,
     Unreachable,
+    certify,
     check_reachable,
     distribution_bound,
     find_unreachable,
@@ -10,24 +11,23 @@ from feduplink.optimum.bounds import (
 )
 from feduplink.optimum.boxes import Boxes, PowerBoxes, split
 from feduplink.optimum.branch_and_bound import (
-    EMPTY,
     MAX_BOXES,
-    TANGENT,
     BranchingTree,
     Budget,
     Certificate,
+    LeafProof,
+    Split,
     Target,
 )
 from feduplink.optimum.calibration import (
-    FAR,
-    NEAR,
+    COARSE,
+    FINE,
     PRIMAL_TOLERANCE,
     DualDescent,
-    calibrated,
-    refined,
+    calibrate_multipliers,
+    refine_multipliers,
     thresholds_with_margin,
 )
-from feduplink.optimum.certificate import certify
 from feduplink.optimum.concave_relaxation import Relaxation, RelaxedBoxes, ascend
 from feduplink.optimum.dual import PRIMAL_GAP, SEARCH, DualSolution, DualStep, solve_dual
 from feduplink.optimum.dual_function import DualFunction, Vector
@@ -35,20 +35,24 @@ from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
 from feduplink.optimum.power_search import PowerSearch
-from feduplink.optimum.primal_recovery import MET, LocalAscent, recombined, recovered, repaired
-from feduplink.optimum.proof_export import proof_of
+from feduplink.optimum.primal_recovery import (
+    MAX_VIOLATION,
+    LocalAscent,
+    combine_maxima,
+    recover_primal,
+    repair_by_silence,
+)
+from feduplink.optimum.proof_export import export_proof
 from feduplink.optimum.solution import Optimum, find_optimum
 
 __all__ = [
-    "EMPTY",
-    "FAR",
+    "COARSE",
+    "FINE",
     "MAX_BOXES",
-    "MET",
-    "NEAR",
+    "MAX_VIOLATION",
     "PRIMAL_GAP",
     "PRIMAL_TOLERANCE",
     "SEARCH",
-    "TANGENT",
     "BoundedBoxes",
     "Boxes",
     "BranchingTree",
@@ -61,6 +65,7 @@ __all__ = [
     "DualSolution",
     "DualStep",
     "Envelope",
+    "LeafProof",
     "LocalAscent",
     "MonotoneBound",
     "Optimum",
@@ -69,23 +74,24 @@ __all__ = [
     "Relaxation",
     "RelaxationSearch",
     "RelaxedBoxes",
+    "Split",
     "Target",
     "Unreachable",
     "Vector",
     "WorkerValue",
     "ascend",
-    "calibrated",
+    "calibrate_multipliers",
     "certify",
     "check_reachable",
+    "combine_maxima",
     "distribution_bound",
+    "export_proof",
     "find_optimum",
     "find_unreachable",
     "interference_free_bound",
-    "proof_of",
-    "recombined",
-    "recovered",
-    "refined",
-    "repaired",
+    "recover_primal",
+    "refine_multipliers",
+    "repair_by_silence",
     "solve_dual",
     "split",
     "thresholds_with_margin",

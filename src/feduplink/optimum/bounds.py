@@ -1,13 +1,14 @@
-"""Bounds on every policy: without interference, over the distribution of channels, and thresholds
-out of reach.
+"""Upper bounds on every policy: certified, distribution-wide, without interference; reachability.
 
-Silence meets every constraint, since these speak of the rounds in which a worker transmits. So the
-problem always has a solution; but a worker may be shut out of it by its thresholds alone.
+Constraints are on the rounds in which a worker transmits, so that silence satisfies them all and
+the problem always has a solution. The thresholds of a worker may still be out of reach, so that it
+never transmits in any solution.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,18 +18,83 @@ from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import EnergyEfficiency, Rate
-from feduplink.optimum.certificate import certify
+from feduplink.optimum.branch_and_bound import BranchAndBound, Budget, Certificate, Target
+from feduplink.optimum.concave_relaxation import has_relaxation
 from feduplink.optimum.dual_function import lagrangian_constant
+from feduplink.optimum.log_power_search import RelaxationSearch
+from feduplink.optimum.monotone_bound import check_monotone
+from feduplink.optimum.power_search import PowerSearch
 from feduplink.problem import Problem
+from feduplink.progress import Callback, track
 from feduplink.scenario import Scenario
 
 
-def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) -> float:
-    """g(E[max_p f_i(α_i p)]): the objective if nobody disturbed anybody, without constraints.
+def certify(
+    batch: ChannelBatch,
+    prices: Prices,
+    *,
+    max_boxes: int | None = None,
+    budget_s: float | None = None,
+    gap: float = 1e-3,
+    channel_gap: float | Tensor | None = None,
+    reached: float | None = None,
+    record: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> Certificate:
+    """Enclose the largest Lagrangian of every channel by branch and bound.
 
-    No policy exceeds it on channels with the direct gains α (N, L): interference only lowers every
-    f_i, g does not fall in any of them, and constraints only exclude policies. Infinite for a
-    measure that does not know what it is at most alone.
+    By weak duality the mean of the upper bounds is an upper bound for every feasible policy, at any
+    multipliers. The search branches in log-powers where packet success has a price, because
+    success is concave there (:mod:`feduplink.optimum.log_power_search`), and in powers where only
+    rates and energy efficiencies have, because a rate is a difference of concave functions of the
+    powers (:mod:`feduplink.optimum.power_search`).
+
+    Args:
+        batch: N channels.
+        prices: of the Lagrangian.
+        max_boxes: number of boxes after which the search stops; None: :data:`MAX_BOXES`, or no
+            limit if there is one in seconds.
+        budget_s: time after which the search stops, s; None: no limit. The result then depends on
+            the machine.
+        gap: mean gap at which the search stops.
+        channel_gap: largest gap of a channel at which it stops, one for all or (N,); None to
+            consider the mean only.
+        reached: mean value from which the mean gap counts (:class:`Target`); None for the mean of
+            the best values found.
+        record: keep the branching tree for a proof. The search then omits steps that a proof
+            cannot contain, and may take longer.
+        callbacks: called with every :class:`Certificate` on the way.
+    """
+    check_provable(prices)
+    search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
+    target = Target(gap, channel_gap, reached)
+    budget = Budget(max_boxes, budget_s)
+    total, unit = (budget.boxes, "boxes") if budget_s is None else (budget_s, "s")
+    with track("certificate", total, unit, callbacks) as progress:
+        return search(batch, prices, target, record=record).run(budget, progress)
+
+
+def check_provable(prices: Prices) -> None:
+    """Raise an InputError if there is no bound for these prices."""
+    if not has_relaxation(prices):
+        check_monotone(prices)
+
+
+def _in_log_powers(prices: Prices) -> bool:
+    unusual = bool((prices.success > 0).any()) or bool(prices.others)
+    return unusual and has_relaxation(prices)
+
+
+def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) -> float:
+    """Return g(E[max_p f_i(α_i p)]), the optimum without interference and constraints.
+
+    It is an upper bound for every policy: interference only lowers f_i, g is non-decreasing, and
+    constraints only exclude policies. Infinite for a measure without a known maximum.
+
+    Args:
+        problem: objective and utility.
+        pmax_w: largest powers, () or (L,) W.
+        direct: direct gains α, (N, L).
     """
     most = problem.objective.most_alone(direct.to("cpu", torch.float64), pmax_w)
     return math.inf if most is None else float(problem.utility.value(most.mean(0)))
@@ -36,13 +102,13 @@ def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) ->
 
 @dataclass(frozen=True)
 class DistributionBound:
-    """A bound on every policy over the whole distribution that channels were drawn from.
+    """An upper bound for every policy on the distribution that the channels were drawn from.
 
     Attributes:
-        upper_bound: what the objective of no policy that meets the constraints exceeds.
-        confidence: probability, over the draw of the channels, that this is so.
-        strongest: largest direct gain the distribution is assumed to have.
-        channels: how many channels it rests on.
+        upper_bound: bound on the objective of every feasible policy.
+        confidence: probability, over the draw of the channels, that the bound holds.
+        strongest: largest direct gain that the distribution is assumed to have.
+        channels: number of channels behind it.
     """
 
     upper_bound: float
@@ -60,7 +126,7 @@ class DistributionBound:
         }
 
     def sentence(self, *, recorded: bool = False) -> str:
-        """What it says, and under which assumptions."""
+        """The bound and its assumptions, in a sentence."""
         assumed = "the recorded channels are independent draws and " if recorded else ""
         return (
             f"With {self.confidence:.4g} confidence over the draw of {self.channels} channels: no "
@@ -72,26 +138,34 @@ class DistributionBound:
 
 def distribution_bound(
     scenario: Scenario,
-    multipliers: Multipliers,
     csi: Tensor,
-    problem: Problem | None = None,
     *,
+    multipliers: Multipliers,
+    problem: Problem | None = None,
     confidence: float = 0.95,
     max_boxes: int | None = None,
     budget_s: float | None = None,
 ) -> DistributionBound:
-    """An upper bound for all channels of the distribution, not only those at hand.
+    """Bound every policy on the distribution of the channels, from a sample of them.
 
-    For multipliers that were learned on other channels, the largest Lagrangians X of these
-    channels, (N, L, L), are independent draws, and their expectation bounds every policy. By the
-    empirical Bernstein inequality (Maurer and Pontil 2009, theorem 4) it is, with probability
-    1 − δ, at most
+    At multipliers that were found on other channels, the largest Lagrangians X of these channels
+    are independent draws, and their expectation is an upper bound for every policy. By the
+    empirical Bernstein inequality (Maurer and Pontil 2009, theorem 4) it is at most
 
-        mean(X) + √(2 V ln(2/δ) / N) + 7 M ln(2/δ) / (3 (N − 1)),
+        mean(X) + √(2 V ln(2/δ) / N) + 7 M ln(2/δ) / (3 (N − 1))
 
-    V the sample variance of X in [0, M]. The certificate knows X up to its gaps: it takes its
-    upper ends for the mean and std(lower) + √(Σ gap² / (N − 1)) for √V, which is no less.
-    M is computed for direct gains of up to ten times the largest one seen.
+    with probability 1 − δ, where V is the sample variance of X in [0, M]. The certificate encloses
+    X: the mean is that of its upper ends, and √V ≤ std(lower) + √(Σ gap² / (N − 1)). M holds for
+    direct gains of up to ten times the largest one of the sample.
+
+    Args:
+        scenario: the cell and its radio.
+        csi: the sample, (N, L, L).
+        multipliers: found on other channels.
+        problem: objective and constraints; None for those of the scenario.
+        confidence: 1 − δ.
+        max_boxes: number of boxes after which the search stops.
+        budget_s: time after which the search stops, s.
     """
     problem = problem or Problem.from_scenario(scenario)
     batch = ChannelBatch.from_scenario(scenario, csi)
@@ -106,27 +180,27 @@ def distribution_bound(
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
     slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
     mean = float(certificate.upper.mean()) + lagrangian_constant(problem, multipliers)
-    # On few channels this is tighter: every channel as good as the strongest.
-    everyone = torch.full((1, scenario.workers), strongest)
-    possible = interference_free_bound(problem, scenario.pmax_w, everyone)
+    # With few channels the bound for gains as large as the strongest is tighter.
+    gains = torch.full((1, scenario.workers), strongest)
+    possible = interference_free_bound(problem, scenario.pmax_w, gains)
     return DistributionBound(min(mean + slack, possible), confidence, strongest, count)
 
 
-#: Powers between the most efficient one and Pmax that mixtures are made of.
-_POWERS = 2000
-_MIXTURES = 201
+#: Grid points between the most efficient power and Pmax, and weights of rate and efficiency, by
+#: which both constraints together are tested.
+_GRID_POWERS, _GRID_WEIGHTS = 2000, 201
 
 
 @dataclass(frozen=True)
 class Unreachable:
-    """A worker that cannot transmit and meet its thresholds on any of the channels.
+    """A worker whose thresholds are out of reach on every channel.
 
     Attributes:
-        worker: counted from 1.
-        constraint: ``rate``, ``energy_efficiency``, or ``both together``.
-        best: the most it reaches alone on the air in its best channel, nats/s/Hz or nats/s/Hz/W;
-            for both together the largest share of both thresholds that it reaches at once.
-        threshold: what it would have to reach; 1 for both together.
+        worker: number of the worker, counted from 1.
+        constraint: ``rate``, ``energy_efficiency`` or ``both together``.
+        best: the largest value if it transmits alone on its best channel, nats/s/Hz or
+            nats/s/Hz/W; for both together the largest share of both thresholds at once.
+        threshold: the value required; 1 for both together.
     """
 
     worker: int
@@ -136,29 +210,29 @@ class Unreachable:
 
     @property
     def shortfall(self) -> float:
-        """By which share of the threshold it falls short."""
+        """Relative shortfall."""
         return 1 - self.best / self.threshold
 
     def __str__(self) -> str:
         if self.constraint == "both together":
             return (
-                f"worker {self.worker}: rate and energy_efficiency can be met each, but not both "
-                f"at once; alone on the air in its best channel it has at most {self.best:.1%} of "
+                f"worker {self.worker}: rate and energy_efficiency are each within reach, but not "
+                f"both at once; alone on its best channel it attains at most {self.best:.1%} of "
                 f"both, {self.shortfall:.1%} short, and must stay silent"
             )
         return (
             f"worker {self.worker}: {self.constraint} of {self.threshold:g} is out of reach; alone "
-            f"on the air in its best channel it has at most {self.best:.4g}, "
-            f"{self.shortfall:.1%} short, and must stay silent"
+            f"on its best channel it attains at most {self.best:.4g}, {self.shortfall:.1%} short, "
+            "and must stay silent"
         )
 
 
 def find_unreachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
-    """Workers that no policy can let transmit on these channels, (N, L, L).
+    """Find workers that cannot transmit and satisfy their constraints on channels (N, L, L).
 
-    Rate and efficiency at any power are largest in the channel with the largest direct gain, with
-    everyone else silent. So a worker can transmit iff it can do so alone in that channel, at a
-    mixture of powers that meets both constraints in the mean. Of other measures that is not known.
+    Rate and efficiency at any power are largest on the channel with the largest direct gain and
+    with all others silent. So a worker can transmit iff it can do so alone on that channel, at a
+    mixture of powers that satisfies both constraints on average. Other measures are not tested.
     """
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
     pmax = scenario.pmax_w.expand(scenario.workers).tolist()
@@ -178,7 +252,7 @@ def find_unreachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[
 
 
 def check_reachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
-    """As :func:`find_unreachable`; an :class:`InputError` if that leaves nobody to transmit."""
+    """As :func:`find_unreachable`; raise an :class:`InputError` if no worker can transmit."""
     entries = find_unreachable(problem, scenario, csi)
     if len(entries) == scenario.workers:
         raise InputError(f"thresholds: no worker can ever transmit; {entries[0]}.")
@@ -186,7 +260,7 @@ def check_reachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[U
 
 
 def _lower_limit(problem: Problem, kind: type[Rate] | type[EnergyEfficiency]) -> Tensor:
-    """The lower limit of a measure, (L,), 0 where there is none."""
+    """Return the lower limit of a measure, (L,); 0 where there is none."""
     for constraint in problem.constraints:
         if isinstance(constraint.measure, kind) and not constraint.at_most:
             return torch.where(constraint.active, constraint.limit, 0.0)
@@ -195,7 +269,7 @@ def _lower_limit(problem: Problem, kind: type[Rate] | type[EnergyEfficiency]) ->
 
 @dataclass(frozen=True)
 class _Radio:
-    """Pmax and P_c of one worker, W, and its amplifier's inefficiency."""
+    """Pmax and P_c of one worker, W, and its amplifier inefficiency μ."""
 
     pmax_w: float
     static_power_w: float
@@ -205,7 +279,7 @@ class _Radio:
 def _unreachable_alone(
     worker: int, gain: float, r0: float, e0: float, radio: _Radio
 ) -> Unreachable | None:
-    """The worker's entry if it cannot transmit alone with direct gain ``gain``."""
+    """Return the worker's entry if it cannot transmit alone with direct gain ``gain``."""
 
     def rates(power: Tensor) -> Tensor:
         return link.rate(gain * power)
@@ -230,13 +304,13 @@ def _unreachable_alone(
         return Unreachable(worker, "energy_efficiency", best_efficiency, e0)
     if r0 == 0 or e0 == 0:
         return None
-    # Both: no mixture does iff weights θ, 1 − θ exist at which every power falls short. Under the
-    # peak both grow with the power; above it the rate of an interval's upper end and the
-    # efficiency of its lower end are no less than those of any power in it.
+    # No mixture satisfies both iff weights θ, 1 − θ exist for which every power falls short. Below
+    # the most efficient power both increase; above it, the rate at an interval's upper end and the
+    # efficiency at its lower end bound those of all powers in between.
     powers = torch.logspace(
-        math.log10(efficient), math.log10(pmax), _POWERS, dtype=torch.float64
+        math.log10(efficient), math.log10(pmax), _GRID_POWERS, dtype=torch.float64
     ).clamp_max(pmax)
     ratios = torch.stack((rates(powers)[1:] / r0, efficiencies(powers)[:-1] / e0))
-    theta = torch.linspace(0, 1, _MIXTURES, dtype=torch.float64)
+    theta = torch.linspace(0, 1, _GRID_WEIGHTS, dtype=torch.float64)
     share = float((torch.stack((theta, 1 - theta), dim=1) @ ratios).amax(1).min())
     return Unreachable(worker, "both together", share, 1.0) if share < 1 else None

@@ -8,27 +8,25 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum.branch_and_bound import Tangents
+from feduplink.optimum.branch_and_bound import Split, Tangents
 from feduplink.tensor_record import TensorRecord
 
-#: Ways to split a box: by the log-SINR or the log-power of a worker, or by whether it is silent.
-SINR, POWER, REST = 0, 1, 2
-#: Boxes of one channel in a row, on average, from which on they share a matrix product: where it
-#: takes longer to begin one, more of them.
-_SHORTEST_RUN = {"cpu": 16, "cuda": 4096}
+#: Mean number of consecutive boxes of one channel from which on they share a matrix product.
+#: Launching one takes longer on a GPU.
+_MIN_RUN = {"cpu": 16, "cuda": 4096}
 
 
 @dataclass(frozen=True)
 class Boxes(TensorRecord):
-    """Regions of the search: M boxes, each of one channel.
+    """M boxes of log-powers and log-SINRs, each of one channel.
 
     Attributes:
         channel: index of the channel, (M,).
-        t_low, t_high: limits of ln p for a worker on the air, (M, L).
-        s_low, s_high: limits of ln SINR for a worker on the air, (M, L).
-        may_rest: the worker may also be silent, (M, L) bool.
-        silent: the worker is silent, (M, L) bool.
-        node: the box's row in the recorded tree, (M,); −1 if nothing is recorded.
+        t_low, t_high: limits of ln p for a worker that transmits, (M, L).
+        s_low, s_high: limits of ln SINR for a worker that transmits, (M, L).
+        may_be_silent: whether the worker may also be silent, (M, L) bool.
+        silent: whether the worker is silent, (M, L) bool.
+        node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
     channel: Tensor
@@ -36,30 +34,30 @@ class Boxes(TensorRecord):
     t_high: Tensor
     s_low: Tensor
     s_high: Tensor
-    may_rest: Tensor
+    may_be_silent: Tensor
     silent: Tensor
     node: Tensor
 
 
 @dataclass(frozen=True)
 class Bounds(TensorRecord):
-    """What the relaxation says of each box.
+    """Bounds of the concave relaxation over M boxes, and how to split these.
 
     Attributes:
         upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
-        power: where the relaxation is largest, (M, L) W; 0 for a worker better off silent.
-        worker: which worker's relaxation is loosest there, (M,).
-        how: what of it to split: :data:`SINR`, :data:`POWER`, or :data:`REST`, (M,).
-        split_at: where, (M,).
-        proof: ``MONOTONE``, ``TANGENT`` or ``EMPTY``, (M,) int8.
-        tangents: the linearisation that was taken.
-        upper_weight: of McCormick's planes, what suits the halves of the box, (M, L).
+        power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
+        worker: the worker whose relaxation is loosest there, (M,).
+        split_by: :class:`Split` of the box, (M,).
+        split_at: ln SINR or ln p of the split, (M,).
+        proof: :class:`LeafProof` of the bound, (M,) int8.
+        tangents: the linearisation.
+        upper_weight: weights of McCormick's planes for the halves of the box, (M, L).
     """
 
     upper: Tensor
     power: Tensor
     worker: Tensor
-    how: Tensor
+    split_by: Tensor
     split_at: Tensor
     proof: Tensor
     tangents: Tangents
@@ -67,7 +65,7 @@ class Bounds(TensorRecord):
 
 
 def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
-    """The lower halves of all boxes, then the upper ones, (2 M,), with their ``nodes``."""
+    """Split M boxes; return the lower halves, then the upper ones, with their ``nodes`` (2 M,)."""
     rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
     where = (rows, bounds.worker)
 
@@ -76,16 +74,18 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
         values[where] = torch.where(apply, new, values[where])
         return values
 
-    by_power, by_sinr, by_rest = (bounds.how == way for way in (POWER, SINR, REST))
-    never, always = torch.zeros_like(by_rest), torch.ones_like(by_rest)
+    by_power, by_sinr, by_silence = (
+        bounds.split_by == kind for kind in (Split.POWER, Split.SINR, Split.SILENCE)
+    )
+    never, always = torch.zeros_like(by_silence), torch.ones_like(by_silence)
     lower = Boxes(
         boxes.channel,
         boxes.t_low,
         changed(boxes.t_high, bounds.split_at, by_power),
         boxes.s_low,
         changed(boxes.s_high, bounds.split_at, by_sinr),
-        changed(boxes.may_rest, never, by_rest),
-        changed(boxes.silent, always, by_rest),
+        changed(boxes.may_be_silent, never, by_silence),
+        changed(boxes.silent, always, by_silence),
         nodes[: len(rows)],
     )
     upper = Boxes(
@@ -94,8 +94,8 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
         boxes.t_high,
         changed(boxes.s_low, bounds.split_at, by_sinr),
         boxes.s_high,
-        # Silence is in the lower half already.
-        changed(boxes.may_rest, never, always),
+        # The lower half contains silence.
+        changed(boxes.may_be_silent, never, always),
         boxes.silent,
         nodes[len(rows) :],
     )
@@ -104,13 +104,13 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
 
 @dataclass(frozen=True)
 class PowerBoxes(TensorRecord):
-    """Regions of the search: M boxes of powers, each of one channel.
+    """M boxes of powers, each of one channel.
 
     Attributes:
         channel: index of the channel, (M,).
-        low, high: limits of the powers, (M, L) W. From 0 on: the worker may also be silent. Both 0:
-            it is.
-        node: the box's row in the recorded tree, (M,); 0 if nothing is recorded.
+        low, high: limits of the powers, (M, L) W. A worker with ``low`` = 0 may be silent, one with
+            ``high`` = 0 is.
+        node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
     channel: Tensor
@@ -120,13 +120,16 @@ class PowerBoxes(TensorRecord):
 
     @staticmethod
     def roots(batch: ChannelBatch) -> PowerBoxes:
-        """One box per channel: everyone silent or at any power."""
+        """One box per channel: all powers in [0, Pmax]^L."""
         high = batch.pmax_w.expand_as(batch.direct).clone()
         channel = torch.arange(len(high), device=high.device)
         return PowerBoxes(channel, torch.zeros_like(high), high, channel.clone())
 
     def halves(self, worker: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
-        """``low`` and ``high`` of the lower halves, then of the upper ones, (2 M, L) W each."""
+        """Split at powers (M,) W of workers (M,).
+
+        Returns ``low`` and ``high`` of the lower halves, then of the upper ones, (2 M, L) W each.
+        """
         rows = torch.arange(len(worker), device=worker.device)
         high, low = self.high.clone(), self.low.clone()
         high[rows, worker] = point
@@ -135,15 +138,15 @@ class PowerBoxes(TensorRecord):
 
 
 class CrossGains:
-    """Products with the cross gains of every box's channel.
+    """Products with the cross gains β of every box's channel.
 
-    Boxes of one channel that follow each other share one matrix product; where channels change all
-    the time, each box has its own copy of the gains.
+    Consecutive boxes of one channel share one matrix product. Where channels alternate, each box
+    has its own copy of the gains.
     """
 
     def __init__(self, cross: Tensor, channel: Tensor) -> None:
         runs, counts = torch.unique_consecutive(channel, return_counts=True)
-        self._own = len(runs) * _SHORTEST_RUN[channel.device.type] > len(channel)
+        self._own = len(runs) * _MIN_RUN[channel.device.type] > len(channel)
         if self._own:
             self._gains = cross[channel]
         else:
@@ -151,13 +154,13 @@ class CrossGains:
             self._runs = [cross[run] for run in runs.tolist()]
 
     def at_worker(self, values: Tensor) -> Tensor:
-        """Σ_j β_ij v_j, what worker i receives, (M, L)."""
+        """Return Σ_j β_ij v_j, the interference that worker i receives, (M, L)."""
         if self._own:
             return (self._gains @ values[..., None])[..., 0]
         return self._products(values, [gains.T for gains in self._runs])
 
     def from_worker(self, values: Tensor) -> Tensor:
-        """Σ_i β_ij v_i, what worker j causes, (M, L)."""
+        """Return Σ_i β_ij v_i, the interference that worker j causes, (M, L)."""
         if self._own:
             return (values[:, None, :] @ self._gains)[:, 0]
         return self._products(values, self._runs)

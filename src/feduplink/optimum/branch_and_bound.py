@@ -1,16 +1,15 @@
-"""Branch and bound over the channels of a batch: target, incumbents, recorded tree.
-
-Every channel has a root: each worker is silent or sends at ln p ≤ ln Pmax with an ln SINR of no
-less than its floor (``Relaxation.roots``). Every other node is one half of its parent, and both
-halves are there, so the leaves cover the root. Each leaf claims an upper bound on the Lagrangian
-over its region, the slack for workers under their floor included, and says how to prove it; the
-largest claim of a channel bounds its Lagrangian.
-
-A region is not stored: it follows from the path from the root, by the rules of
-:func:`feduplink.optimum.log_power_search.split` and of ``Relaxation.tightened``.
+"""Branch and bound over the channels of a batch: target, budget, incumbents, recorded tree.
 
 Regions of powers are bounded, split where their bound is loosest, and dropped once they cannot
-contain anything that matters. The search may be stopped at any time: its bounds are valid then.
+contain a value above the tolerance. The bounds are valid whenever the search stops.
+
+A recorded tree has a root per channel: each worker is silent or transmits at ln p ≤ ln Pmax with an
+ln SINR of at least its floor (``Relaxation.roots``). Every other node is one half of its parent,
+and both halves are in the tree, so that the leaves cover the root. Each leaf states an upper bound
+on the Lagrangian over its region, which includes the slack for workers below their floor, and how
+to prove it; the largest of these bounds the Lagrangian of the channel. Regions are not stored: they
+follow from the splits on the path from the root by the rules of
+:func:`feduplink.optimum.boxes.split` and ``Relaxation.tightened``.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -34,20 +34,36 @@ from feduplink.lagrangian import (
 from feduplink.progress import Progress
 from feduplink.tensor_record import TensorRecord
 
-#: How a leaf's bound is proved: each worker's best ends, a tangent of the concave relaxation, or
-#: that nothing is left of the region.
-MONOTONE, TANGENT, EMPTY = 0, 1, 2
+
+class Split(IntEnum):
+    """The quantity of a worker by which a region is split."""
+
+    SINR = 0
+    POWER = 1
+    #: Whether the worker is silent.
+    SILENCE = 2
+
+
+class LeafProof(IntEnum):
+    """How the bound of a leaf is proved."""
+
+    #: Each worker's terms at the ends of its intervals.
+    MONOTONE = 0
+    #: A tangent of the concave relaxation.
+    TANGENT = 1
+    #: The region is empty.
+    EMPTY = 2
 
 
 @dataclass(frozen=True)
 class Tangents(TensorRecord):
-    """What fixes the linearisation that bounds a box, (T, L) each.
+    """Linearisations that bound boxes, (T, L) each.
 
     Attributes:
-        at_log_power: the point ln p at which the relaxation is linearised; 0 for silent workers.
+        at_log_power: the point ln p of linearisation; 0 for silent workers.
         sinr_slope: slope ≥ 0 in ln SINR of the line above a worker's value.
-        rate_end: which of McCormick's two lines bounds R q: True for (R, q) at the upper ends of
-            ln SINR and ln p, False at the lower ones.
+        rate_end: which of McCormick's planes bounds R q: True for the one at the upper ends of
+            ln SINR and ln p, False for the one at the lower ends.
     """
 
     at_log_power: Tensor
@@ -56,131 +72,134 @@ class Tangents(TensorRecord):
 
 
 @dataclass(frozen=True)
-class BranchingTree:
-    """The M nodes of all channels' trees as flat arrays on the CPU, a parent before its halves.
+class Nodes(TensorRecord):
+    """M nodes of branching trees, on the CPU.
 
     Attributes:
-        channel: of which channel, (M,) int64.
-        parent: its row, −1 for a root, (M,) int64.
-        how: how the parent was split into this node and its sibling, ``SINR``, ``POWER`` or
-            ``REST`` (:mod:`feduplink.optimum.log_power_search`), −1 for a root, (M,) int8.
-        worker: which worker's, −1 for a root, (M,) int64.
-        point: at which ln SINR or ln p; unused for ``REST`` and for a root, (M,) float64.
-        upper_half: whether this node is the upper half; for ``REST`` that in which the worker is
-            surely on the air, (M,) bool.
-        leaf: whether it was not split, (M,) bool.
-        upper: of a leaf, the claimed bound; −∞ for an empty one, (M,) float64.
-        bound: of a leaf, its proof: :data:`MONOTONE`, :data:`TANGENT` or :data:`EMPTY`; −1 for a
-            node that was split, (M,) int8.
-        tangent_row: of a leaf with a tangent its row in ``tangents``, else −1, (M,) int64.
-        tangents: the linearisations, (T, L) each.
+        channel: index of the channel, (M,) int64.
+        parent: row of the parent node, −1 for a root, (M,) int64.
+        split_by: the :class:`Split` of the parent into this node and its sibling, −1 for a root,
+            (M,) int8.
+        worker: the worker by which the parent was split, −1 for a root, (M,) int64.
+        split_at: ln SINR or ln p of the split; unused for ``SILENCE`` and a root, (M,) float64.
+        upper_half: whether the node is the upper half; for ``SILENCE`` the half in which the
+            worker transmits, (M,) bool.
     """
 
     channel: Tensor
     parent: Tensor
-    how: Tensor
+    split_by: Tensor
     worker: Tensor
-    point: Tensor
+    split_at: Tensor
     upper_half: Tensor
+
+
+@dataclass(frozen=True)
+class BranchingTree(Nodes):
+    """The nodes of all channels' trees, every parent before its halves, with the leaves' bounds.
+
+    Attributes:
+        leaf: whether the node was not split, (M,) bool.
+        upper: bound of a leaf; −∞ for an empty one, (M,) float64.
+        proof: :class:`LeafProof` of a leaf, −1 for a node that was split, (M,) int8.
+        tangent_row: row in ``tangents`` of a leaf with a tangent, else −1, (M,) int64.
+        tangents: the linearisations, (T, L) each.
+    """
+
     leaf: Tensor
     upper: Tensor
-    bound: Tensor
+    proof: Tensor
     tangent_row: Tensor
     tangents: Tangents
 
     def channel_bounds(self, channels: int) -> Tensor:
-        """The largest claim among the leaves of every channel, (N,)."""
-        most = torch.full((channels,), -torch.inf, dtype=torch.float64)
-        return most.scatter_reduce(0, self.channel[self.leaf], self.upper[self.leaf], "amax")
+        """Return the largest bound of a leaf of every channel, (N,)."""
+        largest = torch.full((channels,), -torch.inf, dtype=torch.float64)
+        return largest.scatter_reduce(0, self.channel[self.leaf], self.upper[self.leaf], "amax")
 
 
 class TreeRecorder:
-    """Writes down splits and leaves while the search goes on."""
+    """Records splits and leaves during the search, for N channels of L workers."""
 
     def __init__(self, channels: int, workers: int) -> None:
         self._workers = workers
-        roots = torch.arange(channels)
         absent = torch.full((channels,), -1)
+        roots = Nodes(
+            channel=torch.arange(channels),
+            parent=absent,
+            split_by=absent.to(torch.int8),
+            worker=absent,
+            split_at=torch.zeros(channels, dtype=torch.float64),
+            upper_half=torch.zeros(channels, dtype=torch.bool),
+        )
         self._count = channels
-        self._nodes = [
-            {
-                "channel": roots,
-                "parent": absent,
-                "how": absent.to(torch.int8),
-                "worker": absent,
-                "point": torch.zeros(channels, dtype=torch.float64),
-                "upper_half": torch.zeros(channels, dtype=torch.bool),
-            }
-        ]
-        self._leaves: list[tuple[Tensor, Tensor, int]] = []
+        self._nodes = [roots]
+        self._leaves: list[tuple[Tensor, Tensor, LeafProof]] = []
         self._tangents: list[Tangents] = []
 
     def split(
-        self, nodes: Tensor, channel: Tensor, how: Tensor, worker: Tensor, point: Tensor
+        self, nodes: Tensor, channel: Tensor, split_by: Tensor, worker: Tensor, split_at: Tensor
     ) -> Tensor:
-        """Split ``nodes`` (K,); returns the lower halves, then the upper ones, (2 K,)."""
+        """Split ``nodes`` (K,); return the lower halves, then the upper ones, (2 K,)."""
         count = len(nodes)
-        upper_half = torch.arange(2 * count) >= count
         self._nodes.append(
-            {
-                "channel": channel.cpu().repeat(2),
-                "parent": nodes.cpu().repeat(2),
-                "how": how.cpu().to(torch.int8).repeat(2),
-                "worker": worker.cpu().repeat(2),
-                "point": point.cpu().repeat(2),
-                "upper_half": upper_half,
-            }
+            Nodes(
+                channel=channel.cpu().repeat(2),
+                parent=nodes.cpu().repeat(2),
+                split_by=split_by.cpu().to(torch.int8).repeat(2),
+                worker=worker.cpu().repeat(2),
+                split_at=split_at.cpu().repeat(2),
+                upper_half=torch.arange(2 * count) >= count,
+            )
         )
         first = self._count
         self._count += 2 * count
         return torch.arange(first, self._count, device=nodes.device)
 
-    def close(self, nodes: Tensor, upper: Tensor, bound: int) -> None:
-        """Make ``nodes`` leaves with a claimed bound, proved by their ends or empty."""
-        self._leaves.append((nodes.cpu(), upper.cpu(), bound))
+    def close(self, nodes: Tensor, upper: Tensor, proof: LeafProof) -> None:
+        """Make ``nodes`` (K,) leaves with bounds (K,)."""
+        self._leaves.append((nodes.cpu(), upper.cpu(), proof))
 
     def close_by_tangents(self, nodes: Tensor, upper: Tensor, tangents: Tangents) -> None:
-        """Make ``nodes`` leaves whose bound a tangent proves."""
-        self.close(nodes, upper, TANGENT)
+        """Make ``nodes`` (K,) leaves whose bounds (K,) are proved by tangents."""
+        self.close(nodes, upper, LeafProof.TANGENT)
         self._tangents.append(tangents.to("cpu"))
 
     def tree(self) -> BranchingTree:
-        """What was recorded; every node must have been split or closed."""
-        columns = {name: torch.cat([part[name] for part in self._nodes]) for name in self._nodes[0]}
+        """Return the recorded tree; every node must have been split or closed."""
         upper = torch.full((self._count,), -torch.inf, dtype=torch.float64)
-        bound = torch.full((self._count,), -1, dtype=torch.int8)
+        proofs = torch.full((self._count,), -1, dtype=torch.int8)
         tangent_row = torch.full((self._count,), -1)
         rows = 0
         for nodes, values, proof in self._leaves:
             upper[nodes] = values
-            bound[nodes] = proof
-            if proof == TANGENT:
+            proofs[nodes] = proof
+            if proof == LeafProof.TANGENT:
                 tangent_row[nodes] = torch.arange(rows, rows + len(nodes))
                 rows += len(nodes)
-        nothing = torch.zeros(0, self._workers, dtype=torch.float64)
-        tangents = Tangents.concat(
-            [Tangents(nothing, nothing, nothing.to(torch.bool)), *self._tangents]
-        )
+        empty = torch.zeros(0, self._workers, dtype=torch.float64)
         return BranchingTree(
-            **columns,
-            leaf=bound >= 0,
+            **vars(Nodes.concat(self._nodes)),
+            leaf=proofs >= 0,
             upper=upper,
-            bound=bound,
+            proof=proofs,
             tangent_row=tangent_row,
-            tangents=tangents,
+            tangents=Tangents.concat(
+                [Tangents(empty, empty, empty.to(torch.bool)), *self._tangents]
+            ),
         )
 
 
-#: Channels climbed on at a time, from one start or several: few of them take as long as many.
+#: Allocations climbed from at a time, of one start or several: a few take as long as many.
 _ROWS = {"cpu": 1024, "cuda": 2**16}
 
 
 class Incumbents:
-    """The best known allocation of every channel at given prices, and its value.
+    """The best known powers of every channel at given prices.
 
     Attributes:
-        power: (N, L) W.
-        value: the Lagrangian there, (N,).
+        power: transmit powers, (N, L) W.
+        value: their Lagrangian, (N,).
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
@@ -199,22 +218,28 @@ class Incumbents:
         self.search_from(every, best)
 
     def offer(self, channel: Tensor, power: Tensor, value: Tensor) -> Tensor:
-        """Keep those of the allocations (M, L) W, with their values, that are better.
+        """Replace the powers of channels by better ones.
 
-        Returns the channels on which one was, some perhaps more than once.
+        Args:
+            channel: indices of channels, (M,).
+            power: powers on them, (M, L) W.
+            value: their Lagrangians, (M,).
+
+        Returns:
+            Channels whose powers were replaced, possibly with repetitions.
         """
         best = self.value.scatter_reduce(0, channel, value, "amax")
         winners = (value >= best[channel]) & (value > self.value[channel])
         improved = channel[winners]
         self.power[improved] = power[winners]
-        # Of two equally good ones either may have been kept, and its own value goes with it.
+        # Of two equal values either allocation may have been kept; recompute its value.
         self.value[improved] = self._batch.take(improved).value(
             self.power[improved], self._prices.take(improved)
         )
         return improved
 
     def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
-        """Climb from the best allocation of every channel, if within ``margin`` of the best known.
+        """Climb from the best powers of every channel, if within ``margin`` of the incumbent.
 
         The others would mostly lead to the same maximum. Powers (M, L) W above Pmax, as those of
         empty boxes may be, count as Pmax.
@@ -231,7 +256,7 @@ class Incumbents:
         self.offer(channel[promising], power, batch.value(power, prices))
 
     def search_from(self, channel: Tensor, power: Tensor, *, rounds: int = 2) -> None:
-        """Search locally from allocations (M, L) W of some channels, silence included."""
+        """Search locally from powers (M, L) W of some channels, silence included."""
         batch, prices = self._batch.take(channel), self._prices.take(channel)
         power = improve(batch, prices, power, rounds=rounds)
         self.offer(channel, power, batch.value(power, prices))
@@ -241,24 +266,24 @@ def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     return (starts[first : first + size] for first in range(0, len(starts), size))
 
 
-#: Share of the target gap that the search may use up in any case.
-_LEFT_TO_SEARCH = 0.25
-#: Boxes to bound at most where neither a number of boxes nor a time is given: one to two minutes
-#: on two cores where packet success is priced, less elsewhere.
+#: Smallest share of the target gap that is allowed to the search.
+_MIN_SEARCH_SHARE = 0.25
+#: Largest number of boxes where neither a number nor a time is given: one to two minutes on two
+#: cores where packet success is priced, less elsewhere.
 MAX_BOXES = 2_000_000
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate(TensorRecord):
-    """Bounds on the largest Lagrangian of each channel.
+    """Enclosure of the largest Lagrangian of each channel.
 
     Attributes:
         lower: the best value found, (N,).
-        upper: what no power allocation exceeds, (N,).
-        power: the allocation that reaches ``lower``, (N, L) W.
-        boxes: how many boxes were bounded.
-        seconds: how long it took.
-        tree: the search itself, if it was recorded; only in the last one.
+        upper: upper bound, (N,).
+        power: powers whose Lagrangian is ``lower``, (N, L) W.
+        boxes: number of boxes that were bounded.
+        seconds: duration of the search.
+        tree: the branching tree, if it was recorded; only in the last certificate of a search.
     """
 
     lower: Tensor
@@ -269,7 +294,7 @@ class Certificate(TensorRecord):
     tree: BranchingTree | None = None
 
     def __repr__(self) -> str:
-        """How tight it is, and what it took."""
+        """The enclosure, its gap and its cost on one line."""
         return (
             f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
             f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
@@ -284,7 +309,7 @@ class Certificate(TensorRecord):
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a search may last.
+    """Limits of a search.
 
     Attributes:
         boxes: number of boxes after which it stops; None: :data:`MAX_BOXES`, or no limit if there
@@ -323,15 +348,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Target:
-    """When a search has proved enough.
+    """The gap at which a search stops.
 
     Attributes:
-        mean_gap: how far the mean upper bound may be above ``reached``.
+        mean_gap: largest mean upper bound minus ``reached``.
         channel_gap: largest upper − lower of a channel, one for all or (N,); None if only the mean
             counts.
-        reached: from where the mean gap counts, at most the mean of the best values; None: that
-            itself. Where less than a quarter of the gap is left above it, a quarter is allowed:
-            half as much takes several times as many boxes.
+        reached: value from which the mean gap counts, at most the mean of the best values; None
+            for that mean. A quarter of the gap above the mean of the best values is always
+            allowed: half of that takes several times as many boxes.
     """
 
     mean_gap: float
@@ -339,14 +364,14 @@ class Target:
     reached: float | None = None
 
     def allowed_gap(self, lower: Tensor) -> float:
-        """How far the mean upper bound may be above that of the best values (N,)."""
+        """Allowed mean of the upper bounds minus that of the best values ``lower`` (N,)."""
         if self.reached is None:
             return self.mean_gap
         used = max(float(lower.mean()) - self.reached, 0.0)
-        return max(self.mean_gap - used, _LEFT_TO_SEARCH * self.mean_gap)
+        return max(self.mean_gap - used, _MIN_SEARCH_SHARE * self.mean_gap)
 
-    def met_by(self, certificate: Certificate) -> bool:
-        """Whether the certificate is tight enough."""
+    def is_met(self, certificate: Certificate) -> bool:
+        """Whether the gaps of the certificate are small enough."""
         if certificate.gap > self.allowed_gap(certificate.lower):
             return False
         if self.channel_gap is None:
@@ -354,9 +379,9 @@ class Target:
         return bool((certificate.upper - certificate.lower <= self.channel_gap).all())
 
     def tolerance(self, share: float, lower: Tensor) -> Tensor:
-        """How far above the best known values ``lower`` (N,) boxes are dropped, (N,).
+        """Distance to the best known values ``lower`` (N,) at which boxes are dropped, (N,).
 
-        What one channel may keep, or a ``share`` of what they may on average.
+        The allowed gap of a channel, or a ``share`` of the allowed mean gap.
         """
         each = share * self.allowed_gap(lower) if self.channel_gap is None else self.channel_gap
         return torch.as_tensor(each).to(lower).expand_as(lower)
@@ -366,10 +391,10 @@ class BranchAndBound(ABC):
     """A search that encloses the largest Lagrangian of every channel.
 
     Attributes:
-        dropped: largest bound among the regions that are not searched any further, (N,).
+        dropped: largest bound among the regions that were dropped, (N,).
         proved: smallest upper bound so far, (N,).
-        count: how many boxes were bounded.
-        recorder: of the tree, if it is recorded.
+        count: number of boxes that were bounded.
+        recorder: of the tree; None if it is not recorded.
     """
 
     def __init__(
@@ -386,7 +411,7 @@ class BranchAndBound(ABC):
     @property
     @abstractmethod
     def open_boxes(self) -> tuple[Tensor, Tensor]:
-        """Channels and bounds of the boxes that are not settled, (M,) each."""
+        """Channels and bounds of the boxes that are still to be searched, (M,) each."""
 
     @abstractmethod
     def branch(self) -> None:
@@ -404,7 +429,7 @@ class BranchAndBound(ABC):
             used = certificate.boxes if budget.seconds is None else certificate.seconds
             progress.advance(used, figures, certificate)
             if (
-                self.target.met_by(certificate)
+                self.target.is_met(certificate)
                 or budget.is_spent(certificate.boxes, certificate.seconds)
                 or len(self.open_boxes[0]) == 0
             ):
@@ -416,7 +441,7 @@ class BranchAndBound(ABC):
         return replace(certificate, tree=self.recorder.tree())
 
     def certificate(self) -> Certificate:
-        """The bounds proved so far."""
+        """Return the enclosure so far."""
         lower, power = self.incumbents.value.clone(), self.incumbents.power.clone()
         upper = torch.maximum(self.dropped, lower)
         upper = upper.scatter_reduce(0, *self.open_boxes, "amax")

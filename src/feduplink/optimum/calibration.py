@@ -1,14 +1,14 @@
-"""Calibration of multipliers with a given maximiser of the Lagrangian in the loop, a search or a
-network.
+"""Calibration of multipliers with a given maximiser of the Lagrangian, a search or a network.
 
-D(λ) is a mean over channels, and its gradient is what the maximisers leave over of each constraint
-(``optimum.dual_solver``). A few hundred channels tell the direction well enough; averaging the last
-steps makes up for the noise. Steps are Adam's: a constraint of a worker that is seldom on the air
-has small gradients and needs steps as long as the others'.
+D(λ) is a mean over channels, and its gradient is the mean surplus of every constraint at the
+maximisers (:mod:`feduplink.optimum.dual_function`). :class:`DualDescent` takes stochastic steps on
+a few hundred channels each and averages the last iterates. The steps are Adam's, because the
+constraint of a worker that rarely transmits has a small gradient and still needs steps of the same
+length.
 
-A network that stands in for the maximiser is not quite the maximiser, so that the minimum of what
-it reaches misses the constraints by a few per cent. The steps go along the surplus all the same:
-they end where nothing is left over of what is paid for and nothing is missed elsewhere.
+A network in place of the maximiser is not quite the maximiser, so the minimum of its D violates the
+constraints by a few per cent. The steps follow the surplus all the same: they stop where
+complementary slackness holds and no constraint is violated.
 """
 
 from __future__ import annotations
@@ -30,23 +30,33 @@ from feduplink.progress import track, track_each
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: Maximisers that miss a constraint by no more than this share of its threshold are near enough
-#: for the multipliers of a policy, which is judged on other channels.
+#: Largest relative violation at which the multipliers of a policy count as feasible. The policy is
+#: judged on other channels anyway.
 PRIMAL_TOLERANCE = 2e-3
-#: Evaluations that a refinement takes.
-_EVALUATIONS = 12
-#: First step of the multipliers, relative to the weights, for a relative surplus of one.
-_FIRST_STEP = 0.05
+#: Evaluations of a refinement.
+_REFINEMENT_EVALUATIONS = 12
+#: First step of a refinement: change of a multiplier relative to the weights, for a relative
+#: surplus of one; factors on the step after a better and after a worse residual.
+_FIRST_STEP, _LONGER, _SHORTER = 0.05, 1.5, 0.4
 
 
 def thresholds_with_margin(
     problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, margin: float
 ) -> Tensor:
-    """The thresholds (K, L) raised by ``margin`` standard errors.
+    """Raise the thresholds by a number of standard errors.
 
-    The standard errors are those with which the channels (N, L, L) estimate the expectations in
-    the constraints under the powers (N, L). Who meets the raised thresholds on these channels
-    meets the given ones on others too.
+    A policy that satisfies the raised thresholds on these channels is likely to satisfy the given
+    ones on others.
+
+    Args:
+        problem: K constraints.
+        scenario: the radio.
+        csi: channels that estimate the expectations in the constraints, (N, L, L).
+        power: powers on them, (N, L) W.
+        margin: number of standard errors of these estimates.
+
+    Returns:
+        Thresholds, (K, L).
     """
     power = power.to(torch.float64)
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
@@ -55,40 +65,38 @@ def thresholds_with_margin(
         counted = constraint.counted(power)
         values = torch.where(counted, constraint.value(sinr, power), math.nan)
         count = counted.sum(0).clamp_min(2)
-        spread = (values - values.nanmean(0)).square().nansum(0) / (count - 1)
-        error = (spread / count).sqrt().nan_to_num(nan=0.0)  # NaN: a worker never heard
+        variance = (values - values.nanmean(0)).square().nansum(0) / (count - 1)
+        error = (variance / count).sqrt().nan_to_num(nan=0.0)  # NaN: a worker never transmits
         raised = constraint.threshold + margin * error
         rows.append(torch.where(constraint.active, raised, constraint.threshold))
     return torch.stack(rows)
 
 
-def refined(
+def refine_multipliers(
     problem: Problem, scenario: Scenario, csi: Tensor, near: Multipliers, maximiser: Maximiser
 ) -> Multipliers:
-    """Multipliers near ``near`` at which the maximiser's powers meet the constraints.
+    """Find multipliers near ``near`` at which the maximiser's powers satisfy the constraints.
 
-    A minimum of the dual function need not meet the constraints: where prices make a worker
-    indifferent the maximisers jump, and a network that stands in for the search is not quite the
-    maximiser, so that the surplus of a constraint is not quite the gradient. Hence steps along the
-    surplus itself, λ ← max(λ − η surplus, 0): longer after a step that brings the constraints
-    nearer to being met exactly, and back and shorter after one that does not. Of all multipliers on
-    the way the best are taken.
+    A minimum of the dual function need not be feasible: where prices make a worker indifferent the
+    maximisers jump, and for a network the surplus is not quite the gradient. So the steps follow
+    the surplus itself, λ ← max(λ − η surplus, 0), from the multipliers with the least residual of
+    complementary slackness so far. η grows after a step that reduced the residual and shrinks after
+    one that did not. The best multipliers on the way are returned.
 
     Args:
-        problem: with the thresholds to be met.
+        problem: with the thresholds to be satisfied.
         scenario: the radio.
-        csi: the channels, (N, L, L), which the constraints speak of.
-        near: where to begin.
-        maximiser: gives the powers (N, L) on these channels, or on what it sees of them.
-
+        csi: the channels of the constraints, (N, L, L).
+        near: where to start.
+        maximiser: gives the powers (N, L) on these channels or on noisy observations of them.
     """
     batch = ChannelBatch.from_scenario(scenario, csi)
     scales, active = problem.scales.to(batch.direct), problem.active.to(batch.direct.device)
     unit = scales / near.objective_weight.mean()
     scaled, step = near.constraints * unit, _FIRST_STEP
     best: tuple[tuple[bool, float], Multipliers] | None = None
-    base: tuple[float, Tensor, Tensor] | None = None
-    for _ in track_each("multipliers", range(_EVALUATIONS), "evaluations"):
+    base, base_surplus, best_residual = scaled, torch.zeros_like(scaled), math.inf
+    for _ in track_each("multipliers", range(_REFINEMENT_EVALUATIONS), "evaluations"):
         multipliers = Multipliers(scaled / unit, near.objective_weight)
         power = maximiser.maximise(Prices.from_problem(problem, scenario, multipliers))
         rank = judge(power, csi, scenario, problem).rank(PRIMAL_TOLERANCE)
@@ -96,49 +104,51 @@ def refined(
             best = (rank, multipliers)
         surplus = problem.mean_surplus(batch.sinr(power), power) / scales
         surplus = torch.where(active, surplus, 0.0)
-        # A surplus is no fault where nothing is paid for it.
-        fault = float(torch.where(scaled > 0, surplus, surplus.clamp_max(0.0)).norm())
-        if base is None or fault < base[0]:
-            base, step = (fault, scaled, surplus), 1.5 * step
+        # Slack is not penalised where the multiplier is zero.
+        residual = float(torch.where(scaled > 0, surplus, surplus.clamp_max(0.0)).norm())
+        if residual < best_residual:
+            base, base_surplus, best_residual = scaled, surplus, residual
+            step = _LONGER * step
         else:
-            step = 0.4 * step
-        scaled = (base[1] - step * base[2]).clamp_min(0.0)
+            step = _SHORTER * step
+        scaled = (base - step * base_surplus).clamp_min(0.0)
     assert best is not None
     return best[1]
 
 
-#: Powers (M, L) W on channels (M, L, L), or on what is seen of them, at given prices.
+#: Maps channels (M, L, L), or noisy observations of them, and prices to powers (M, L) W.
 Maximise = Callable[[Tensor, Prices], Tensor]
 
-#: Decay of Adam's means of gradients and of their squares.
-_MEAN, _SQUARE = 0.9, 0.98
-#: Added to the root of the mean square, so that constraints that are met exactly stay in place.
-_FLOOR = 1e-4
-#: Workers on the air in fewer rounds than this share count as if they were in so many.
-_SELDOM = 1e-3
-#: A multiplier is raised by a third of the share by which its constraint is missed, at most by a
-#: tenth. What a worker achieves answers up to three times as strongly, and a worker that is seldom
-#: on the air would be brought there by more.
-_RAISE, _RAISE_AT_MOST = 1 / 3, 0.1
-#: A smaller scaled multiplier is raised as much as one of this size: zero would stay zero.
+#: Decay rates of Adam's means of gradients and of their squares.
+_BETA_MEAN, _BETA_SQUARE = 0.9, 0.98
+#: Added to the root mean square, so that constraints with a gradient of zero stay where they are.
+_EPSILON = 1e-4
+#: Share of the rounds below which a worker's rounds on the air are not extrapolated.
+MIN_TX_FRACTION = 1e-3
+#: A violated constraint's multiplier is raised by this times the relative violation, at most by the
+#: second number. A worker's mean responds up to three times as strongly as its multiplier changes,
+#: and larger steps would bring a worker that rarely transmits onto the air.
+_GAIN, _MAX_RAISE = 1 / 3, 0.1
+#: Scaled multipliers below this are raised as much as one of this size: zero would stay zero.
 _MIN_RAISED = 0.01
-#: Of the interval that has to end below a threshold before its multiplier is raised: a constraint
-#: that is just met is taken for missed one time in thirteen, and its multiplier raised a little.
+#: Confidence with which a constraint must be violated before its multiplier is raised. One that
+#: just holds is taken for violated one time in thirteen, and its multiplier raised a little.
 _CONFIDENCE = 0.85
-#: Whether a constraint is missed is told well enough by an interval of this share of the threshold
-#: to the upper side; that of a worker on the air in fewer rounds than the other cannot be told.
-_TOLD, _OFTEN = 0.03, 0.05
+#: Half-width of a confidence interval, relative to the threshold, below which it is conclusive.
+CI_REL_WIDTH = 0.03
+#: Share of the rounds below which a worker's constraints are not waited for to become conclusive.
+MIN_ACTIVITY = 0.05
 
 
 @dataclass(frozen=True)
-class Phase:
-    """Some steps of a descent.
+class DescentStage:
+    """A number of steps of a stochastic descent, with step lengths that decay geometrically.
 
     Attributes:
-        steps: how many.
-        channels: per step.
-        first, last: the longest change of a scaled multiplier in the first step and in the last.
-        averaged: which share of the steps, the last ones, is averaged.
+        steps: number of steps.
+        channels: channels per step.
+        first, last: largest change of a scaled multiplier in the first and in the last step.
+        averaged: share of the steps, the last ones, whose iterates are averaged.
     """
 
     steps: int
@@ -148,25 +158,25 @@ class Phase:
     averaged: float
 
     def length(self, step: int) -> float:
-        """The longest change in this step."""
+        """Largest change of a scaled multiplier in a step, counted from 0."""
         return self.first * math.pow(self.last / self.first, step / self.steps)
 
 
-#: From nowhere, and from near by.
-FAR = Phase(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25)
-NEAR = Phase(steps=80, channels=512, first=0.06, last=0.03, averaged=0.6)
+#: From multipliers of zero to the neighbourhood of the solution, and from there on.
+COARSE = DescentStage(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25)
+FINE = DescentStage(steps=80, channels=512, first=0.06, last=0.03, averaged=0.6)
 
 
 @dataclass(frozen=True)
 class ScaledMultipliers:
-    """Multipliers in units in which all are of the size of one: x = λ c0 / (ω f).
+    """Units in which all multipliers are of the order of one: x = λ c0 / (ω f).
 
-    f is the size of what a worker achieves of the objective. For a utility other than the weighted
-    sum the workers' weights are variables too.
+    f is a worker's mean of the objective's measure. For a utility other than the weighted sum the
+    workers' weights are variables too.
 
     Attributes:
         unit: ω f / c0, (K, L).
-        weights: what one unit of the objective is worth, (L,).
+        weights: derivative of the utility in a worker's mean, (L,).
     """
 
     unit: Tensor
@@ -174,35 +184,39 @@ class ScaledMultipliers:
 
     @classmethod
     def from_problem(cls, problem: Problem, achieved: float) -> ScaledMultipliers:
-        """Where workers achieve so much of the objective in the mean."""
+        """Units for a mean ``achieved`` of the objective's measure."""
         weights = problem.utility.weights
         return cls(weights * achieved / problem.scales, weights)
 
     def multipliers(self, x: Tensor) -> Multipliers:
-        """λ and ω at x, (K, L)."""
+        """Return λ and ω at x, (K, L)."""
         return Multipliers(x * self.unit, self.weights)
 
     @staticmethod
     def surplus(
         problem: Problem, sinr: Tensor, power: Tensor, *, while_on_air: bool = False
     ) -> Tensor:
-        """Mean surplus of every constraint relative to its threshold, (K, L); 0 without one."""
+        """Return the mean surplus of every constraint relative to its threshold, (K, L).
+
+        0 for a worker without a limit; ``while_on_air``: per round in which the worker transmits.
+        """
         surplus = torch.where(problem.active, problem.mean_surplus(sinr, power), 0.0)
         surplus = surplus / problem.scales
         if while_on_air:
-            surplus = surplus / (power > 0).to(surplus).mean(0).clamp_min(_SELDOM)
+            activity = (power > 0).to(surplus).mean(0)
+            surplus = surplus / activity.clamp_min(MIN_TX_FRACTION)
         return surplus
 
 
 class DualDescent:
-    """A descent from no multipliers at all, on one set of channels.
+    """Stochastic descent of the dual function from multipliers of zero.
 
     Args:
-        problem: with the thresholds to be met.
+        problem: with the thresholds to be satisfied.
         scenario: the radio.
-        csi: the channels, (N, L, L), which the constraints speak of.
-        maximise: gives the powers.
-        seed: of the order in which the channels come.
+        csi: the channels of the constraints, (N, L, L).
+        maximise: maximiser of the Lagrangian.
+        seed: of the order in which the channels are visited.
 
     """
 
@@ -221,7 +235,7 @@ class DualDescent:
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
         sinr, power = self._at(
-            Multipliers(self._x, problem.utility.weights), self._take(FAR.channels)
+            Multipliers(self._x, problem.utility.weights), self._take(COARSE.channels)
         )
         achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
         self._scaled = ScaledMultipliers.from_problem(problem, achieved)
@@ -230,21 +244,21 @@ class DualDescent:
 
     @property
     def multipliers(self) -> Multipliers:
-        """Where it stands."""
+        """The current multipliers."""
         return self._scaled.multipliers(self._x)
 
     def aim(self, thresholds: Tensor) -> None:
-        """Go for other thresholds, (K, L), from here on."""
+        """Continue with other thresholds, (K, L)."""
         self._problem = self._problem.with_thresholds(thresholds)
 
-    def descend(self, phase: Phase) -> None:
-        """Take the steps of a phase."""
+    def descend(self, stage: DescentStage) -> None:
+        """Take the steps of a stage."""
         problem, x, scaled = self._problem, self._x, self._scaled
-        last: list[Tensor] = []
-        last_weights: list[Tensor] = []
-        for step in track_each("multipliers", range(phase.steps), "steps"):
-            sinr, power = self._at(scaled.multipliers(x), self._take(phase.channels))
-            length = phase.length(step)
+        iterates: list[Tensor] = []
+        weights: list[Tensor] = []
+        for step in track_each("multipliers", range(stage.steps), "steps"):
+            sinr, power = self._at(scaled.multipliers(x), self._take(stage.channels))
+            length = stage.length(step)
             x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
             x = x.clamp_min(0.0)
             if not problem.utility.linear:
@@ -252,58 +266,63 @@ class DualDescent:
                 excess = achieved / problem.utility.maximiser(scaled.weights) - 1
                 growth = (-length * self._weight_adam.direction(excess)).exp()
                 scaled = replace(scaled, weights=scaled.weights * growth)
-            if step >= (1 - phase.averaged) * phase.steps:
-                last.append(x)
-                last_weights.append(scaled.weights)
-        self._x = torch.stack(last).mean(0)
-        self._scaled = replace(scaled, weights=torch.stack(last_weights).mean(0))
+            if step >= (1 - stage.averaged) * stage.steps:
+                iterates.append(x)
+                weights.append(scaled.weights)
+        self._x = torch.stack(iterates).mean(0)
+        self._scaled = replace(scaled, weights=torch.stack(weights).mean(0))
 
-    def raise_missed(
-        self, looks: int, channels: int, look: Callable[[int], Tensor] | None = None
+    def raise_violated_multipliers(
+        self, rounds: int, channels: int, draw_csi: Callable[[int], Tensor] | None = None
     ) -> None:
-        """Raise the multipliers of what is missed by more than the noise, a little per look.
+        """Raise the multipliers of constraints that are violated on many channels.
 
-        The steps of a descent see a worker that is on the air in one of a hundred rounds a few
-        times each, and end where its constraint is met up to that noise, on the channels of these
-        very steps. Many others at once tell whether it is met elsewhere too: ``look`` gives those
-        of the look with a number, (M, L, L). Without it they are so many of the descent's own. A
-        constraint is judged on all looks since its multiplier was last raised. It ends early when
-        none is missed, and none may well be.
+        A step of the descent contains few rounds of a worker that transmits in one round of a
+        hundred, so its constraint is satisfied only up to that noise, and only on the channels of
+        the descent. Each correction round pools further channels with those since the constraint's
+        multiplier was last raised, tests every constraint by a confidence interval, and raises the
+        multipliers of the violated ones. It stops when no constraint is violated or inconclusive.
+
+        Args:
+            rounds: largest number of correction rounds.
+            channels: channels per round without ``draw_csi``: those of the descent.
+            draw_csi: channels (M, L, L) of the round with a number, counted from 0.
         """
         problem = self._problem
         constraints, workers = problem.thresholds.shape
         values = problem.thresholds.new_zeros(constraints, 0, workers)
         counted = torch.zeros_like(values, dtype=torch.bool)
-        for number in track_each("missed constraints", range(looks), "looks"):
-            csi = look(number) if look else self._take(min(channels, len(self._csi)))
+        for number in track_each("violated constraints", range(rounds), "rounds"):
+            csi = draw_csi(number) if draw_csi else self._take(min(channels, len(self._csi)))
             sinr, power = self._at(self.multipliers, csi)
             values = torch.cat((values, problem.constraint_values(sinr, power)), 1)
             counts = torch.stack([c.counted(power) for c in problem.constraints])
             counted = torch.cat((counted, counts), 1)
-            if look is None:  # seen again, a channel counts once
+            if draw_csi is None:  # a channel that comes again counts once
                 values, counted = values[:, -len(self._csi) :], counted[:, -len(self._csi) :]
             mean, low, high = mean_interval(values, counted, _CONFIDENCE)
-            often = counted.to(mean).mean(1) > _OFTEN
-            unsure = often & (low < problem.thresholds) & (high - mean > _TOLD * problem.scales)
-            missed = problem.active & (high < problem.thresholds)
-            if not bool((missed | (problem.active & unsure)).any()):
+            is_active = counted.to(mean).mean(1) > MIN_ACTIVITY
+            is_wide = high - mean > CI_REL_WIDTH * problem.scales
+            inconclusive = problem.active & is_active & (low < problem.thresholds) & is_wide
+            violated = problem.active & (high < problem.thresholds)
+            if not bool((violated | inconclusive).any()):
                 break
-            share = _RAISE * (problem.thresholds - mean) / problem.scales
-            share = share.clamp_max(_RAISE_AT_MOST)
+            share = _GAIN * (problem.thresholds - mean) / problem.scales
+            share = share.clamp_max(_MAX_RAISE)
             raised = torch.where(
                 self._x > _MIN_RAISED, self._x * (1 + share), self._x + _MIN_RAISED * share
             )
-            self._x = torch.where(missed, raised, self._x)
-            counted = counted & ~missed[:, None]
+            self._x = torch.where(violated, raised, self._x)
+            counted = counted & ~violated[:, None]
 
     def _take(self, channels: int) -> Tensor:
-        """The channels that come next, (M, L, L), in an order of the seed; after all, again."""
+        """The next channels (M, L, L) in a random order that repeats after the last."""
         rows = torch.arange(self._next, self._next + channels) % len(self._order)
         self._next += channels
         return self._csi[self._order[rows]]
 
     def _at(self, multipliers: Multipliers, csi: Tensor) -> tuple[Tensor, Tensor]:
-        """SINRs and powers at these multipliers on these channels."""
+        """SINRs and powers at these multipliers on channels (M, L, L), (M, L) each."""
         prices = Prices.from_problem(self._problem, self._scenario, multipliers)
         power = self._maximise(csi, prices)
         return ChannelBatch.from_scenario(self._scenario, csi).sinr(power), power
@@ -311,11 +330,11 @@ class DualDescent:
 
 @dataclass
 class AdamDirections:
-    """Directions of Adam's steps, of the size of one.
+    """Adam's steps of unit length: the mean gradient over its root mean square.
 
     Attributes:
         mean, square: decaying means of the gradients and of their squares, of any shape.
-        count: gradients so far.
+        count: number of gradients so far.
     """
 
     mean: Tensor
@@ -324,97 +343,108 @@ class AdamDirections:
 
     @classmethod
     def for_variables(cls, like: Tensor) -> AdamDirections:
-        """Before the first gradient."""
+        """The state before the first gradient, of the shape of ``like``."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Take the next gradient; the direction to go against."""
+        """Update the means with the next gradient; return the direction of ascent."""
         self.count += 1
-        self.mean = _MEAN * self.mean + (1 - _MEAN) * gradient
-        self.square = _SQUARE * self.square + (1 - _SQUARE) * gradient.square()
-        size = (self.square / (1 - _SQUARE**self.count)).sqrt() + _FLOOR
-        return self.mean / (1 - _MEAN**self.count) / size
+        self.mean = _BETA_MEAN * self.mean + (1 - _BETA_MEAN) * gradient
+        self.square = _BETA_SQUARE * self.square + (1 - _BETA_SQUARE) * gradient.square()
+        size = (self.square / (1 - _BETA_SQUARE**self.count)).sqrt() + _EPSILON
+        return self.mean / (1 - _BETA_MEAN**self.count) / size
 
 
-#: Channels that tell what a margin costs.
-_FEW_CHANNELS = 2000
-#: Standard errors by which the policy aims above the thresholds, as far as they cost no more than
-#: this share of the objective; but never under so many.
+#: Channels on which the cost of a margin is estimated.
+_MARGIN_CHANNELS = 2000
+#: Default margin in standard errors of the constraints' means. It is reduced to what costs at most
+#: a share of the objective, but not below a number of standard errors.
 MARGIN = 8.0
-_AFFORDABLE = 1e-3
-_AT_LEAST = 0.5
-#: How often it is looked for what is still missed, on how many channels each time.
-_LOOKS, LOOK_CHANNELS = 4, 10_000
+_MAX_MARGIN_COST = 1e-3
+_MIN_MARGIN = 0.5
+#: Largest number of correction rounds, and channels per round.
+_MAX_CORRECTION_ROUNDS, CORRECTION_CHANNELS = 4, 10_000
 
 
 class NetworkMaximiser(Protocol):
-    """A network that stands in for the search of the Lagrangian's maximum."""
+    """A network that approximates the maximiser of the Lagrangian."""
 
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
-        """Powers in W, (N, L), that nearly maximise the Lagrangian of each channel."""
+        """Return powers in W, (N, L), that nearly maximise the Lagrangian of each channel."""
 
 
 @torch.no_grad()
 @track("tuning of pdx")
-def calibrated(
+def calibrate_multipliers(
     network: NetworkMaximiser,
     problem: Problem,
     scenario: Scenario,
     csi: Tensor,
     *,
-    look: Callable[[int], Tensor] | None = None,
+    draw_csi: Callable[[int], Tensor] | None = None,
     margin: float = MARGIN,
     seed: int = 0,
 ) -> DualPoint:
-    """Multipliers found on channels (N, L, L), and the thresholds they are for.
+    """Find the multipliers of a problem for a network that maximises the Lagrangian.
 
-    Stochastic descent brings them near. Then it goes on for slightly higher thresholds, so that
-    unseen channels meet the given ones too. At last what is missed is told by channels that it has
-    not descended on: ``look`` gives those of the look with a number, (M, L, L); without it, they
-    are the same ones. With noisy CSI the network sees the noise, and the constraints speak of the
-    true channels.
+    Stochastic descent approaches the multipliers. It continues with slightly higher thresholds, so
+    that other channels satisfy the given ones too. Finally the multipliers of constraints that are
+    violated on fresh channels are raised. With noisy CSI the network observes the noisy channels,
+    and the constraints are on the true ones.
+
+    Args:
+        network: approximates the maximiser.
+        problem: objective and constraints.
+        scenario: the radio and the CSI noise.
+        csi: channels of the descent, (N, L, L).
+        draw_csi: fresh channels (M, L, L) of the correction round with a number; None for the
+            channels of the descent.
+        margin: largest number of standard errors by which thresholds are raised.
+        seed: of the order of the channels and of the CSI noise.
+
+    Returns:
+        The multipliers, and the thresholds that they are for.
     """
     check_csi(csi, scenario.workers)
     if problem.utility.linear and not problem.constrained:
-        nothing = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
-        return DualPoint(nothing, problem.thresholds)
+        zero = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
+        return DualPoint(zero, problem.thresholds)
     noise = torch_generator(seed, "csi-noise", index=1)
 
     def maximise(csi: Tensor, prices: Prices) -> Tensor:
-        seen = denoised_csi(noisy_csi(csi, scenario.csi_noise, noise), scenario.csi_noise)
-        return network.powers(ChannelBatch.from_scenario(scenario, seen), prices)
+        observed = denoised_csi(noisy_csi(csi, scenario.csi_noise, noise), scenario.csi_noise)
+        return network.powers(ChannelBatch.from_scenario(scenario, observed), prices)
 
     descent = DualDescent(problem, scenario, csi, maximise, seed=seed)
-    descent.descend(FAR)
+    descent.descend(COARSE)
     aim = problem.thresholds
     if problem.constrained:
-        few, multipliers = csi[:_FEW_CHANNELS], descent.multipliers
-        power = maximise(few, Prices.from_problem(problem, scenario, multipliers))
-        # All channels tell the means better than a few of them do.
-        better = math.sqrt(len(power) / len(csi))
-        errors = _affordable_errors(problem, scenario, few, power, multipliers) / better
-        aim = thresholds_with_margin(
-            problem, scenario, few, power, min(margin, max(errors, _AT_LEAST)) * better
-        )
+        some, multipliers = csi[:_MARGIN_CHANNELS], descent.multipliers
+        power = maximise(some, Prices.from_problem(problem, scenario, multipliers))
+        # Standard errors on all channels are smaller than on some of them.
+        ratio = math.sqrt(len(power) / len(csi))
+        affordable = _affordable_margin(problem, scenario, some, power, multipliers) / ratio
+        errors = min(margin, max(affordable, _MIN_MARGIN)) * ratio
+        aim = thresholds_with_margin(problem, scenario, some, power, errors)
         descent.aim(aim)
-    # Few channels are seen often enough in smaller steps.
-    at_once = min(NEAR.channels, max(FAR.channels, len(csi) // 20))
-    descent.descend(replace(NEAR, channels=at_once))
+    # With few channels, each is visited often enough with fewer channels per step.
+    per_step = min(FINE.channels, max(COARSE.channels, len(csi) // 20))
+    descent.descend(replace(FINE, channels=per_step))
     if problem.constrained:
-        descent.raise_missed(_LOOKS, LOOK_CHANNELS, look)
+        descent.raise_violated_multipliers(_MAX_CORRECTION_ROUNDS, CORRECTION_CHANNELS, draw_csi)
     return DualPoint(descent.multipliers, aim)
 
 
-def _affordable_errors(
+def _affordable_margin(
     problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, multipliers: Multipliers
 ) -> float:
-    """How many standard errors, with which these channels tell the means, are to spare.
+    """Standard errors by which thresholds can be raised at the largest accepted cost.
 
-    A constraint that is raised by one costs λ times that in the rounds that count.
+    Raising a threshold by one unit costs λ units of the objective in the rounds that count.
     """
     error = thresholds_with_margin(problem, scenario, csi, power, 1.0) - problem.thresholds
     counted = torch.stack([c.counted(power).to(error).mean(0) for c in problem.constraints])
     cost = float((multipliers.constraints * error * counted).sum())
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
     achieved = problem.objective.value(sinr, power).mean(0) * multipliers.objective_weight
-    return _AFFORDABLE * float(achieved.sum()) / max(cost, 1e-30)
+    return _MAX_MARGIN_COST * float(achieved.sum()) / max(cost, 1e-30)

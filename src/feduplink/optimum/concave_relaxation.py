@@ -1,16 +1,10 @@
 """The concave relaxation of the Lagrangian over boxes of log-powers and log-SINRs.
 
-Every worker's value is under a concave non-decreasing function of s = ln SINR plus a concave one of
-t = ln p; s is concave in t, so their sum is, and it is under its linearisation at any point.
-
-The bound is good if it is linearised near there, and sound wherever it is. Value, slopes
-and curvature come from one evaluation per step: a step that was too long is tried again shorter,
-next time.
-
-With t = ln p, every s_i = ln SINR_i is concave in t. On a box the value of each worker is under a
-concave non-decreasing function of s_i plus one of t_i, so their sum is concave in t; and a concave
-function is under its linearisation, whose maximum over a box is known in closed form. The bound is
-therefore sound whatever point the linearisation is taken at, and tight at the maximum.
+With t = ln p every s_i = ln SINR_i is concave in t. On a box the value of each worker is bounded
+above by a concave non-decreasing function of s_i plus a concave function of t_i, so that the sum is
+concave in t. A concave function is at most its linearisation at any point, whose maximum over a box
+has a closed form. The bound is therefore valid for any point of linearisation, and tight at the
+maximiser of the relaxation, which a few Newton steps approach.
 """
 
 from __future__ import annotations
@@ -27,31 +21,32 @@ from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.maximiser import LONGEST_STEP, newton_step
 from feduplink.link import Slopes
-from feduplink.optimum.boxes import POWER, REST, SINR, Bounds, Boxes
-from feduplink.optimum.branch_and_bound import EMPTY, MONOTONE, TANGENT, Tangents
+from feduplink.optimum.boxes import Bounds, Boxes
+from feduplink.optimum.branch_and_bound import LeafProof, Split, Tangents
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
 from feduplink.tensor_record import TensorRecord
 
-#: Intervals of s or t this narrow are not split any further.
-_NARROW = 1e-3
-#: Step of the weights of McCormick's planes, and of the search for limits of s.
-_BALANCING = 0.25
+#: Width of intervals of s and t below which they are not split.
+_MIN_WIDTH = 1e-3
+#: Step of the weights of McCormick's planes.
+_WEIGHT_STEP = 0.25
+#: Bisections of the search for limits of s.
 _CUT_BISECTIONS = 5
 
 
 @dataclass(frozen=True)
 class Linearised(TensorRecord):
-    """The linearisation of M relaxations, each at a point of its box.
+    """Linearisations of M relaxations, each at a point of its box.
 
     Attributes:
-        upper: its largest value over the box, (M,).
-        value: of the relaxation at the point, (M,).
-        log_power: the point; 0 for silent workers, whose log-power is never used.
-        power: the same in W; 0 for silent workers.
-        log_sinr: ln SINR there, with the correction for workers that may rest.
-        line, slope: a worker's line in ln SINR: its value there, and its slope ≥ 0.
-        worker: a worker's part of the sum there.
-        gradient: in ln p.
+        upper: largest value of the linearisation over the box, (M,).
+        value: value of the relaxation at the point, (M,).
+        log_power: the point ln p, (M, L); 0 for silent workers, never used.
+        power: the point in W, (M, L); 0 for silent workers.
+        log_sinr: ln SINR there, raised for workers that may be silent, (M, L).
+        line, slope: value and slope ≥ 0 of every worker's line in ln SINR, (M, L).
+        worker: every worker's part of the value, (M, L).
+        gradient: gradient in ln p, (M, L).
     """
 
     upper: Tensor
@@ -105,14 +100,14 @@ class McCormick(TensorRecord):
             return (by_lower > by_upper).to(rate)
         total = by_lower + by_upper
         step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
-        return (self.upper_weight + _BALANCING * step).clamp(0.0, 1.0)
+        return (self.upper_weight + _WEIGHT_STEP * step).clamp(0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class RelaxedBoxes(TensorRecord):
     """The concave relaxation of the Lagrangian over M boxes.
 
-    A worker that may rest is represented by a power of at least its lowest one, which it would
+    A worker that may be silent is represented by a power of at least its lowest one, which it does
     not transmit when silent. The others' ln SINR is therefore raised by the most that this power
     lowers it.
 
@@ -121,11 +116,11 @@ class RelaxedBoxes(TensorRecord):
         prices: of the Lagrangian.
         boxes: M of them.
         slack: bound on the value of workers that transmit below their floor.
-        raised_by: ln of the factor on the SINR of worker i for a worker j that may rest, (M, L, L).
-        efficiency: the plane above EE = R q.
-        q_factor: c times the plane's slope in q, (M, L).
-        q_base: the plane's slope in R, (M, L).
-        shift: c times (the plane's constant part at q = ``q_base``), (M, L).
+        raised_by: increase of ln SINR of worker i for a worker j that may be silent, (M, L, L).
+        efficiency: the planes above EE = R q.
+        q_factor: c times the slope of their mean in q, (M, L).
+        q_base: the slope of their mean in R, (M, L).
+        shift: c times the constant of their mean at q = ``q_base``, (M, L).
         draw: concave envelope of q in ln p.
         envelope: concave envelope of a worker's value in ln SINR.
     """
@@ -160,9 +155,9 @@ class RelaxedBoxes(TensorRecord):
         """
         t_low, t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
         lowest, highest = t_low.exp(), t_high.exp()
-        sure_power = torch.where(boxes.may_rest | boxes.silent, 0.0, lowest)
+        sure_power = torch.where(boxes.may_be_silent | boxes.silent, 0.0, lowest)
         least = 1 + _weigh(batch.cross, sure_power)
-        resting = torch.where(boxes.may_rest, lowest, 0.0)
+        resting = torch.where(boxes.may_be_silent, lowest, 0.0)
         raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
 
         efficiency = McCormick(
@@ -185,10 +180,10 @@ class RelaxedBoxes(TensorRecord):
             batch.waterfall,
         )
         most = 1 + _weigh(batch.cross, torch.where(boxes.silent, 0.0, highest))
-        at_rest = batch.direct.log() + boxes.t_low - most.log()
-        low = torch.where(boxes.may_rest, torch.minimum(at_rest, boxes.s_low), boxes.s_low)
-        at_rest = -q_factor * (efficiency.q_high - q_base)
-        floor = torch.where(boxes.may_rest, at_rest, -math.inf)
+        lowest_s = batch.direct.log() + boxes.t_low - most.log()
+        low = torch.where(boxes.may_be_silent, torch.minimum(lowest_s, boxes.s_low), boxes.s_low)
+        silent_value = -q_factor * (efficiency.q_high - q_base)
+        floor = torch.where(boxes.may_be_silent, silent_value, -math.inf)
         envelope = Envelope.on_interval(value, low, boxes.s_high, floor)
         slack = negligible * boxes.silent.shape[-1]
         return cls(
@@ -242,40 +237,40 @@ class RelaxedBoxes(TensorRecord):
         return self.efficiency.balanced_weight(rate, q, whole=whole)
 
     def inside(self, power: Tensor) -> Tensor:
-        """The powers moved into the boxes."""
+        """Return the powers clipped to the boxes, (M, L) W."""
         moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
         return torch.where(self.on_air, moved, 0.0)
 
     def powers(self, log_power: Tensor) -> Tensor:
-        """e^t, moved into the boxes."""
+        """Return e^t clipped to the boxes, (M, L) W."""
         return self.inside(log_power.exp())
 
     def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What other measures cost at ``power``, convex in ln p, and its two slopes, (M, L)."""
+        """Cost of further measures, convex in ln p, with its two derivatives in ln p, (M, L)."""
         on_air = power > 0
         sent, sinr = torch.where(on_air, power, 1.0), torch.ones_like(power)
-        cost = slope = bend = torch.zeros_like(power)
+        cost = slope = curvature = torch.zeros_like(power)
         for measure, price in self.prices.others:
             slopes = measure.slopes(sinr, sent)
             cost = cost - torch.where(on_air, price * measure.value(sinr, sent), 0.0)
             slope = slope - torch.where(on_air, price * slopes.t, 0.0)
-            bend = bend - torch.where(on_air, price * slopes.tt, 0.0)
-        return cost, slope, bend
+            curvature = curvature - torch.where(on_air, price * slopes.tt, 0.0)
+        return cost, slope, curvature
 
     def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The cost to workers that are sure to transmit; one that may rest pays nothing then."""
-        charged = self.on_air & ~self.boxes.may_rest
+        """The cost to workers that transmit; silence costs nothing."""
+        charged = self.on_air & ~self.boxes.may_be_silent
         return self._cost(torch.where(charged, power, 0.0))
 
     def expand(self, power: Tensor) -> tuple[Linearised, Tensor]:
-        """The linearisation at ``power``, (M, L) W, a sound bound at any, and the Hessian.
+        """Linearise at ``power``, (M, L) W, and return the Hessian of the relaxation in ln p.
 
-        The latter is that of the relaxation in ln p, (M, L, L).
+        The linearisation is a bound at any power. The Hessian has the shape (M, L, L).
         """
         interference = self.batch.interference(power)
         t = _log(power)
         s = self.log_direct + t - interference.log() + self.raised
-        value, slope, bend = self.envelope.at(s)
+        value, slope, curvature = self.envelope.at(s)
         line = self.envelope.affine(s, value)
         draw, draw_slope, draw_bend = self.draw.at(t)
         by_draw = self.q_factor * (draw - self.q_base)
@@ -283,7 +278,7 @@ class RelaxedBoxes(TensorRecord):
         factor = mask * self.q_factor
         slopes = Slopes(
             s=mask * slope,
-            ss=mask * bend,
+            ss=mask * curvature,
             t=factor * draw_slope,
             st=torch.zeros_like(power),
             tt=factor * draw_bend,
@@ -301,22 +296,25 @@ class RelaxedBoxes(TensorRecord):
         return linearised, hessian
 
     def at_best_ends(self) -> Tensor:
-        """Σ φ_i at the largest SINR and the lowest power of every worker, (M,)."""
+        """Bound Σ φ_i by the largest SINR and the lowest power of every worker, (M,)."""
         prices, s = self.prices, self.boxes.s_high
         success = link.success_at(s, self.batch.waterfall, prices.success)[0]
         per_rate = prices.rate + prices.efficiency * _q(self.batch, self.lowest)
         ends = success + per_rate * link.rate_from_log(s) - prices.activation_cost
         if prices.others:
             ends = ends - self._charge(self.lowest)[0]
-        ends = torch.where(self.boxes.may_rest, ends.clamp_min(0.0), ends)
+        ends = torch.where(self.boxes.may_be_silent, ends.clamp_min(0.0), ends)
         return torch.where(self.on_air, ends, 0.0).sum(-1) + self.slack
 
     def reduced(self, at: Linearised, threshold: Tensor) -> tuple[Boxes, Tensor]:
-        """The boxes without what the bound puts under ``threshold`` (M,); also: which changed.
+        """Cut off the parts of the boxes where the bound is below ``threshold`` (M,).
 
-        A worker's value lies under its line by the more, the further its ln SINR is from where the
-        line touches the envelope; and the linearisation falls along every log-power. Where that is
-        more than the bound is above the threshold, nothing matters.
+        The further a worker's ln SINR is from where its line touches the envelope, the further its
+        value lies below the line; and the linearisation falls linearly in every log-power. Where
+        this exceeds the difference of bound and threshold, the box is cut.
+
+        Returns:
+            The boxes, and which of them changed, (M,) bool.
         """
         boxes = self.boxes
         excess = (at.upper - threshold)[:, None]
@@ -352,10 +350,11 @@ class RelaxedBoxes(TensorRecord):
         return reduced, narrower.any(-1)
 
     def split(self, at: Linearised, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Where the bound loses most: which worker, which of its quantities, and where, (M,) each.
+        """Choose the split that tightens the bound most.
 
-        The point is inside the reduced ``boxes``. Also the powers (M, L) W where the relaxation is
-        largest, 0 for workers better off silent.
+        Returns:
+            Worker, :class:`Split` and point inside the reduced ``boxes``, (M,) each, and the
+            powers at the point of linearisation, (M, L) W, 0 for workers of negative value.
         """
         s, power, prices = at.log_sinr, at.power, self.prices
         relaxed_value = self.envelope.value.at(s)[0]
@@ -364,34 +363,40 @@ class RelaxedBoxes(TensorRecord):
         true = true + prices.efficiency * rate * (_q(self.batch, power) - self.q_base)
         if prices.others:
             true = true - self._cost(power)[0]
-        rests = boxes.may_rest & (true <= 0)
-        # Lost to the envelope in s, to the efficiency's line in t, and to the raised SINR of the
-        # others while this worker may rest.
-        by_sinr = at.line - torch.where(rests, 0.0, relaxed_value)
-        by_power = at.worker - torch.where(rests, 0.0, true) - by_sinr
+        is_silent = boxes.may_be_silent & (true <= 0)
+        # The bound is loose by the envelope in s, by the efficiency's plane in t, and by the raised
+        # SINR of the others while this worker may be silent.
+        by_sinr = at.line - torch.where(is_silent, 0.0, relaxed_value)
+        by_power = at.worker - torch.where(is_silent, 0.0, true) - by_sinr
         by_rest = _weigh(self.raised_by.mT, at.slope)
-        fixed = (boxes.s_high - boxes.s_low < _NARROW) & (boxes.t_high - boxes.t_low < _NARROW)
-        splittable = self.on_air & (boxes.may_rest | ~fixed)
+        fixed = (boxes.s_high - boxes.s_low < _MIN_WIDTH) & (
+            boxes.t_high - boxes.t_low < _MIN_WIDTH
+        )
+        splittable = self.on_air & (boxes.may_be_silent | ~fixed)
         lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
         chosen = lost.argmax(-1, keepdim=True)
 
         def of(values: Tensor) -> Tensor:
             return values.gather(-1, chosen)[:, 0]
 
-        # Whether it sends at all matters most; then its SINR, unless its power clearly does more.
-        split_rest = of(boxes.may_rest)
-        split_power = (of(by_power) > 2 * of(by_sinr)) | (of(boxes.s_high - boxes.s_low) < _NARROW)
+        # Silence is decided first; then the SINR is split unless the power loosens clearly more.
+        split_silence = of(boxes.may_be_silent)
+        split_power = (of(by_power) > 2 * of(by_sinr)) | (
+            of(boxes.s_high - boxes.s_low) < _MIN_WIDTH
+        )
         low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
         high = torch.where(split_power, of(boxes.t_high), of(boxes.s_high))
         margin = 0.3 * (high - low)
         point = torch.where(split_power, of(_log(power)), of(s))
         point = torch.minimum(torch.maximum(point, low + margin), high - margin)
-        how = torch.where(split_rest, REST, torch.where(split_power, POWER, SINR))
-        return chosen[:, 0], how, point, torch.where(rests, 0.0, power)
+        split_by = torch.where(
+            split_silence, Split.SILENCE, torch.where(split_power, Split.POWER, Split.SINR)
+        )
+        return chosen[:, 0], split_by, point, torch.where(is_silent, 0.0, power)
 
 
 def _log(power: Tensor) -> Tensor:
-    """ln p, and 0 for silent workers, whose log-power is never used."""
+    """ln p; 0 for silent workers, never used."""
     return torch.where(power > 0, power, 1.0).log()
 
 
@@ -404,14 +409,18 @@ def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector[..., None])[..., 0]
 
 
-#: The share of a step that is tried after one too long.
-_SHORTER = 0.25
-#: Log-powers this close to a limit are at it.
-_AT_LIMIT = 1e-12
+#: Factor on a step after one that did not raise the relaxation.
+_BACKTRACKING = 0.25
+#: Distance of a log-power to its limit below which the limit is active.
+_LIMIT_TOLERANCE = 1e-12
 
 
 def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
-    """The linearisation at the highest point found in some steps from ``guess``, (M, L) W."""
+    """Maximise relaxations by Newton steps from ``guess``, (M, L) W; linearise at the best point.
+
+    Value, gradient and Hessian come from one evaluation per step, so that a step that was too long
+    is followed by a shorter one.
+    """
     highest, hessian = relaxed.expand(relaxed.inside(guess))
     direction = _direction(relaxed, highest, hessian)
     for left in reversed(range(steps)):
@@ -420,31 +429,33 @@ def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
         highest = highest.where(better, trial)
         if left:
             onwards = _direction(relaxed, trial, hessian)
-            direction = torch.where(better[:, None], onwards, _SHORTER * direction)
+            direction = torch.where(better[:, None], onwards, _BACKTRACKING * direction)
     return highest
 
 
 def _direction(relaxed: RelaxedBoxes, at: Linearised, hessian: Tensor) -> Tensor:
-    """A step of ln p within the box, (M, L)."""
+    """Newton step of ln p within the box, (M, L)."""
     down = (relaxed.boxes.t_low - at.log_power).clamp_min(-LONGEST_STEP)
     up = (relaxed.t_high - at.log_power).clamp_max(LONGEST_STEP)
     gradient = at.gradient
-    stuck = ((up <= _AT_LIMIT) & (gradient > 0)) | ((down >= -_AT_LIMIT) & (gradient < 0))
+    stuck = ((up <= _LIMIT_TOLERANCE) & (gradient > 0)) | (
+        (down >= -_LIMIT_TOLERANCE) & (gradient < 0)
+    )
     return newton_step(-hessian, gradient, relaxed.on_air & ~stuck, down, up)
 
 
-#: A worker on the air under its floor is worth at most this, relative to all weights.
-_NEGLIGIBLE = 1e-8
+#: Value of a worker that transmits at its floor, relative to the sum of all weights.
+_FLOOR_VALUE = 1e-8
 _NEWTON_STEPS = 5
-#: Limits that cross by less are equal.
+#: Rounding error of limits: intervals whose ends cross by less are not empty.
 _ROUNDING = 1e-9
 
 
 def has_relaxation(prices: Prices) -> bool:
-    """Whether the relaxation is a bound at these prices.
+    """Whether the relaxation is an upper bound at these prices.
 
-    It is one for lower limits on packet success, rate and energy efficiency, and upper ones on
-    measures that are convex functions of ln p alone; power itself has no price in it.
+    It is one for lower limits on packet success, rate and energy efficiency, and upper limits on
+    measures that are convex functions of ln p alone, without a price on the power itself.
     """
     if prices.power_cost is not None:
         return False
@@ -456,10 +467,13 @@ def has_relaxation(prices: Prices) -> bool:
 
 
 class Relaxation:
-    """Upper bounds for the channels of a batch at given prices.
+    """Upper bounds on the Lagrangians of a batch of channels at given prices.
 
-    To be ``recorded``, a product is bounded by one of McCormick's planes and by no mean of them,
-    and nothing is cut off a box.
+    Args:
+        batch: the channels.
+        prices: of the Lagrangian.
+        recorded: whether a proof is to contain the bounds. Products are then bounded by one of
+            McCormick's planes instead of a mean, and boxes are not cut.
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices, *, recorded: bool = False) -> None:
@@ -468,14 +482,14 @@ class Relaxation:
         self.prices = prices
         self.log_direct = batch.direct.log()
         worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
-        self.negligible = _NEGLIGIBLE * float(worth.sum() + 1)
+        self.negligible = _FLOOR_VALUE * float(worth.sum() + 1)
         self.floor = self._floor()
 
     def _floor(self) -> Tensor:
-        """ln SINR under which being on the air is worth less than silence, (L,).
+        """ln SINR below which transmitting has at most a negligible value, (L,).
 
-        A worker on the air whose value is negative could be silenced, to its own good and no
-        one's harm; so an optimum has none. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
+        A worker of negative value could be silenced without harm to any other, so an optimum has
+        none. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
         """
         best = WorkerValue(
             self.prices.success,
@@ -492,7 +506,7 @@ class Relaxation:
         return low
 
     def roots(self) -> Boxes:
-        """One box per channel: everyone silent or at any power."""
+        """One box per channel: each worker silent or above its floor."""
         shape = self.batch.direct.shape
         floor = self.floor.expand(shape)
         top = self.batch.pmax_w.log().expand(shape)
@@ -502,36 +516,38 @@ class Relaxation:
             t_high=top,
             s_low=floor,
             s_high=self.log_direct + top,
-            may_rest=torch.ones(shape, dtype=torch.bool, device=floor.device),
+            may_be_silent=torch.ones(shape, dtype=torch.bool, device=floor.device),
             silent=torch.zeros(shape, dtype=torch.bool, device=floor.device),
             node=torch.arange(shape[0], device=floor.device),
         )
 
     def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
-        """Propagate the limits of s and t into each other; also says which boxes are empty."""
+        """Propagate the limits of s and t into each other; also return which boxes are empty."""
         cross = self.batch.cross[boxes.channel]
         log_direct = self.log_direct[boxes.channel]
         t_low, t_high = boxes.t_low, boxes.t_high
         s_low, s_high = boxes.s_low, boxes.s_high
-        may_rest, silent = boxes.may_rest, boxes.silent
+        may_be_silent, silent = boxes.may_be_silent, boxes.silent
         for _ in range(2):
-            sure = ~may_rest & ~silent
+            sure = ~may_be_silent & ~silent
             least = 1 + _weigh(cross, torch.where(sure, t_low.exp(), 0.0))
             most = 1 + _weigh(cross, torch.where(silent, 0.0, t_high.exp()))
             s_high = torch.minimum(s_high, log_direct + t_high - least.log())
             s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
             t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
             t_high = torch.minimum(t_high, s_high + most.log() - log_direct)
-            # Under its floor a worker is worth as good as nothing: it may as well rest.
+            # Below its floor a worker has a negligible value and may be silenced.
             contradiction = (
                 (t_low > t_high + _ROUNDING)
                 | (s_low > s_high + _ROUNDING)
-                | (may_rest & (s_high <= self.floor))
+                | (may_be_silent & (s_high <= self.floor))
             )
-            silent = silent | (contradiction & may_rest)
-            may_rest = may_rest & ~contradiction
-        empty = (contradiction & ~may_rest & ~silent).any(-1)
-        tight = Boxes(boxes.channel, t_low, t_high, s_low, s_high, may_rest, silent, boxes.node)
+            silent = silent | (contradiction & may_be_silent)
+            may_be_silent = may_be_silent & ~contradiction
+        empty = (contradiction & ~may_be_silent & ~silent).any(-1)
+        tight = Boxes(
+            boxes.channel, t_low, t_high, s_low, s_high, may_be_silent, silent, boxes.node
+        )
         return tight, empty
 
     def bound(
@@ -541,13 +557,13 @@ class Relaxation:
 
         Args:
             boxes: M of them.
-            guess: where to look for the largest value first, (M, L) W.
-            upper_weight: of the upper one of McCormick's planes, (M, L) in [0, 1].
-            threshold: boxes under it, (M,), need not be split; what is under it of others is cut
-                off them.
+            guess: where the maximisation of the relaxation starts, (M, L) W.
+            upper_weight: weight of McCormick's upper plane, (M, L) in [0, 1].
+            threshold: boxes with a bound below it, (M,), are not split; others are cut where the
+                bound is below it.
 
         Returns:
-            The boxes with tighter limits, their bounds, and whether something was cut off, (M,).
+            The boxes with tighter limits, their bounds, and which boxes were cut, (M,) bool.
 
         """
         boxes, empty = self.tightened(boxes)
@@ -555,18 +571,20 @@ class Relaxation:
             self.batch.take(boxes.channel), self.prices, boxes, upper_weight, self.negligible
         )
         at = ascend(relaxed, guess, _NEWTON_STEPS)
-        # Each worker at its best ends is a bound as well, and the better one far from the maximum,
-        # where the linearisation overshoots.
+        # The bound by monotonicity is tighter far from the maximum, where the linearisation
+        # overshoots.
         monotone = relaxed.at_best_ends()
-        proof = torch.where(at.upper < monotone, TANGENT, MONOTONE).to(torch.int8)
+        proof = torch.where(at.upper < monotone, LeafProof.TANGENT, LeafProof.MONOTONE).to(
+            torch.int8
+        )
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
         bounds = Bounds(
             upper=upper,
             power=at.power.clone(),
             worker=torch.zeros_like(boxes.channel),
-            how=torch.full_like(boxes.channel, REST),
+            split_by=torch.full_like(boxes.channel, Split.SILENCE),
             split_at=torch.zeros_like(upper),
-            proof=torch.where(empty, EMPTY, proof),
+            proof=torch.where(empty, LeafProof.EMPTY, proof),
             tangents=Tangents(at.log_power, at.slope, upper_weight > 0),
             upper_weight=upper_weight.clone(),
         )
@@ -579,6 +597,11 @@ class Relaxation:
                 reduced, cut[rows] = relaxed.reduced(at, threshold[rows])
                 boxes = boxes.with_rows(rows, reduced)
             split = relaxed.split(at, reduced)
-            bounds.worker[rows], bounds.how[rows], bounds.split_at[rows], bounds.power[rows] = split
+            (
+                bounds.worker[rows],
+                bounds.split_by[rows],
+                bounds.split_at[rows],
+                bounds.power[rows],
+            ) = split
             bounds.upper_weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
         return boxes, bounds, cut

@@ -1,8 +1,9 @@
-"""The dual problem: multipliers that make the channel-by-channel maximiser meet the constraints.
+"""Solution of the dual problem, and of the primal one by recovery of feasible powers.
 
-The dual function (``dual_function``) is minimised, and feasible powers are recovered from the
-maximisers (``primal_recovery``): those of one evaluation, with a few workers silenced in a few
-rounds, or, where prices make workers indifferent, a combination of local maxima.
+The dual function (:mod:`feduplink.optimum.dual_function`) is minimised over the multipliers.
+Feasible powers are recovered from its maximisers (:mod:`feduplink.optimum.primal_recovery`): those
+of one evaluation with a few workers silenced in a few rounds or, where prices make workers
+indifferent, a combination of local maxima.
 """
 
 from __future__ import annotations
@@ -16,31 +17,36 @@ from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import Multipliers, MultiStart
 from feduplink.optimum.calibration import PRIMAL_TOLERANCE
 from feduplink.optimum.dual_function import DualFunction, Evaluation, Vector, lagrangian_constant
-from feduplink.optimum.primal_recovery import MET, recovered, repaired
+from feduplink.optimum.primal_recovery import MAX_VIOLATION, recover_primal, repair_by_silence
 from feduplink.problem import Problem
 from feduplink.progress import Callback, Progress, track
 from feduplink.scenario import Scenario
 from feduplink.tensor_record import TensorRecord
 
-#: Whose powers a solution has if no policy was better.
+#: ``found_by`` of a solution whose powers no policy improved.
 SEARCH = "search"
 
-#: Primal and dual value that differ by no more than this are taken as equal.
+#: Relative gap between dual and primal value at which the solution is accepted.
 PRIMAL_GAP = 3e-4
-#: A run of the quasi-Newton method ends early when they differ by no more than this.
+#: Relative gap at which a run of the quasi-Newton method stops early.
 _EARLY_GAP = 1e-4
-#: Where they differ by more than this at its end, powers are recovered from the local maxima.
-_RECOVERED_GAP = 2e-5
-#: Maximisers that miss a constraint by more than this share of its threshold are not repaired
-#: while there is hope for better ones.
-_REPAIRABLE = 0.1
-#: Most evaluations in one run of the quasi-Newton method.
-_RUN = 40
+#: Relative gap above which powers are recovered from the local maxima after a run.
+_RECOVERY_GAP = 2e-5
+#: Largest relative violation of maximisers that are repaired on the way.
+_MAX_REPAIRED_VIOLATION = 0.1
+#: Largest number of evaluations in one run of the quasi-Newton method.
+_MAX_RUN_EVALUATIONS = 40
 
 
 @dataclass(frozen=True)
 class DualStep:
-    """One evaluation of the dual function: its value, and the figures of its maximisers."""
+    """One evaluation of the dual function.
+
+    Attributes:
+        dual: value of the dual function.
+        primal: objective of its maximisers.
+        violation: their largest relative violation of a constraint.
+    """
 
     dual: float
     primal: float
@@ -49,18 +55,18 @@ class DualStep:
 
 @dataclass(frozen=True, repr=False)
 class DualSolution(TensorRecord):
-    """The solution on a set of channels.
+    """Multipliers and feasible powers on a set of channels.
 
     Attributes:
-        multipliers: where the dual function was smallest.
-        power: the best powers found that meet the constraints on these channels, (N, L) W.
-        judgement: of these powers; their violation is at most rounding.
-        primal_multipliers: where the maximisers themselves were best.
-        dual_value: D at the multipliers, with the inner maximum as found (not yet certified).
-        constant: the part of it that is in no channel's Lagrangian: max_y g(y) − ω·y of the
-            utility, and −Σ λ c0 of constraints on all rounds; 0 for the usual problem.
-        steps: every evaluation on the way.
-        found_by: whose powers these are, :data:`SEARCH` or the name of a policy.
+        multipliers: minimiser of the dual function.
+        power: the best feasible powers found, (N, L) W.
+        judgement: of these powers; their violation is at most :data:`MAX_VIOLATION`.
+        primal_multipliers: multipliers whose maximisers were the best before any repair.
+        dual_value: D at ``multipliers``, with the inner maximum as found (not yet certified).
+        constant: D minus the mean of the largest Lagrangians
+            (:func:`.dual_function.lagrangian_constant`); 0 for the default problem.
+        steps: all evaluations.
+        found_by: the source of the powers, :data:`SEARCH` or the name of a policy.
     """
 
     multipliers: Multipliers
@@ -73,7 +79,7 @@ class DualSolution(TensorRecord):
     found_by: str = SEARCH
 
     def __repr__(self) -> str:
-        """The values that should meet."""
+        """Primal and dual value on one line."""
         channels, workers = self.power.shape
         return (
             f"DualSolution(objective {self.judgement.objective:.4f}, dual value "
@@ -82,14 +88,17 @@ class DualSolution(TensorRecord):
         )
 
     def improved_by(self, name: str, power: Tensor, judgement: Judgement) -> DualSolution:
-        """With the powers (N, L) of ``name``, if they meet the constraints and reach more."""
-        if judgement.violation > MET or not judgement.objective > self.judgement.objective:
+        """Replace the powers by those of ``name``, (N, L) W, if feasible and better."""
+        if (
+            judgement.violation > MAX_VIOLATION
+            or not judgement.objective > self.judgement.objective
+        ):
             return self
         return replace(self, power=power, judgement=judgement, found_by=name)
 
 
 class _Search:
-    """Evaluates the dual function and remembers the best powers on the way."""
+    """Evaluates the dual function and keeps the best powers on the way."""
 
     def __init__(self, function: DualFunction, x: Vector, progress: Progress) -> None:
         self.function = function
@@ -100,39 +109,39 @@ class _Search:
         self.feasible: tuple[Tensor, Judgement] | None = None
 
     def evaluate(self, x: Vector) -> Evaluation:
-        """D at x; what its maximisers are good for is remembered."""
+        """Evaluate D at x, and repair its maximisers if they nearly satisfy the constraints."""
         at = self.function.at(x, self.maximiser)
         verdict = self._judge(at.power)
         rank = verdict.rank(PRIMAL_TOLERANCE)
         if self.best is None or rank > self.best[0]:
             self.best = (rank, at.power, at.multipliers)
-        if verdict.violation <= _REPAIRABLE:
-            self._offer(repaired(at.power, self.function.batch, self.function.problem))
+        if verdict.violation <= _MAX_REPAIRED_VIOLATION:
+            self._offer(repair_by_silence(at.power, self.function.batch, self.function.problem))
         step = DualStep(at.value, verdict.objective, verdict.violation)
         self.steps.append(step)
         self.progress.advance(len(self.steps), asdict(step), step)
         return at
 
-    def reached(self, value: float, tolerance: float) -> bool:
-        """Whether powers that meet the constraints are this close to ``value``."""
+    def is_within(self, value: float, tolerance: float) -> bool:
+        """Whether feasible powers are within a relative ``tolerance`` of a dual value."""
         if self.feasible is None:
             return False
         return abs(value - self.feasible[1].objective) <= tolerance * max(1.0, abs(value))
 
     def recover(self, x: Vector) -> None:
-        """Look for powers that meet the constraints among the local maxima near x."""
+        """Recover feasible powers from the local maxima near x."""
         maxima = [*self.maximiser.maxima, *([self.feasible[0]] if self.feasible else [])]
-        power, _ = recovered(self.function, x, maxima)
+        power, _ = recover_primal(self.function, x, maxima)
         self._offer(power)
 
     def solution(self) -> tuple[Tensor, Judgement]:
-        """The best powers so far that meet the constraints.
+        """The best feasible powers so far.
 
-        On a handful of channels no maximiser may come near, but silencing always gets there.
+        On a handful of channels no maximiser may be nearly feasible; silencing always is.
         """
         assert self.best is not None
         if self.feasible is None:
-            self._offer(repaired(self.best[1], self.function.batch, self.function.problem))
+            self._offer(repair_by_silence(self.best[1], self.function.batch, self.function.problem))
         assert self.feasible is not None
         return self.feasible
 
@@ -149,37 +158,41 @@ class _Search:
 def solve_dual(
     scenario: Scenario,
     csi: Tensor,
-    problem: Problem | None = None,
     *,
+    problem: Problem | None = None,
     start: Multipliers | None = None,
-    most_evaluations: int = 100,
+    max_evaluations: int = 100,
     callbacks: Sequence[Callback] = (),
 ) -> DualSolution:
-    """Minimise the dual function on channels (N, L, L) and recover the primal solution.
+    """Minimise the dual function and recover feasible powers.
 
-    The dual function is that of ``problem``, or of the one that the scenario describes. A
-    quasi-Newton method is restarted, each time after a wider search for local maxima, until a
-    primal solution is within :data:`PRIMAL_GAP` of the dual value, or for ``most_evaluations``. It
-    begins at the multipliers ``start``, if given.
+    A quasi-Newton method is restarted, each time after a wider search for local maxima of the
+    Lagrangian, until feasible powers are within :data:`PRIMAL_GAP` of the dual value.
 
-    The ``callbacks`` are called after every :class:`DualStep`.
+    Args:
+        scenario: the cell and its radio.
+        csi: channels, (N, L, L).
+        problem: objective and constraints; None for those of the scenario.
+        start: multipliers to start from; None for zero.
+        max_evaluations: largest number of evaluations of the dual function.
+        callbacks: called after every :class:`DualStep`.
     """
     problem = problem or Problem.from_scenario(scenario)
     function = DualFunction(scenario, problem, csi)
     x = function.start(start)
     with track("dual problem", None, "evaluations", callbacks) as progress:
         search = _Search(function, x, progress)
-        while len(search.steps) < most_evaluations:
-            evaluations = min(_RUN, most_evaluations - len(search.steps))
+        while len(search.steps) < max_evaluations:
+            evaluations = min(_MAX_RUN_EVALUATIONS, max_evaluations - len(search.steps))
             x = function.minimised(
-                x, search.evaluate, evaluations, lambda d: search.reached(d, _EARLY_GAP)
+                x, search.evaluate, evaluations, lambda d: search.is_within(d, _EARLY_GAP)
             )
-            # A wider search at the new prices may find better maxima; then D is not yet minimal.
+            # A wider search at the new prices may find larger maxima; then D is not minimal yet.
             search.maximiser.restart(function.prices(x))
             value = search.evaluate(x).value
-            if problem.constrained and not search.reached(value, _RECOVERED_GAP):
+            if problem.constrained and not search.is_within(value, _RECOVERY_GAP):
                 search.recover(x)
-            if search.reached(value, PRIMAL_GAP):
+            if search.is_within(value, PRIMAL_GAP):
                 break
     assert search.best is not None
     power, verdict = search.solution()

@@ -1,8 +1,10 @@
-"""The dual function over scaled multipliers, and a quasi-Newton method that minimises it.
+"""The dual function over scaled multipliers, and its minimisation by a quasi-Newton method.
 
-D(λ) = E_H max_p Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki) (``lagrangian.prices``) is convex in the
-multipliers; its gradient is the mean slack of each constraint at the maximisers. For a utility g
-other than the weighted sum, the weights ω become variables too and max_y g(y) − ω·y is added.
+    D(λ) = E_H max_p Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki)
+
+(:mod:`feduplink.lagrangian.prices`) is convex in the multipliers; its gradient is the mean surplus
+of each constraint at the maximisers. For a utility g other than the weighted sum the weights ω are
+variables too, and max_y g(y) − ω·y is added.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Natural size of a multiplier times its threshold, relative to the objective's weight on one
-#: worker: sets the scale on which the optimiser takes its first steps.
+#: Typical size of a multiplier times its threshold, relative to the objective's weight on one
+#: worker; the unit of the variables, on which the length of the first steps depends.
 _SCALE = 0.025
-#: The function is multiplied by this for the optimiser, whose stopping rules are absolute.
+#: Factor on the function for the optimiser, whose stopping rules are absolute.
 _MAGNIFICATION = 1000.0
-#: The relative progress of one iteration under which a run of the quasi-Newton method ends.
-_PROGRESS = 1e-9
+#: Relative decrease per iteration below which the quasi-Newton method stops.
+_MIN_DECREASE = 1e-9
 
 
 class Evaluation(NamedTuple):
@@ -37,9 +39,9 @@ class Evaluation(NamedTuple):
 
     Attributes:
         value: D.
-        gradient: in the scaled multipliers.
-        power: of the maximisers, (N, L) W.
-        multipliers: the point.
+        gradient: of D in the scaled multipliers.
+        power: the maximisers, (N, L) W.
+        multipliers: λ and ω.
     """
 
     value: float
@@ -49,7 +51,11 @@ class Evaluation(NamedTuple):
 
 
 class DualFunction:
-    """D and its gradient over the vector x of scaled multipliers, on channels (N, L, L)."""
+    """D and its gradient on channels (N, L, L), as a function of the scaled multipliers x.
+
+    x holds λ c0 / (0.025 ω̄) of all constraints and workers and, for a utility other than the
+    weighted sum, the weights relative to those of the utility.
+    """
 
     def __init__(self, scenario: Scenario, problem: Problem, csi: Tensor) -> None:
         self.scenario, self.problem, self.csi = scenario, problem, csi
@@ -60,7 +66,7 @@ class DualFunction:
         self._scale = _SCALE * float(self._weights.mean())
 
     def start(self, multipliers: Multipliers | None = None) -> Vector:
-        """These multipliers, or no constraint priced and every worker's weight as given."""
+        """x of some multipliers; None for λ = 0 and the weights of the utility."""
         if multipliers is None:
             multipliers = Multipliers(torch.zeros_like(self._unit), self._weights)
         priced = multipliers.constraints.to(self._unit) * self._unit / self._scale * self._active
@@ -70,12 +76,12 @@ class DualFunction:
         return torch.cat((priced.flatten(), relative)).cpu().numpy()
 
     def bounds(self) -> list[tuple[float, float | None]]:
-        """Multipliers are at least 0; those of absent constraints are exactly 0."""
+        """Bounds on x: multipliers are at least 0, those of absent constraints are 0."""
         priced = [(0.0, None if on else 0.0) for on in self._active.flatten().tolist()]
         return priced + ([] if self.problem.utility.linear else [(1e-3, 1e3)] * len(self._weights))
 
     def multipliers(self, x: Vector) -> Multipliers:
-        """λ and ω at x."""
+        """Return λ and ω at x."""
         vector = torch.tensor(x).to(self.batch.direct)
         priced = vector[: self._active.numel()].reshape(self._active.shape)
         weight = self._weights
@@ -84,11 +90,11 @@ class DualFunction:
         return Multipliers(priced * self._scale / self._unit, weight)
 
     def prices(self, x: Vector) -> Prices:
-        """Of every quantity in the Lagrangian of one channel."""
+        """Return the prices of the Lagrangian at x."""
         return Prices.from_problem(self.problem, self.scenario, self.multipliers(x))
 
     def at(self, x: Vector, maximiser: Maximiser) -> Evaluation:
-        """D at x with the maximisers that ``maximiser`` finds."""
+        """Evaluate D at x with the powers that ``maximiser`` finds."""
         multipliers, prices = self.multipliers(x), self.prices(x)
         power = maximiser.maximise(prices)
         value = float(self.batch.value(power, prices).mean())
@@ -109,8 +115,18 @@ class DualFunction:
         evaluations: int,
         enough: Callable[[float], bool],
     ) -> Vector:
-        """Where a run of the quasi-Newton method from ``x`` ends, or a value of D is ``enough``."""
-        # Takes a third of a second to load, which who only reads an optimum need not wait for.
+        """Minimise D by L-BFGS-B from ``x``.
+
+        Args:
+            x: where to start.
+            evaluate: gives D and its gradient at a point.
+            evaluations: largest number of evaluations.
+            enough: whether a value of D is low enough to stop.
+
+        Returns:
+            The last iterate.
+        """
+        # Imported here because it takes 0.3 s, which reading a saved optimum does not need.
         from scipy.optimize import minimize
 
         def magnified(x: Vector) -> tuple[float, Vector]:
@@ -128,16 +144,16 @@ class DualFunction:
             method="L-BFGS-B",
             bounds=self.bounds(),
             callback=stop,
-            options={"maxcor": 20, "ftol": _PROGRESS, "gtol": 1e-5, "maxfun": evaluations},
+            options={"maxcor": 20, "ftol": _MIN_DECREASE, "gtol": 1e-5, "maxfun": evaluations},
         )
         found: Vector = result.x
         return found
 
 
 def lagrangian_constant(problem: Problem, multipliers: Multipliers) -> float:
-    """What the dual function has beside the mean of the largest Lagrangians.
+    """Return D minus the mean of the largest Lagrangians: max_y g(y) − ω·y − Σ λ c0.
 
-    max_y g(y) − ω·y, and −Σ λ c0 over the constraints on all rounds.
+    The sum is over the constraints on all rounds.
     """
     weight = multipliers.objective_weight
     return problem.utility.conjugate(weight) + multipliers.offset(problem)

@@ -1,4 +1,4 @@
-"""Concave envelopes of one worker's value and of the inverse of its power draw.
+"""Concave envelopes of a worker's value in ln SINR, and of its inverse power draw in ln p.
 
 A worker's value f(s) = a ψ(s) + b ρ(s) − d with ψ(s) = exp(−m e^(−s)) (packet success) and
 ρ(s) = ln(1 + e^s) (rate) is convex, then concave, then convex (docs/theory.md). Its concave
@@ -20,10 +20,11 @@ from feduplink.tensor_record import TensorRecord
 
 #: Steps of the searches for tangent points.
 _SEARCH_STEPS = 7
-#: Over this share of the interval, and at most this width in s, the slope falls to zero behind
-#: ``high`` and rises by the prices before ``low``: wide bends are easy to climb, narrow ones sharp.
+#: Width in s over which the slope falls to zero above ``high`` and rises by the prices below
+#: ``low``: a share of the interval, within limits. Newton's method needs wide bends; narrow ones
+#: are tighter.
 _BEND_SHARE = 0.2
-_WIDEST_BEND = 0.3
+_MIN_BEND, _MAX_BEND = 0.05, 0.3
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,17 @@ class WorkerValue(TensorRecord):
     waterfall: float
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """f, f' and f'' at ``s``, of the parameters' shape."""
+        """Return f, f' and f'' at ``s``, of the parameters' shape."""
         success, success_s, success_ss = link.success_at(s, self.waterfall, self.success)
         rate, rate_s, rate_ss = link.rate_at(s, self.rate)
         return success + rate - self.activation_cost, success_s + rate_s, success_ss + rate_ss
 
-    def is_concave(self, s: Tensor, bend: Tensor) -> Tensor:
+    def is_concave(self, s: Tensor, curvature: Tensor) -> Tensor:
         """Whether f is concave around ``s``, given f'' there.
 
-        It never is under ln m, where f'' may be zero for want of digits, nor without success.
+        It never is below ln m, where f'' may underflow to zero, nor without a price on success.
         """
-        return (bend <= 0) & (s >= math.log(self.waterfall)) & (self.success > 0)
+        return (curvature <= 0) & (s >= math.log(self.waterfall)) & (self.success > 0)
 
     def most_concave(self) -> float:
         """A point of the range on which f is concave, whatever the prices, if there is one.
@@ -62,14 +63,14 @@ class WorkerValue(TensorRecord):
 
 @dataclass(frozen=True)
 class Envelope(TensorRecord):
-    """Concave, non-decreasing, at least f on [low, high] and at least ``floor`` at low.
+    """A concave non-decreasing function ≥ f on [low, high] and ≥ ``floor`` at low; (M, L) each.
 
-    Left of ``left`` it is the line with ``left_slope``, right of ``right`` the line with
-    ``right_slope``, f in between. Where it is a chord instead, both points are ``high``, and it is
-    above f there by ``lift`` and steeper by ``tilt``; else these are 0. Outside [low, high] it
-    only has to be concave, and the lower the better: behind ``high`` it bends to a constant;
-    before ``low`` it falls ever more steeply (unless the worker may rest: then it is represented
-    there). Both over a short width, so that Newton's method can see it.
+    It is the line of slope ``left_slope`` left of ``left``, the line of slope ``right_slope`` right
+    of ``right``, and f in between. Where it is a chord instead, both points are ``high``, and it
+    exceeds f there by ``lift`` and its slope by ``tilt``; else these are 0. Outside [low, high] it
+    only has to be concave, and should be low: above ``high`` it bends to a constant over
+    ``bend_width``; below ``low`` its slope grows by ``steepening`` per unit of s, unless the worker
+    may be silent, which is represented there.
     """
 
     value: WorkerValue
@@ -86,7 +87,7 @@ class Envelope(TensorRecord):
 
     @classmethod
     def on_interval(cls, value: WorkerValue, low: Tensor, high: Tensor, floor: Tensor) -> Envelope:
-        """The envelope on [low, high], all (M, L)."""
+        """Construct the envelope on [low, high], all (M, L)."""
         high = torch.maximum(high, low + 1e-9)
         width = high - low
         end, end_slope, _ = value.at(high)
@@ -112,7 +113,7 @@ class Envelope(TensorRecord):
             left[bent], left_slope[bent] = tangents.left[found], tangents.left_slope[found]
             right[bent], right_slope[bent] = tangents.right[found], tangents.right_slope[found]
             lift[bent] = tilt[bent] = 0.0
-        bend_width = (_BEND_SHARE * width).clamp(0.05, _WIDEST_BEND)
+        bend_width = (_BEND_SHARE * width).clamp(_MIN_BEND, _MAX_BEND)
         steepening = torch.where(floor.isinf(), (value.success + value.rate) / bend_width, 0.0)
         return cls(
             value,
@@ -129,34 +130,34 @@ class Envelope(TensorRecord):
         )
 
     def inside(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value, slope and second derivative at ``s`` ≤ high, as if there were no low, (M, L)."""
+        """Value, slope and second derivative at ``s`` ≤ high, ignoring ``low``, (M, L)."""
         touching = torch.minimum(torch.maximum(s, self.left), self.right)
-        f, slope, bend = self.value.at(touching)
+        f, slope, curvature = self.value.at(touching)
         before = (s - self.left).clamp_max(0.0)
         behind = (s - self.right).clamp_min(0.0)
         value = f + self.lift + self.left_slope * before + self.right_slope * behind
         slope = (slope + self.tilt).clamp_min(0.0)
-        return value, slope, bend * ((s > self.left) & (s < self.right)).to(s)
+        return value, slope, curvature * ((s > self.left) & (s < self.right)).to(s)
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value, slope and second derivative at ``s``, (M, L), with what is outside."""
-        value, slope, bend = self.inside(torch.minimum(s, self.high))
+        """Value, slope and second derivative at any ``s``, (M, L)."""
+        value, slope, curvature = self.inside(torch.minimum(s, self.high))
         beyond = ((s - self.high) / self.bend_width).clamp(0.0, 1.0)
         short = (self.low - s).clamp_min(0.0)
         value = value + self.right_slope * self.bend_width * (beyond * (1 - beyond / 2))
         value = value - self.steepening * (short * short) / 2
         slope = slope * (1 - beyond) + self.steepening * short
         flattening = self.right_slope / self.bend_width * ((beyond > 0) & (beyond < 1)).to(s)
-        return value, slope, bend - flattening - self.steepening * (short > 0).to(s)
+        return value, slope, curvature - flattening - self.steepening * (short > 0).to(s)
 
     def affine(self, s: Tensor, value: Tensor) -> Tensor:
-        """The value at ``s`` of an affine function that is above f on [low, high].
+        """Return the value at ``s`` of an affine function that is ≥ f on [low, high].
 
-        It has the slope of the envelope at ``s``, whose ``value`` there is given. Inside the
-        interval it is the tangent of the envelope. Behind high, any line through the
-        envelope's end with a slope between 0 and the envelope's last one is above it on the
-        whole interval, and before low any line through its start that is steeper than its first
-        one; the bends say which.
+        Its slope is that of the envelope at ``s``, whose ``value`` there is given. Inside the
+        interval it is the tangent of the envelope. Above high, every line through the envelope's
+        end with a slope between 0 and the envelope's last slope is above it on the whole interval;
+        below low, every line through its start that is steeper than its first slope. The bends
+        determine the slope.
         """
         beyond = ((s - self.high) / self.bend_width).clamp_min(0.0)
         bent = beyond.clamp_max(1.0)
@@ -170,9 +171,9 @@ class Envelope(TensorRecord):
 
 @dataclass(frozen=True)
 class _TangentPoints:
-    """Where the lines to both ends leave f, and their slopes there.
+    """Points where the lines to both ends leave f, and their slopes.
 
-    Where they pass each other (not ``found``) the chord is above f, or as good as.
+    Where the lines cross (not ``found``), the chord is above f up to a small excess.
     """
 
     left: Tensor
@@ -184,11 +185,10 @@ class _TangentPoints:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Functions f that are concave on a part of [low, high]; one-dimensional tensors.
+    """Functions f that are concave on a sub-interval of [low, high]; one-dimensional tensors.
 
-    The part is an interval, f is convex on both sides of it, so: a tangent at a point of the
-    part is above f on [low, high] left of that point if it is so at low, and right of it if it
-    is so at high.
+    f is convex on both sides of the sub-interval. A tangent at one of its points is therefore above
+    f left of that point if it is above f at low, and right of it if it is above f at high.
     """
 
     value: WorkerValue
@@ -198,7 +198,7 @@ class _Piece:
     end: Tensor
 
     def solve(self, middle: Tensor) -> _TangentPoints:
-        """Tangent points and the slopes there; ``middle`` is in the part."""
+        """Tangent points and the slopes there; ``middle`` is in the concave sub-interval."""
         left, found_left = self._tangent(middle, self._above_start, sign=-1)
         right, found_right = self._tangent(middle, self._above_end, sign=1)
         left_slope, right_slope = self.value.at(left)[1], self.value.at(right)[1]
@@ -206,18 +206,16 @@ class _Piece:
         return _TangentPoints(left, left_slope, right, right_slope, found)
 
     def _above_start(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """How far the tangent at ``s`` passes above the start, its derivative, and whether f is
-        concave there.
-        """
-        f, slope, bend = self.value.at(s)
+        """Distance of the tangent at ``s`` above the start, its derivative, and concavity of f."""
+        f, slope, curvature = self.value.at(s)
         run = s - self.low
-        return f - slope * run - self.start, -bend * run, self.value.is_concave(s, bend)
+        return f - slope * run - self.start, -curvature * run, self.value.is_concave(s, curvature)
 
     def _above_end(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same at the end."""
-        f, slope, bend = self.value.at(s)
+        """The same for the end."""
+        f, slope, curvature = self.value.at(s)
         run = self.high - s
-        return f + slope * run - self.end, bend * run, self.value.is_concave(s, bend)
+        return f + slope * run - self.end, curvature * run, self.value.is_concave(s, curvature)
 
     def _tangent(
         self,
@@ -225,11 +223,11 @@ class _Piece:
         above: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
         sign: int,
     ) -> tuple[Tensor, Tensor]:
-        """The outermost point on the side ``sign`` with a good tangent, and whether there is one.
+        """Find the outermost point on the side ``sign`` whose tangent is above f, if there is one.
 
-        On the concave part good tangents follow bad ones in the direction of −``sign``. So every
-        point says on which side of it the outermost good one is; Newton's method proposes, halves
-        of the bracket safeguard.
+        On the concave part such points follow the others in the direction of −``sign``, so every
+        point tells on which side of it the outermost one is. Newton's method is safeguarded by
+        bisection.
         """
         outer, inner = (self.low, self.high) if sign < 0 else (self.high, self.low)
         good, found = middle, torch.zeros_like(middle, dtype=torch.bool)
@@ -238,37 +236,37 @@ class _Piece:
             excess, rate, concave = above(at)
             fits = concave & (excess >= 0)
             good, found = torch.where(fits, at, good), found | fits
-            # Good: look further out. Bad: further in. Not concave: back to the middle.
+            # Above: further out. Below: further in. Not concave: back to the middle.
             out = torch.where(concave, fits, sign * (middle - at) > 0)
             inner, outer = torch.where(out, at, inner), torch.where(out, outer, at)
-            # From a bad point a little beyond the zero, to land where the tangent is good.
+            # From below step a little beyond the zero, to land where the tangent is above.
             proposal = at - excess / rate * torch.where(excess < 0, 1.05, 1.0)
             inside = (proposal - inner) * (proposal - outer) < 0
             halved = (inner + outer) / 2
             at = torch.where(concave & inside & (step % 4 != 3), proposal, halved)
-        # The end of the interval itself, where f is concave up to it.
+        # The end of the interval itself, if f is concave up to it.
         excess, _, concave = above(outer_end := self.low if sign < 0 else self.high)
         reaches = concave & (excess >= 0)
         return torch.where(reaches, outer_end, good), found | reaches
 
     def excess(self, middle: Tensor, slope: Tensor) -> Tensor:
-        """No less than max f − chord over [low, high], the chord from the start with ``slope``.
+        """Bound max (f − chord) over [low, high], for the chord from the start with ``slope``.
 
-        The maximum is at an end, where it is 0, or in the concave part, where f is under its
-        tangents: a bracket of the point with slope ``slope`` bounds it.
+        The maximum is at an end, where it is 0, or in the concave part, where f is below its
+        tangents: a bracket of the point of slope ``slope`` bounds it.
         """
         left, right, at = self.low, self.high, middle
         least = torch.full_like(middle, math.inf)
         for _ in range(_SEARCH_STEPS):
-            f, f_slope, bend = self.value.at(at)
-            concave = self.value.is_concave(at, bend)
+            f, f_slope, curvature = self.value.at(at)
+            concave = self.value.is_concave(at, curvature)
             excess = f - self.start - slope * (at - self.low)
             tilt = f_slope - slope
             bound = excess + torch.maximum(tilt * (right - at), tilt * (left - at))
             least = torch.where(concave, torch.minimum(least, bound), least)
             up = torch.where(concave, tilt >= 0, at < middle)
             left, right = torch.where(up, at, left), torch.where(up, right, at)
-            proposal = at - tilt / bend
+            proposal = at - tilt / curvature
             inside = (proposal > left) & (proposal < right)
             at = torch.where(concave & inside, proposal, (left + right) / 2)
         return least.clamp_min(0.0)
@@ -280,10 +278,10 @@ _BISECTIONS = 14
 
 @dataclass(frozen=True)
 class DrawEnvelope(TensorRecord):
-    """The smallest concave function above q(t) = 1 / (μ_a e^t + P_c) on [low, high] of t = ln p.
+    """The concave envelope of q(t) = 1 / (μ_a e^t + P_c) on [low, high], with t = ln p.
 
-    q falls, concave up to μ_a e^t = P_c and convex beyond. The envelope is q up to ``touch``,
-    then a line to the end of q or just above it.
+    q decreases, is concave up to μ_a e^t = P_c and convex beyond. The envelope is q up to
+    ``touch``, (M, L), then a line of slope ``slope`` to the end of q or just above it.
     """
 
     shared: ClassVar[frozenset[str]] = frozenset({"static_power_w"})
@@ -298,7 +296,7 @@ class DrawEnvelope(TensorRecord):
     def on_interval(
         cls, static_power_w: Tensor, amplifier_inefficiency: float, low: Tensor, high: Tensor
     ) -> DrawEnvelope:
-        """The envelope on [low, high], (M, L) each, for P_c (L,)."""
+        """Construct the envelope on [low, high], (M, L) each, for P_c (L,)."""
 
         def q(t: Tensor) -> tuple[Tensor, Tensor]:
             return link.inverse_draw(t.exp(), static_power_w, amplifier_inefficiency)[:2]
@@ -307,7 +305,7 @@ class DrawEnvelope(TensorRecord):
         inflection = (static_power_w / amplifier_inefficiency).log()
         concave = high <= inflection
         touch, beyond = low, torch.minimum(high, inflection).maximum(low)
-        # With little power everywhere, q is concave everywhere.
+        # Where all intervals end below the inflection, q is concave.
         for _ in range(0 if bool(concave.all()) else _BISECTIONS):
             middle = (touch + beyond) / 2
             value, slope = q(middle)
@@ -315,8 +313,8 @@ class DrawEnvelope(TensorRecord):
             touch, beyond = torch.where(above, middle, touch), torch.where(above, beyond, middle)
         touch = torch.where(concave, high, touch)
         value, tangent = q(touch)
-        # The tangent passes above the end of q; where ``low`` is already too close for that, the
-        # chord does. The steeper one would cut q.
+        # The tangent passes above the end of q; if ``low`` is too close to the end for that, the
+        # chord does. The steeper of both would cut q.
         run = high - touch
         chord = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), tangent)
         return cls(
@@ -325,13 +323,13 @@ class DrawEnvelope(TensorRecord):
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Value, slope and second derivative at ``t``."""
-        q, slope, bend = link.inverse_draw(
+        q, slope, curvature = link.inverse_draw(
             t.exp(), self.static_power_w, self.amplifier_inefficiency
         )
-        # From the touching point on, that of the line: where the line is a chord, q falls faster.
+        # From the touching point on the slope of the line: where it is a chord, q falls faster.
         on_line = t >= self.touch
         return (
             torch.where(on_line, self.touch_value + self.slope * (t - self.touch), q),
             torch.where(on_line, self.slope, slope),
-            torch.where(on_line, 0.0, bend),
+            torch.where(on_line, 0.0, curvature),
         )

@@ -12,28 +12,22 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.boxes import Bounds, Boxes, split
-from feduplink.optimum.branch_and_bound import (
-    EMPTY,
-    MONOTONE,
-    TANGENT,
-    BranchAndBound,
-    Target,
-)
+from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 
-#: Boxes bounded at a time: so many that calls take little of the time, or fill a GPU.
+#: Boxes bounded at a time: enough to hide the overhead of calls, or to fill a GPU.
 _BATCH = {"cpu": 4096, "cuda": 2**17}
-#: The best of the open boxes are split, at least a batch and at least this share of them: a step
-#: copies the others, which must not cost more than the step itself.
-_SHARE = 0.12
-#: Boxes are dropped within this share of the target of the best known value.
+#: Smallest share of the open boxes that is split in a step: a step copies the others, which must
+#: not take longer than the step itself.
+_MIN_SPLIT_SHARE = 0.12
+#: Share of the target gap within which boxes are dropped.
 _DROP_SHARE = 0.6
-#: Maximisers of a relaxation this close to the best known value are climbed from.
-_PROMISING = 0.005
+#: Distance to the best known value within which maximisers of the relaxation are climbed from.
+_CLIMB_MARGIN = 0.005
 
 
 class RelaxationSearch(BranchAndBound):
-    """Best first: the boxes with the largest gaps, of channels with few open boxes."""
+    """Best-first search: the boxes with the largest gaps, of channels with few open boxes."""
 
     def __init__(
         self, batch: ChannelBatch, prices: Prices, target: Target, *, record: bool
@@ -54,7 +48,7 @@ class RelaxationSearch(BranchAndBound):
 
     @property
     def open_boxes(self) -> tuple[Tensor, Tensor]:
-        """Channels and bounds of the boxes that are not settled."""
+        """Channels and bounds of the boxes that are still to be searched, (M,) each."""
         return self.boxes.channel, self.bounds.upper
 
     def close_all(self) -> None:
@@ -62,21 +56,21 @@ class RelaxationSearch(BranchAndBound):
         self._close(self.boxes, self.bounds)
 
     def branch(self) -> None:
-        """Split the boxes with the largest gaps, first those of channels with few open boxes.
+        """Split the boxes with the largest gaps per open box of their channel.
 
-        There a split brings the mean bound down most.
+        These splits lower the mean bound most.
         """
         gaps = self.bounds.upper - self.incumbents.value[self.boxes.channel]
         still_open = torch.bincount(self.boxes.channel, minlength=len(self.dropped))
         scores = gaps / still_open[self.boxes.channel]
-        at_least = max(self.threads * self.batch_size // 2, int(_SHARE * len(scores)))
+        at_least = max(self.threads * self.batch_size // 2, int(_MIN_SPLIT_SHARE * len(scores)))
         chosen = scores.topk(min(at_least, len(scores))).indices
         parents = self.bounds.take(chosen)
         halved = self.boxes.take(chosen)
         nodes = halved.node.repeat(2)
         if self.recorder is not None:
             nodes = self.recorder.split(
-                halved.node, halved.channel, parents.how, parents.worker, parents.split_at
+                halved.node, halved.channel, parents.split_by, parents.worker, parents.split_at
             )
         children = split(halved, parents, nodes)
         boxes, bounds = self._bound(
@@ -94,7 +88,7 @@ class RelaxationSearch(BranchAndBound):
     def _bound(
         self, boxes: Boxes, guess: Tensor, weight: Tensor, parent: Tensor | None = None
     ) -> tuple[Boxes, Bounds]:
-        """Bound boxes in batches; a child is never bounded worse than its parent."""
+        """Bound boxes in batches; no child has a looser bound than its parent."""
         threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
 
         def bounded(start: int) -> tuple[Boxes, Bounds, Tensor]:
@@ -114,11 +108,11 @@ class RelaxationSearch(BranchAndBound):
         # A recorded bound must be proved at the leaf itself.
         if parent is not None and self.recorder is None:
             result = replace(result, upper=torch.minimum(result.upper, parent))
-        self.incumbents.offer_climbed(tight.channel, result.power, _PROMISING)
+        self.incumbents.offer_climbed(tight.channel, result.power, _CLIMB_MARGIN)
         return tight, result
 
     def _drop(self) -> None:
-        """Forget boxes that cannot matter for the target; remember the largest bound of them."""
+        """Drop boxes within the tolerance of the best known value, and keep their largest bound."""
         threshold = self.incumbents.value + self.tolerance
         close = self.bounds.upper <= threshold[self.boxes.channel]
         self.dropped = self.dropped.scatter_reduce(
@@ -132,15 +126,15 @@ class RelaxationSearch(BranchAndBound):
         """Record boxes as leaves of the tree."""
         if self.recorder is None:
             return
-        for proof in (MONOTONE, EMPTY):
+        for proof in (LeafProof.MONOTONE, LeafProof.EMPTY):
             proved = bounds.proof == proof
             self.recorder.close(boxes.node[proved], bounds.upper[proved], proof)
-        proved = bounds.proof == TANGENT
+        proved = bounds.proof == LeafProof.TANGENT
         self.recorder.close_by_tangents(
             boxes.node[proved], bounds.upper[proved], bounds.tangents.take(proved)
         )
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that bound a batch of boxes each, with one core for each of their operations."""
+    """Threads that bound one batch of boxes each, with one core per operation."""
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

@@ -1,11 +1,11 @@
-"""Cheap upper bounds on the Lagrangian over boxes of powers, from monotony and from concavity.
+"""Upper bounds on the Lagrangian over boxes of powers, by monotonicity and by concavity.
 
-On a box [l, u] of powers nobody's SINR exceeds that at its own u_i against the others' l_j. So the
-sum of every worker's best value under that SINR is a bound: one matrix–vector product per box, for
-every measure that is monotone in SINR and power. Where only rates and energy efficiencies are
-priced, a second bound is tighter on small boxes: R_i = ln Z_i − ln I_i with Z_i = I_i + α_i p_i is
-a difference of concave functions of the powers; tangents of the first and chords of the second
-are above it (docs/theory.md, 6).
+On a box [l, u] of powers a worker's SINR is at most that of its own u_i against the others' l_j.
+The sum of every worker's largest value under that SINR is an upper bound, at the cost of one
+matrix-vector product per box, for all measures that are monotone in SINR and power. Where only
+rates and energy efficiencies have prices, a second bound is tighter on small boxes:
+R_i = ln Z_i − ln I_i with Z_i = I_i + α_i p_i is a difference of concave functions of the powers;
+tangents of the first and chords of the second bound it (docs/theory.md, section 6).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from feduplink.link import Measure
 from feduplink.optimum.boxes import CrossGains, PowerBoxes
 from feduplink.tensor_record import TensorRecord
 
-#: What rounding may take from a bound, relative to the sizes that are summed.
+#: Rounding error of a bound relative to the absolute values that are summed.
 _ROUNDING = 1e-13
-#: Where tangents are taken: in the middle of the box, then between it and the corner found.
-_TANGENTS = 2
+#: Number of points of tangency: the centre of the box, then between it and the corner found.
+_TANGENT_POINTS = 2
 #: Smallest width of an interval of powers by which costs are divided, W: their slopes stay finite.
 _MIN_WIDTH = 1e-300
 
 
 def check_monotone(prices: Prices) -> None:
-    """Refuse prices on measures that do not say in what they are monotone."""
+    """Raise an InputError for prices on measures that are not known to be monotone."""
     for measure, _ in prices.others:
         if measure.monotone_in_sinr is None or measure.monotone_in_power is None:
             raise InputError(
@@ -50,7 +50,7 @@ class MonotoneBound:
         self.prices = prices
         self.draws = batch.static_power_w
         self.efficient = bool((prices.efficiency > 0).any())
-        #: Measures beside rate and efficiency with their prices.
+        #: Further measures with their prices.
         self.others: list[tuple[Measure, Tensor]] = [*prices.others]
         if bool((prices.success != 0).any()):
             self.others.append((link.PacketSuccess(batch.waterfall), prices.success))
@@ -63,7 +63,7 @@ class MonotoneBound:
         ):
             if bool((price < 0).any()):
                 self.others.append((measure, price.clamp_max(0.0)))
-        #: Whether the Lagrangian is a sum of rates and efficiencies, for which tangents are known.
+        #: Whether the Lagrangian consists of rates and efficiencies, which have the tangent bound.
         self.concave = not self.others
 
     def on(self, boxes: PowerBoxes) -> BoundedBoxes:
@@ -146,7 +146,10 @@ class PricedBoxes(TensorRecord):
         return self.prices.power_cost
 
     def terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
-        """The most that a worker is worth at a power in [low, high], the others at their lowest."""
+        """Largest value of every worker over powers in [low, high], (M, L).
+
+        The others are at their lowest powers; ``others`` is that of further measures.
+        """
         bound = self.bound
         best = high
         if self.power_cost is not None:
@@ -163,7 +166,7 @@ class PricedBoxes(TensorRecord):
         return torch.where(high > 0, term, 0.0)
 
     def values_of_others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """−d and what other measures are worth, at their best and at their worst ends, (M, L)."""
+        """Largest and smallest value of −d and all further measures in the box, (M, L) each."""
         bound = self.bound
         best = -self.activation_cost.expand_as(self.gain)
         worst = best
@@ -178,10 +181,11 @@ class PricedBoxes(TensorRecord):
         return best, worst
 
     def _efficiency(self, low: Tensor, high: Tensor) -> Tensor:
-        """The largest ln(1 + k p) / (μ p + P_c) over [low, high], k = α over the least received.
+        """Bound ln(1 + k p) / (μ p + P_c) over [low, high], (M, L).
 
-        The logarithm is under its tangent at any p⁰, and a quotient of affine functions is largest
-        at an end: that is a bound, and exact with p⁰ at the peak, or at the end nearest to it.
+        The logarithm is at most its tangent at any p⁰, and a quotient of affine functions is
+        largest at an end of the interval. The bound is exact for p⁰ at the maximiser, or at the
+        end of the interval nearest to it.
         """
         draws, mu = self.bound.draws, self.bound.batch.amplifier_inefficiency
         peak = link.most_efficient_power(self.gain, draws, mu)
@@ -193,11 +197,10 @@ class PricedBoxes(TensorRecord):
         )
 
     def best_limits(self) -> tuple[Tensor, Tensor]:
-        """The boxes' limits (M, L) W without powers that cannot be best.
+        """Limits (M, L) W of the boxes without dominated powers, for rates and efficiencies only.
 
-        For rates and energy efficiencies alone. Beyond the most efficient power against the most
-        interference of the box, a worker that is worth its efficiency alone does less for itself,
-        and more harm to others, the more it sends.
+        Beyond the most efficient power against the largest interference of the box, more power
+        lowers the value of a worker whose rate has no price, and that of all others.
         """
         if not self.bound.efficient:
             return self._best_limits_of_rates()
@@ -209,12 +212,12 @@ class PricedBoxes(TensorRecord):
         return low, torch.where(self.rate > 0, high, least)
 
     def _best_limits_of_rates(self) -> tuple[Tensor, Tensor]:
-        """The same for rates alone.
+        """The same for rates only.
 
-        Where the sum rate rises with p_j all over the box, its best is at the upper limit; where
-        it falls, at the lower one, or in silence. At most ∂/∂p_j = b_j α_j / Z_j −
-        Σ_i b_i β_ij α_i p_i / (I_i Z_i) − e_j, each part at its largest, and at least at its
-        smallest.
+        Where the weighted sum rate increases in p_j over the whole box, its maximum is at the upper
+        limit; where it decreases, at the lower limit or in silence. The derivative is
+        ∂/∂p_j = b_j α_j / Z_j − Σ_i b_i β_ij α_i p_i / (I_i Z_i) − e_j, whose terms are bounded
+        one by one.
         """
         rate, boxes = self.rate, self.boxes
         low, high = boxes.low, boxes.high
@@ -247,10 +250,10 @@ class BoundedBoxes(PricedBoxes):
     upper: Tensor
 
     def raised_low(self, threshold: Tensor) -> Tensor:
-        """Lower limits (M, L) W under which the bound is at most ``threshold`` (M,).
+        """Lower limits (M, L) W below which the bound is at most ``threshold`` (M,).
 
-        With u_i lowered to x, worker i is worth at most (b + c / (μ l_i + P_c)) ln(1 + k_i x) −
-        e l_i and the rest of its term, and the others no more than they are.
+        With u_i lowered to x, the term of worker i is at most (b + c / (μ l_i + P_c)) ln(1 + k_i x)
+        − e l_i plus that of other measures, and the terms of the others do not increase.
         """
         bound, boxes = self.bound, self.boxes
         per_rate = self.rate
@@ -258,7 +261,7 @@ class BoundedBoxes(PricedBoxes):
             mu = bound.batch.amplifier_inefficiency
             per_rate = per_rate + self.efficiency / (mu * boxes.low + bound.draws)
         needed = (threshold - self.upper)[:, None] + self.term
-        # A worker that may rest and may be worth nothing keeps its silence.
+        # The limit stays 0 where silence, of value 0, may be above the threshold.
         useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
         spare = needed - self.others
         if self.power_cost is not None:
@@ -269,7 +272,7 @@ class BoundedBoxes(PricedBoxes):
         return torch.minimum(torch.maximum(raised, boxes.low), boxes.high)
 
     def tangent(self) -> tuple[Tensor, Tensor]:
-        """A bound (M,) by tangents and chords, and the powers (M, L) W where it is largest."""
+        """Bound by tangents and chords, (M,), and the corner where it is attained, (M, L) W."""
         low, high = self.boxes.low, self.boxes.high
         width = torch.where(high > low, high - low, 1.0).clamp_min(_MIN_WIDTH)
         most = 1 + self.cross.at_worker(high)
@@ -279,7 +282,7 @@ class BoundedBoxes(PricedBoxes):
         received = weight * chord
         fixed = constant + weight * (chord * (self.least - 1) - self.least.log())
         slope = own_slope - self.cross.from_worker(received)
-        # What rounding may take is in proportion to what cancels in the sum, not to the sum.
+        # The rounding error is relative to the terms that cancel in the sum, not to the sum.
         sizes = (self.rate + self.efficiency / self.bound.draws) * (
             1 + most.log() + torch.log1p(self.gain * high)
         )
@@ -290,7 +293,7 @@ class BoundedBoxes(PricedBoxes):
         upper = torch.full_like(self.upper, torch.inf)
         at = (low + high) / 2
         corner = at
-        for _ in range(_TANGENTS):
+        for _ in range(_TANGENT_POINTS):
             total = 1 + self.cross.at_worker(at) + self.direct * at
             per_total = weight / total
             gradient = slope + self.cross.from_worker(per_total) + self.direct * per_total
@@ -303,10 +306,10 @@ class BoundedBoxes(PricedBoxes):
     def _rate_weights(
         self, low: Tensor, high: Tensor, width: Tensor, most: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights w, constants and slopes such that Σ w R + constant + slope p is a bound."""
+        """Weights w, constants c and slopes k such that Σ (w R + c + k p) is an upper bound."""
         bound = self.bound
         cost = self.activation_cost
-        # −d for who is sure to send; for who may rest the line from 0 in silence to −d.
+        # −d for a worker that transmits; the line from 0 to −d for one that may be silent.
         sure = low > 0
         constant = torch.where(sure, -cost, 0.0)
         slope = torch.where(sure, 0.0, -cost / width)
@@ -329,9 +332,9 @@ class BoundedBoxes(PricedBoxes):
         return self.rate + self.efficiency * base, constant, slope + factor * falling
 
     def _lost_by_tangents(self) -> Tensor:
-        """About what the width of a worker's powers costs the tangent bound, (M, L).
+        """Estimate how much a worker's interval of powers loosens the tangent bound, (M, L).
 
-        The chords of ln I lose w (ΔI / I)² / 8 each, McCormick's lines up to c ΔR Δq / 2.
+        Chords of ln I lose w (ΔI / I)² / 8 each, McCormick's planes up to c ΔR Δq / 2.
         """
         bound, low, high = self.bound, self.boxes.low, self.boxes.high
         most = 1 + self.cross.at_worker(high)
@@ -345,13 +348,14 @@ class BoundedBoxes(PricedBoxes):
         return self.cross.from_worker(pulled) * (high - low) + drop * own
 
     def loosest(self, by_tangents: Tensor) -> tuple[Tensor, Tensor]:
-        """Which worker to split (M,), and at which power (M,) W: where the bounds fall most.
+        """Choose the worker to split, (M,), and the power to split at, (M,) W.
 
-        A lower half takes from the worker's own term, an upper half from those of the others,
-        Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; of other measures, which have no slopes here, what
-        they vary by in the box is taken. Powers are split at the geometric mean of their
-        limits, each raised by that of SINR 1. Efficiencies ``by_tangents`` (M,) bool bounds better
-        than monotony are split in the middle, where that bound loses most.
+        The choice lowers the bounds of the halves most. The lower half lowers the worker's own
+        term, the upper half those of the others, by Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; for
+        other measures, whose slopes are not known, their variation over the box is taken. Powers
+        are split at the geometric mean of the limits, each raised by the power of SINR 1. Boxes of
+        energy efficiencies whose best bound is the tangent one, ``by_tangents`` (M,) bool, are
+        split in the middle, where that bound loses most.
         """
         bound, low, high = self.bound, self.boxes.low, self.boxes.high
         unit = 1 / self.gain

@@ -1,8 +1,8 @@
 """Branch and bound over boxes of powers, with bounds cheap enough for millions of boxes.
 
-All channels are searched together. A box is bounded by monotony, loses what lies under the best
-known value, and, where that is known, what a better power excludes; what is left is bounded by
-tangents, and split at the worker that loosens the bound most.
+All channels are searched together. A box is bounded by monotonicity and reduced: the parts below
+the best known value are cut off and, for rates and efficiencies, dominated powers. The rest is
+bounded by tangents, and split at the worker that loosens the bound most.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum.boxes import POWER, PowerBoxes
-from feduplink.optimum.branch_and_bound import MONOTONE, BranchAndBound, Target
+from feduplink.optimum.boxes import PowerBoxes
+from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, Split, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
 from feduplink.tensor_record import TensorRecord
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
 CHUNK = {"cpu": 2**16, "cuda": 2**22}
-#: The best of the open boxes are split, at least a chunk and at least this share of them: a step
-#: copies the others, which must not cost more than the step itself.
-_SHARE = 0.25
+#: Smallest share of the open boxes that is split in a step: a step copies the others, which must
+#: not take longer than the step itself.
+_MIN_SPLIT_SHARE = 0.25
 #: From this many powers in open boxes on, the boxes nearest to being settled come first, so that
 #: their number stays bounded; 2 GiB.
 MAX_OPEN = 2**27
-#: Boxes are dropped within this share of the target of the best known value.
+#: Share of the target gap within which boxes are dropped.
 _DROP_SHARE = 0.5
 
 
@@ -49,7 +49,7 @@ class OpenBoxes(TensorRecord):
 
 
 class PowerSearch(BranchAndBound):
-    """Best first: the boxes with the largest gaps, of channels with few open boxes.
+    """Best-first search: the boxes with the largest gaps, of channels with few open boxes.
 
     Args:
         batch: the channels.
@@ -77,9 +77,9 @@ class PowerSearch(BranchAndBound):
         workers = batch.direct.shape[-1]
         self.chunk = (chunk or CHUNK[batch.direct.device.type]) // workers
         self.max_open = max_open // workers
-        #: A recorded tree starts at the floor of every worker, and allows for what is under it.
+        #: A recorded tree starts at the floor of every worker; bound on the value below it.
         self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
-        #: Tangents and excluded powers are not among the proofs that can be recorded.
+        #: Proofs cannot contain tangents of rates or cuts of dominated powers.
         self.tangents = self.bound.concave and not record
         self.steps = 0
         roots = PowerBoxes.roots(batch)
@@ -88,20 +88,20 @@ class PowerSearch(BranchAndBound):
 
     @property
     def open_boxes(self) -> tuple[Tensor, Tensor]:
-        """Channels and bounds of the boxes that are not settled."""
+        """Channels and bounds of the boxes that are still to be searched, (M,) each."""
         return self.open.boxes.channel, self.open.upper
 
     def close_all(self) -> None:
         """Record the open boxes as leaves."""
         assert self.recorder is not None
-        self.recorder.close(self.open.boxes.node, self.open.upper, MONOTONE)
+        self.recorder.close(self.open.boxes.node, self.open.upper, LeafProof.MONOTONE)
 
     def branch(self) -> None:
-        """Split the best open boxes and keep what is not settled of their halves."""
+        """Split the best open boxes and keep the halves that are not settled."""
         channel = self.open.boxes.channel
         gaps = self.open.upper - self.incumbents.value[channel]
         count = len(gaps)
-        batch = min(count, max(self.chunk, int(_SHARE * count)))
+        batch = min(count, max(self.chunk, int(_MIN_SPLIT_SHARE * count)))
         if count > self.max_open:
             batch = min(count, self.chunk)
             chosen = gaps.topk(batch, largest=False).indices
@@ -109,7 +109,7 @@ class PowerSearch(BranchAndBound):
             chosen = self._priority(gaps).topk(batch).indices
         else:
             chosen = torch.arange(count, device=gaps.device)
-        # Boxes of one channel side by side: they share a matrix product.
+        # Sort by channel: consecutive boxes of one channel share a matrix product.
         chosen = chosen[channel[chosen].argsort(stable=True)]
         if self.steps & (self.steps - 1) == 0:
             self._search_from(chosen)
@@ -122,10 +122,10 @@ class PowerSearch(BranchAndBound):
         self._drop()
 
     def _priority(self, gaps: Tensor) -> Tensor:
-        """Which boxes to split first, (M,).
+        """Priority of the open boxes, (M,).
 
-        Those of channels with few open boxes: if every channel is to be proved, as many as time
-        allows for; else in proportion to their gaps, which brings the mean bound down most.
+        Channels with few open boxes come first: to prove as many channels as possible if each has
+        to be proved, else weighted by the gaps, which lowers the mean bound most.
         """
         channel = self.open.boxes.channel
         open_boxes = torch.bincount(channel, minlength=len(self.dropped))[channel]
@@ -147,13 +147,13 @@ class PowerSearch(BranchAndBound):
         low, high = boxes.halves(worker, point)
         node = boxes.node.repeat(2)
         if self.recorder is not None:
-            how = torch.full_like(worker, POWER)
-            node = self.recorder.split(boxes.node, boxes.channel, how, worker, point.log())
+            by_power = torch.full_like(worker, Split.POWER)
+            node = self.recorder.split(boxes.node, boxes.channel, by_power, worker, point.log())
         children = PowerBoxes(boxes.channel.repeat(2), low, high, node)
         return self._bounded(children, parents.upper.repeat(2))
 
     def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
-        """Bound boxes, reduce them, and return those that are open, no worse than ``parent``."""
+        """Bound and reduce boxes; return the open ones, with bounds of at most ``parent`` (M,)."""
         self.count += len(boxes.channel)
         bounded, parent = self._open(self.bound.on(boxes), parent)
         bounded = self.bound.on(self._reduced(bounded))
@@ -177,18 +177,18 @@ class PowerSearch(BranchAndBound):
     def _open_under(
         self, bounded: BoundedBoxes, upper: Tensor, beside: Tensor
     ) -> tuple[BoundedBoxes, Tensor, Tensor]:
-        """Settle boxes whose bound is near enough; the others, and what is ``beside`` them."""
+        """Settle boxes within the tolerance; return the others with their rows of ``beside``."""
         boxes = bounded.boxes
         threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
         still = upper > threshold
         settled = upper.masked_fill(still, -torch.inf) + self.slack
         self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
         if self.recorder is not None:
-            self.recorder.close(boxes.node[~still], settled[~still], MONOTONE)
+            self.recorder.close(boxes.node[~still], settled[~still], LeafProof.MONOTONE)
         return bounded.take(still), upper[still], beside[still]
 
     def _reduced(self, bounded: BoundedBoxes) -> PowerBoxes:
-        """The boxes without parts that are settled: under the threshold, or never best."""
+        """Return the boxes without the parts below the threshold and without dominated powers."""
         boxes = bounded.boxes
         threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
         low, high, node = bounded.raised_low(threshold), boxes.high, boxes.node
@@ -203,7 +203,10 @@ class PowerSearch(BranchAndBound):
     def _recorded_cuts(
         self, boxes: PowerBoxes, raised: Tensor, low: Tensor, settled: Tensor
     ) -> Tensor:
-        """Record every raised limit as a split whose lower half is a leaf; the nodes left, (M,)."""
+        """Record every raised limit as a split whose lower half is a leaf.
+
+        Returns the nodes of the upper halves, (M,).
+        """
         assert self.recorder is not None
         node = boxes.node.clone()
         for worker in range(low.shape[-1]):
@@ -212,11 +215,11 @@ class PowerSearch(BranchAndBound):
             halves = self.recorder.split(
                 node[rows],
                 boxes.channel[rows],
-                torch.full_like(rows, POWER),
+                torch.full_like(rows, Split.POWER),
                 workers,
                 low[rows, worker].log(),
             )
-            self.recorder.close(halves[: len(rows)], settled[rows], MONOTONE)
+            self.recorder.close(halves[: len(rows)], settled[rows], LeafProof.MONOTONE)
             node[rows] = halves[len(rows) :]
         return node
 
@@ -236,5 +239,5 @@ class PowerSearch(BranchAndBound):
         settled = upper.masked_fill(~close, -torch.inf)
         self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
         if self.recorder is not None:
-            self.recorder.close(boxes.node[close], upper[close], MONOTONE)
+            self.recorder.close(boxes.node[close], upper[close], LeafProof.MONOTONE)
         self.open = self.open.take(~close)

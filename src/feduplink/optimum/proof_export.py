@@ -1,4 +1,4 @@
-"""The optimum on a set of channels as a proof that others can check (:mod:`feduplink.proofs`)."""
+"""Export of an optimum as a proof that can be checked independently (:mod:`feduplink.proofs`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
 from feduplink.optimum.bounds import interference_free_bound
-from feduplink.optimum.boxes import POWER, REST, SINR
-from feduplink.optimum.branch_and_bound import EMPTY, MONOTONE, TANGENT, BranchingTree
+from feduplink.optimum.branch_and_bound import BranchingTree, LeafProof, Split
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.solution import Optimum
 from feduplink.problem import Problem, ProportionalFairness
@@ -27,18 +26,22 @@ from feduplink.proofs.format import (
 )
 from feduplink.scenario import Scenario
 
-#: Bounds and values are stated this much looser, as a share of all weights and prices, so that
-#: rounding in the search cannot make a true proof fail.
+#: Relaxation of the stated bounds and values, relative to the sum of weights and prices, so that
+#: rounding errors of the search do not invalidate a proof.
 SLACK = 1e-9
-#: By so much, as a share of the limit, constraints are stated to be missed at most.
+#: Relaxation of the stated violation of constraints, relative to their limits.
 _ROUNDING = 1e-12
 
-_SPLITS = {SINR: Node.BY_SINR, POWER: Node.BY_POWER, REST: Node.BY_SILENCE}
-_LEAVES = {MONOTONE: Node.MONOTONE, TANGENT: Node.TANGENT, EMPTY: Node.EMPTY}
+_SPLITS = {Split.SINR: Node.BY_SINR, Split.POWER: Node.BY_POWER, Split.SILENCE: Node.BY_SILENCE}
+_LEAVES = {
+    LeafProof.MONOTONE: Node.MONOTONE,
+    LeafProof.TANGENT: Node.TANGENT,
+    LeafProof.EMPTY: Node.EMPTY,
+}
 
 
 def check_stateable(problem: Problem, scenario: Scenario) -> None:
-    """Refuse a problem that a proof file cannot state."""
+    """Raise an InputError for a problem that a proof file cannot state."""
     _proved_measure(problem.objective, scenario)
     for constraint in problem.constraints:
         _proved_measure(constraint.measure, scenario)
@@ -49,10 +52,10 @@ def check_stateable(problem: Problem, scenario: Scenario) -> None:
             )
 
 
-def proof_of(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
-    """The proof of an optimum whose search was recorded.
+def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
+    """Return the proof of an optimum that was found with ``record=True``.
 
-    ``rows``, (N,), says where its channels are in the file they come from.
+    ``rows``, (N,), are the rows of its channels in the file that they come from.
     """
     scenario, problem, solution = optimum.scenario, optimum.problem, optimum.solution
     check_stateable(problem, scenario)
@@ -106,14 +109,14 @@ def _interference_free(optimum: Optimum) -> float:
 
 
 def _violation(optimum: Optimum) -> float:
-    """The largest relative shortfall, rounded up; 0 where that of rounding is to spare."""
+    """The largest relative violation, rounded up; 0 where the rounding error is covered."""
     if not optimum.problem.constrained:
         return 0.0
     return max(0.0, optimum.solution.judgement.shortfall + _ROUNDING)
 
 
 def _proved_measure(measure: Measure, scenario: Scenario) -> ProvedMeasure:
-    """The name under which a proof knows a measure with the constants of the scenario."""
+    """Return the proof's name of a measure with the constants of the scenario."""
     if type(measure) is PacketSuccess and measure.waterfall == scenario.waterfall:
         return ProvedMeasure.SUCCESS
     if type(measure) is Rate:
@@ -135,7 +138,7 @@ def _array(values: Tensor) -> Floats:
 
 
 def _queue(tree: BranchingTree, channels: int) -> ProofTree:
-    """The recorded nodes in the order of a queue, SINRs and powers instead of their logarithms."""
+    """Order the recorded nodes breadth first; SINRs and powers replace their logarithms."""
     halves = np.full((len(tree.parent), 2), -1)
     parent, upper_half = tree.parent.numpy(), tree.upper_half.numpy()
     nodes = np.flatnonzero(parent >= 0)
@@ -152,16 +155,16 @@ def _queue(tree: BranchingTree, channels: int) -> ProofTree:
     lower = halves[order, 0]
     node = np.empty(len(order), np.int8)
     for proof, kind in _LEAVES.items():
-        node[is_leaf & (tree.bound.numpy()[order] == proof)] = kind
-    for how, kind in _SPLITS.items():
-        node[~is_leaf & (tree.how.numpy()[lower] == how)] = kind
+        node[is_leaf & (tree.proof.numpy()[order] == proof)] = kind
+    for split_by, kind in _SPLITS.items():
+        node[~is_leaf & (tree.split_by.numpy()[lower] == split_by)] = kind
     by_value = np.isin(node, (Node.BY_SINR, Node.BY_POWER))
     tangents = tree.tangents.take(tree.tangent_row[torch.from_numpy(order[node == Node.TANGENT])])
     return ProofTree(
         roots=channels,
         node=node,
         worker=np.where(is_leaf, 0, tree.worker.numpy()[lower]),
-        split_at=np.where(by_value, np.exp(tree.point.numpy()[lower]), 0.0),
+        split_at=np.where(by_value, np.exp(tree.split_at.numpy()[lower]), 0.0),
         at_power=tangents.at_log_power.exp().numpy(),
         sinr_slope=tangents.sinr_slope.numpy(),
         upper_ends=tangents.rate_end.numpy(),

@@ -1,4 +1,4 @@
-"""The optimum on a set of channels: the best policy found, and proof of how close it is."""
+"""The optimum on a set of channels: the best powers found, and a proved upper bound."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
-from feduplink.optimum.bounds import Unreachable, check_reachable, interference_free_bound
+from feduplink.optimum.bounds import (
+    Unreachable,
+    certify,
+    check_provable,
+    check_reachable,
+    interference_free_bound,
+)
 from feduplink.optimum.branch_and_bound import Certificate
-from feduplink.optimum.certificate import certify, check_provable
 from feduplink.optimum.dual import SEARCH, DualSolution, solve_dual
-from feduplink.optimum.primal_recovery import MET, repaired
+from feduplink.optimum.primal_recovery import MAX_VIOLATION, repair_by_silence
 from feduplink.problem import Problem
 from feduplink.progress import Callback
 from feduplink.scenario import Scenario
@@ -25,24 +30,24 @@ from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
 from feduplink.validation import usable_device
 
-#: An optimum counts as certified if the bound is above it by at most this share of it.
+#: Largest relative gap of an optimum that counts as certified.
 CERTIFIED_GAP = 0.02
 
 
 @dataclass(frozen=True, repr=False)
 class Optimum:
-    """The best powers found on some channels, with a proof of how good they are.
+    """The best feasible powers found on a set of channels, with a proved upper bound.
 
-    No policy that meets the constraints on these channels has an objective above
-    ``upper_bound``; ``power`` meets them and reaches ``objective``.
+    ``power`` satisfies the constraints on these channels and has the value ``objective``. No policy
+    that satisfies them exceeds ``upper_bound`` there.
 
     Attributes:
         scenario: the cell and its radio.
-        problem: what was to be solved.
+        problem: objective and constraints.
         csi: the channels, (N, L, L).
-        solution: the best powers, the multipliers, and how they were found.
+        solution: the best powers and the multipliers.
         certificate: bounds on the largest Lagrangian of every channel.
-        unreachable: workers that their thresholds shut out.
+        unreachable: workers whose thresholds are out of reach on all channels.
     """
 
     scenario: Scenario
@@ -54,34 +59,34 @@ class Optimum:
 
     @property
     def power(self) -> Tensor:
-        """The best powers found that meet the constraints, (N, L) W."""
+        """The best feasible powers found, (N, L) W."""
         return self.solution.power
 
     @property
     def objective(self) -> float:
-        """What these powers reach."""
+        """g(E[f]) of these powers."""
         return self.solution.judgement.objective
 
     @property
     def upper_bound(self) -> float:
-        """What nobody exceeds: the certificate, or what nobody would without interference."""
+        """Upper bound: that of the certificate, or that without interference if lower."""
         proved = float(self.certificate.upper.mean()) + self.solution.constant
         direct = self.csi.diagonal(dim1=-2, dim2=-1)
         possible = interference_free_bound(self.problem, self.scenario.pmax_w, direct)
-        # Where the bound is reached, rounding may put it under the objective.
+        # Where the bound is attained, rounding may put it below the objective.
         return max(min(proved, possible), self.objective)
 
     @property
     def gap(self) -> float:
-        """upper_bound − objective, at least 0; infinite if some weighted worker is never heard."""
+        """upper_bound − objective ≥ 0; infinite if a worker with a weight never transmits."""
         return self.upper_bound - self.objective
 
     @property
     def relative_gap(self) -> float:
-        """By which share of the optimum the bound is above it; infinite if that is nothing.
+        """The gap relative to the objective; infinite if the objective is 0.
 
-        What is compared are weighted means over the workers, for the weighted sum the arithmetic
-        and for proportional fairness the geometric one, see :mod:`feduplink.problem`.
+        It compares weighted means over the workers: arithmetic ones for the weighted sum, geometric
+        ones for proportional fairness (:mod:`feduplink.problem`).
         """
         return self.problem.utility.relative_gap(self.objective, self.upper_bound)
 
@@ -91,7 +96,7 @@ class Optimum:
         return self.relative_gap <= CERTIFIED_GAP
 
     def __repr__(self) -> str:
-        """What was found, and what is proved, on one line."""
+        """Objective and bound on one line."""
         return f"Optimum({', '.join(f'{k} {v}' for k, v in self._entries().items())})"
 
     def _repr_html_(self) -> str:
@@ -109,31 +114,30 @@ class Optimum:
         }
 
     def below(self, judgement: Judgement) -> float | None:
-        """How far a policy judged on these channels is below the optimum, at least 0.
+        """Distance of a policy judged on these channels to the optimum, at least 0.
 
-        None if it misses a constraint on these channels, which the optimum does not, or if the
-        distance is infinite.
+        None if the policy violates a constraint on these channels, or if the distance is infinite.
         """
-        if judgement.violation > MET:
+        if judgement.violation > MAX_VIOLATION:
             return None
         return finite_or_none(max(self.objective - judgement.objective, 0.0))
 
     def improved_by(self, powers: Mapping[str, Tensor]) -> Optimum:
-        """The best of this and of other powers on the same channels, (N, L) W each by name.
+        """Replace the powers by the best of these and others, (N, L) W each by name.
 
-        Powers that miss a constraint are repaired first. So no policy that is judged beside the
-        optimum and meets the constraints is above it.
+        Infeasible powers are repaired by silence first. So no feasible policy that is judged beside
+        the optimum exceeds it.
         """
         batch = ChannelBatch.from_scenario(self.scenario, self.csi)
         solution = self.solution
         for name, power in powers.items():
-            mended = repaired(power, batch, self.problem)
+            mended = repair_by_silence(power, batch, self.problem)
             verdict = judge(mended, self.csi, self.scenario, self.problem)
             solution = solution.improved_by(name, mended, verdict)
         return replace(self, solution=solution)
 
     def as_metrics(self) -> dict[str, Any]:
-        """The ``optimum`` entry of ``metrics.json``; what is infinite is None."""
+        """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
         verdict = self.solution.judgement.as_metrics()
         return {
             "objective": verdict["objective"],
@@ -161,34 +165,33 @@ class Optimum:
 def find_optimum(
     scenario: Scenario,
     csi: Tensor,
-    problem: Problem | None = None,
     *,
+    problem: Problem | None = None,
+    gap: float = 1e-3,
     max_boxes: int | None = None,
     budget_s: float | None = None,
-    target_gap: float = 1e-3,
     channel_gap: float | None = None,
     record: bool = False,
     device: str | torch.device = "cpu",
     callbacks: Sequence[Callback] = (),
 ) -> Optimum:
-    """Solve the problem on channels (N, L, L), then certify the solution.
+    """Find the best powers for a set of channels, and prove an upper bound by branch and bound.
 
     Args:
-        scenario: the cell and its radio; its ``workers`` must be the channels' L.
-        csi: the channels.
-        problem: what to solve; None is what the scenario describes.
-        max_boxes: number of boxes after which the certificate stops; None: :data:`MAX_BOXES`, or no
+        scenario: the cell and its radio, for L workers.
+        csi: the channels, (N, L, L).
+        problem: objective and constraints; None for those of the scenario.
+        gap: upper bound minus objective at which the search stops. Where the dual value exceeds
+            the objective by more than three quarters of it, the search stops when the bound
+            exceeds the dual value by a quarter of it.
+        max_boxes: number of boxes after which the search stops; None: :data:`MAX_BOXES`, or no
             limit if there is one in seconds.
-        budget_s: time after which the certificate stops, on top of that of the solution, s; None:
-            no limit. Where it stops then depends on the machine.
-        target_gap: the certificate stops earlier when the bound is above the objective by no more
-            than this; or, where the dual value is above it by more than three quarters of this,
-            when the bound is above the dual value by the last quarter.
-        channel_gap: and, if given, no channel's gap is above this.
-        device: where the search runs; what it finds is where the channels are.
-        record: keep the tree of the branch and bound, for a proof (``Certificate.tree``).
-        callbacks: called after every evaluation of the dual function (``DualStep``), then of every
-            improvement of the bound (``Certificate``).
+        budget_s: time after which the search stops, after the dual problem is solved, s; None: no
+            limit. The result then depends on the machine.
+        channel_gap: largest gap of a single channel at which the search stops, if given.
+        device: where to compute; the result is on the device of the channels.
+        record: keep the tree of the branch and bound for a proof (``Certificate.tree``).
+        callbacks: called with every ``DualStep``, then with every ``Certificate``.
     """
     check_csi(csi, scenario.workers)
     if len(csi) == 0:
@@ -196,18 +199,17 @@ def find_optimum(
     problem = problem or Problem.from_scenario(scenario)
     out_of_reach = check_reachable(problem, scenario, csi)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
-    check_provable(Prices.from_problem(problem, scenario, some))  # before anything takes long
+    check_provable(Prices.from_problem(problem, scenario, some))  # before the search starts
     moved = csi.to(usable_device(device))
-    solution = solve_dual(scenario, moved, problem, callbacks=callbacks)
+    solution = solve_dual(scenario, moved, problem=problem, callbacks=callbacks)
     certificate = certify(
         ChannelBatch.from_scenario(scenario, moved),
         Prices.from_problem(problem, scenario, solution.multipliers),
         max_boxes=max_boxes,
         budget_s=budget_s,
-        target_gap=target_gap,
+        gap=gap,
         channel_gap=channel_gap,
-        # Part of the gap lies between the dual value and what powers that meet the constraints
-        # reach.
+        # Part of the gap lies between the dual value and the objective of feasible powers.
         reached=solution.judgement.objective - solution.constant,
         record=record,
         callbacks=callbacks,
@@ -216,5 +218,5 @@ def find_optimum(
     solution = replace(solution, judgement=judge(solution.power, csi, scenario, problem))
     certificate = certificate.to(csi.device)
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
-    # The certificate searches on at the last prices and may have found better powers.
+    # Branch and bound maximises the Lagrangians further and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})

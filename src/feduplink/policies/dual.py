@@ -24,7 +24,7 @@ from torch import Tensor
 from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
-from feduplink.optimum import refined, solve_dual, thresholds_with_margin
+from feduplink.optimum import refine_multipliers, solve_dual, thresholds_with_margin
 from feduplink.policies.base import Policy
 from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
@@ -236,12 +236,12 @@ class DualPolicy(LagrangianPolicy):
 
 @track("tuning of dual")
 def _learned(scenario: Scenario, csi: Tensor, problem: Problem, margin: float) -> DualPoint:
-    near = solve_dual(scenario, csi[:_FEW_CHANNELS], problem).multipliers
+    near = solve_dual(scenario, csi[:_FEW_CHANNELS], problem=problem).multipliers
     point = DualPoint(near, problem.thresholds)
     if not problem.constrained:
         return point
     prices = point.prices(problem, scenario)
     maximiser = MultiStart(ChannelBatch.from_scenario(scenario, csi), prices)
     aim = thresholds_with_margin(problem, scenario, csi, maximiser.best(prices), margin)
-    multipliers = refined(problem.with_thresholds(aim), scenario, csi, near, maximiser)
+    multipliers = refine_multipliers(problem.with_thresholds(aim), scenario, csi, near, maximiser)
     return DualPoint(multipliers, aim)

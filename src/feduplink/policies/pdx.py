@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from feduplink.channels import Channels, denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
-from feduplink.optimum.calibration import LOOK_CHANNELS, MARGIN, calibrated
+from feduplink.optimum.calibration import CORRECTION_CHANNELS, MARGIN, calibrate_multipliers
 from feduplink.policies.base import silence
 from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
 from feduplink.policies.pdx_network import UnrolledNetwork
@@ -76,11 +76,13 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         margin: float = MARGIN,
         seed: int = 0,
     ) -> UnrolledPolicy:
-        """With multipliers found on channels (N, L, L), see :func:`calibrated`."""
+        """With multipliers found on channels (N, L, L), see :func:`calibrate_multipliers`."""
         usual = problem or Problem.from_scenario(scenario)
 
         def find() -> DualPoint:
-            return calibrated(network, usual, scenario, csi, look=look, margin=margin, seed=seed)
+            return calibrate_multipliers(
+                network, usual, scenario, csi, draw_csi=look, margin=margin, seed=seed
+            )
 
         if problem is not None:
             return cls(scenario, network, find(), problem)
@@ -103,7 +105,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         csi = draw_training_csi(scenario, CHANNELS, seed=seed)
 
         def look(number: int) -> Tensor:
-            return draw_training_csi(scenario, LOOK_CHANNELS, seed=seed, block=1 + number)
+            return draw_training_csi(scenario, CORRECTION_CHANNELS, seed=seed, block=1 + number)
 
         return cls.calibrated(network, scenario, csi, problem, look=look, margin=margin, seed=seed)
 

@@ -335,7 +335,7 @@ class LeafBounds:
             )
         columns = (
             regions.heard,
-            regions.may_rest,
+            regions.may_be_silent,
             regions.sinr_high,
             regions.power_low,
             top,
@@ -344,11 +344,11 @@ class LeafBounds:
         )
         for rows in zip(*(column.tolist() for column in columns), strict=True):
             total = self._slack
-            for worth, heard, may_rest, *limits in zip(self._worths, *rows, strict=True):
+            for worth, heard, may_be_silent, *limits in zip(self._worths, *rows, strict=True):
                 if not heard:
                     continue
                 value = _at_best_ends(worth, *(arb(limit) for limit in limits))
-                total += balls.larger(value, ZERO) if may_rest else value
+                total += balls.larger(value, ZERO) if may_be_silent else value
             yield total
 
     def tangent(
@@ -367,7 +367,7 @@ class LeafBounds:
         gradient_low, gradient_high = _gradient(gains.cross, at_power, slope, lowest)
         # A worker that may rest is represented by its lowest power, and the others are given back
         # what that takes from them.
-        resting = np.where(regions.may_rest, regions.power_low, 0.0)
+        resting = np.where(regions.may_be_silent, regions.power_low, 0.0)
         received = noise_and_interference_up(gains.cross, resting) - 1.0
         raised = up(1 + up(up(received) / regions.least_received(gains)))
         sinr = up(up(up(gains.direct * at_power) / lowest) * raised)
@@ -392,7 +392,7 @@ class LeafBounds:
         )
         columns = (
             heard,
-            regions.may_rest,
+            regions.may_be_silent,
             slope,
             gradient_low,
             gradient_high,
@@ -465,7 +465,7 @@ class _Tangent(NamedTuple):
         rate_end, draw_end: SINR and power from which R q is bounded.
     """
 
-    may_rest: bool
+    may_be_silent: bool
     slope: float
     gradient_low: float
     gradient_high: float
@@ -499,7 +499,7 @@ def _under_tangent(worth: WorkerWorth, part: _Tangent) -> arb:
     intercept = constant + highest_over_line(
         worth, per_rate, slope, arb(part.sinr_low), arb(part.sinr_high), part.peak
     )
-    if part.may_rest:
+    if part.may_be_silent:
         # Where it rests, worth 0, the line must be no less.
         rest = -factor * worth.per_watt(low)
         if part.slope != 0:

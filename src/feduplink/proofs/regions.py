@@ -43,8 +43,8 @@ class Gains:
 class Regions:
     """n regions of powers, (n, L) each, and of which channel each is, (n,).
 
-    A worker is silent, or sure to send, or ``may_rest``: do either. If it sends, its power in W
-    and its SINR are within the limits.
+    A worker is silent, or transmits, or ``may_be_silent``: may do either. If it transmits, its
+    power in W and its SINR are within the limits.
     """
 
     channel: Integers
@@ -52,7 +52,7 @@ class Regions:
     power_high: Floats
     sinr_low: Floats
     sinr_high: Floats
-    may_rest: Booleans
+    may_be_silent: Booleans
     silent: Booleans
     empty: Booleans
 
@@ -112,17 +112,17 @@ class Regions:
         rows = np.flatnonzero(upper)
         at = rows, worker[rows]
         both.empty[rows] |= both.silent[at]
-        both.may_rest[at] = False
+        both.may_be_silent[at] = False
         rows = np.flatnonzero((node == Node.BY_SILENCE) & ~upper)
         at = rows, worker[rows]
-        both.empty[rows] |= ~both.may_rest[at] & ~both.silent[at]
-        both.may_rest[at] = False
+        both.empty[rows] |= ~both.may_be_silent[at] & ~both.silent[at]
+        both.may_be_silent[at] = False
         both.silent[at] = True
         return both
 
     def least_received(self, gains: Gains) -> Floats:
         """No more than the noise and interference of any powers in the region, (n, L)."""
-        sure = np.where(self.may_rest | self.silent, 0.0, self.power_low)
+        sure = np.where(self.may_be_silent | self.silent, 0.0, self.power_low)
         return noise_and_interference_down(gains.cross, sure)
 
     def most_received(self, gains: Gains) -> Floats:
@@ -143,7 +143,7 @@ class Regions:
         return region
 
     def _tightened_once(self, gains: Gains, floor: Floats) -> Regions:
-        sure = ~self.may_rest & ~self.silent
+        sure = ~self.may_be_silent & ~self.silent
         least, most = self.least_received(gains), self.most_received(gains)
         sinr_high = np.minimum(self.sinr_high, up(up(gains.direct * self.power_high) / least))
         reached = down(down(gains.direct * self.power_low) / most)
@@ -159,7 +159,7 @@ class Regions:
             power_high=power_high,
             sinr_low=sinr_low,
             sinr_high=sinr_high,
-            may_rest=self.may_rest & ~nothing,
-            silent=self.silent | (nothing & self.may_rest),
+            may_be_silent=self.may_be_silent & ~nothing,
+            silent=self.silent | (nothing & self.may_be_silent),
             empty=self.empty | (nothing & sure).any(-1),
         )

@@ -355,7 +355,7 @@ def bound_schedules(
             solution.prices(search.batch),
             max_boxes=left.boxes,
             budget_s=left.seconds,
-            target_gap=wanted * gap,
+            gap=wanted * gap,
             channel_gap=wanted * gap,
         )
         lower = torch.maximum(lower, dual_value(solution, certificate.upper))

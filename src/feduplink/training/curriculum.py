@@ -24,7 +24,7 @@ from feduplink import link
 from feduplink.channels import draw_csi
 from feduplink.channels.recorded import recording_identity
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.optimum.calibration import AdamDirections, Phase
+from feduplink.optimum.calibration import AdamDirections, DescentStage
 from feduplink.scenario import Scenario
 from feduplink.storage.tensorfile import TensorFile
 
@@ -293,7 +293,7 @@ _SHARE = 0.6
 #: Cells that are under way at once, and problems of each.
 _CELLS, _PROBLEMS = 64, 16
 #: How their multipliers are found; then the cell is replaced.
-_DESCENT = Phase(steps=80, channels=128, first=0.3, last=0.02, averaged=0.0)
+_DESCENT = DescentStage(steps=80, channels=128, first=0.3, last=0.02, averaged=0.0)
 #: Thresholds are such shares of what workers reach alone, told by so many channels.
 _THRESHOLDS = (0.02, 1.05)
 _THRESHOLD_CHANNELS = 256

@@ -116,10 +116,10 @@ class OptimumResult(Result):
 
     def write_proof(self, path: str | Path) -> Path:
         """Write the proof of the bound with its channels, for ``check_proof``."""
-        from feduplink.optimum.proof_export import proof_of
+        from feduplink.optimum.proof_export import export_proof
         from feduplink.proofs import write_proof
 
-        write_proof(Path(path), proof_of(self.optimum, rows=self.rows))
+        write_proof(Path(path), export_proof(self.optimum, rows=self.rows))
         return Path(path)
 
     def headline(self) -> str:
@@ -294,7 +294,7 @@ def find_optimum(
         csi,
         max_boxes=max_boxes,
         budget_s=budget_s,
-        target_gap=gap,
+        gap=gap,
         device=device,
         record=True,
     )
@@ -340,8 +340,8 @@ def _bound_distribution(
     multipliers = solve_dual(scenario, channels.training).multipliers
     return distribution_bound(
         scenario,
-        multipliers,
         channels.test,
+        multipliers=multipliers,
         confidence=confidence,
         max_boxes=max_boxes,
         budget_s=budget_s,
