@@ -1,3 +1,4 @@
+# make         everything installed in .venv: the package with all extras
 # make demo    the main job at small scale, in minutes
 # make test    the quick tests of the core;  make test-extras  those of Flower, Sionna, ONNX, service, proofs
 # make test-all  all tests, the slow ones too
@@ -21,7 +22,9 @@ EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) s
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install install-all demo test test-extras test-all coverage lint numbers site notebooks clean
+.PHONY: all install install-all demo test test-extras test-all coverage lint numbers site notebooks clean
+
+all: install-all
 
 install: $(CORE)
 

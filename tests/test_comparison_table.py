@@ -10,7 +10,7 @@ from rich.console import Console
 
 from feduplink import FullPower, Judgement, Scenario, judge
 from feduplink.optimum import Optimum, find_optimum
-from feduplink.reporting.comparison import comparison_markdown, comparison_table
+from feduplink.reporting.comparison_table import comparison_markdown, comparison_table
 from feduplink.tables import terminal_table
 
 

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -215,8 +216,11 @@ _bars = ProgressBars()
 
 
 def progress_bars() -> tuple[Callback, ...]:
-    """Progress bars if they are on and standard error is a terminal or a notebook, else nothing."""
-    if not _shown or os.environ.get(VARIABLE) == "0":
+    """Progress bars if they are on and standard error is a terminal or a notebook, else nothing.
+
+    They need the extra ``progress``.
+    """
+    if not _shown or os.environ.get(VARIABLE) == "0" or find_spec("tqdm") is None:
         return ()
     watched = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     return (_bars,) if watched else ()

@@ -149,7 +149,7 @@ class _Keys:
         self._next_is_key = not self._next_is_key
 
 
-def require(module: str, extra: str) -> Any:
+def import_extra(module: str, extra: str) -> Any:
     """Import a package of an extra; without it, a sentence with the line that installs it."""
     try:
         return importlib.import_module(module)

@@ -26,6 +26,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     names = {path.name for path in directory.iterdir()}
     assert names == {
         "policy.safetensors",
+        "result.safetensors",
         "checkpoint.safetensors",
         "history.csv",
         "comparison.md",

@@ -20,12 +20,13 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, float64, shipped_scenarios
 from feduplink.storage.files import read_limited
-from feduplink.validation import ValidatedModel, parse_yaml
+from feduplink.validation import ValidatedModel, import_extra, parse_yaml
 from feduplink.workflows.options import (
     command_line,
     field_groups,
     is_required,
     options_of,
+    split_text,
     takes,
 )
 
@@ -305,17 +306,9 @@ def _none_or_text(text: str) -> str | None:
 
 def _reader(field: FieldInfo) -> Callable[[str], str | list[str] | None]:
     """Turns the text of an option into what its model validates."""
-    kinds = [kind for kind in _kinds(field.annotation) if kind is not type(None)]
-    listed = [get_origin(kind) in (tuple, list) for kind in kinds]
-    if not any(listed):
+    if not _is_listed(field):
         return _none_or_text
-
-    def read(text: str) -> str | list[str] | None:
-        if "," in text or all(listed):
-            return [part.strip() for part in text.split(",") if part.strip()]
-        return _none_or_text(text)
-
-    return read
+    return lambda text: split_text(text) if "," in text else _none_or_text(text)
 
 
 def _is_listed(field: FieldInfo) -> bool:
@@ -371,8 +364,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
 
     Completed are commands, options, registered names, choices and files.
     """
-    import shtab
-
+    shtab = import_extra("shtab", "completion")
     paths = {"FILE": shtab.FILE, "PROOF": shtab.FILE, "DIR": shtab.DIRECTORY}
     functions: dict[str, str] = {}
     for subparsers in parser._actions:

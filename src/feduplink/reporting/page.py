@@ -18,17 +18,22 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markdown_it import MarkdownIt
-from markupsafe import Markup
-from PIL import Image
-
 from feduplink.errors import InputError
 from feduplink.progress import track
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.reporting.style import DOTS_PER_INCH, NEUTRAL
 from feduplink.storage.files import read_limited, write_text
 from feduplink.storage.run_directory import FinishedRun
+
+try:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+    from PIL import Image
+except ModuleNotFoundError as error:
+    raise InputError(
+        f"page: {error.name} is not installed; accepted after pip install 'feduplink[page]'."
+    ) from None
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINK = "{http://www.w3.org/1999/xlink}href"

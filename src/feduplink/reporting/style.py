@@ -11,14 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import matplotlib
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator
 
+from feduplink.errors import InputError
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.reporting.comparison_table import OPTIMUM as OPTIMUM
 from feduplink.storage.files import replaced_atomically
+
+try:
+    import matplotlib
+    from matplotlib.colors import to_hex, to_rgb
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator
+except ModuleNotFoundError:
+    raise InputError(
+        "plots: matplotlib is not installed; accepted after pip install 'feduplink[plots]'."
+    ) from None
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,6 @@ class Look:
         """Of bars and boxes."""
         return "////" if self.variant else ""
 
-
-#: The row that no policy that meets the constraints can exceed by more than the certificate's gap.
-OPTIMUM = "optimum"
 
 #: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
 #: and some of Tol's, which stay apart with colour-blind eyes.

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from feduplink.optimum import Optimum
     from feduplink.policies import Policy
     from feduplink.problem import Problem
+    from feduplink.reporting.style import StyledFigure
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +160,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def table(self) -> TextTable:
         """A row per policy, and one for the optimum if there is one."""
-        from feduplink.reporting.comparison import comparison_table
+        from feduplink.reporting.comparison_table import comparison_table
 
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 
@@ -200,21 +201,21 @@ class Evaluation(Result, Mapping[str, Outcome]):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table in Markdown and both plots."""
-        from feduplink.reporting.comparison import (
-            comparison_markdown,
-            plot_comparison,
-            plot_power_histogram,
-        )
-        from feduplink.reporting.style import save_figure
+        """The table in Markdown."""
+        from feduplink.reporting.comparison_table import comparison_markdown
         from feduplink.storage.files import write_text
 
         table = comparison_markdown(self.judgements, self.scenario, self.optimum, self.remarks())
         write_text(directory / "comparison.md", table)
-        figure = plot_comparison(self.judgements, self.optimum)
-        save_figure(directory / "comparison.png", figure)
-        histogram = plot_power_histogram(self.powers, self.scenario)
-        save_figure(directory / "power-histogram.png", histogram)
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """Objective and constraints, and the distribution of the powers."""
+        from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
+
+        return {
+            "comparison": plot_comparison(self.judgements, self.optimum),
+            "power-histogram": plot_power_histogram(self.powers, self.scenario),
+        }
 
     @classmethod
     def classes(cls) -> list[type]:
@@ -256,7 +257,8 @@ def evaluate(
         scenario: the cell, the radio and the problem.
         policies: names, objects, functions ``f(csi, scenario)`` or directories of training runs;
             by default those that are compared where none are named.
-        channels: recorded or drawn channels; an array (N, L, L) is reported on as a whole.
+        channels: recorded or drawn channels; an array (N, L, L) is reported on as a whole, and
+            policies are tuned on channels drawn from the scenario.
         channels_per_split: number of channels to draw for each split, without ``channels``.
         optimum: whether to find the optimum on the same test channels.
         max_boxes: boxes after which the branch and bound of its proof stops.
@@ -272,7 +274,7 @@ def evaluate(
     usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     names = default_policies() if policies is None else policies
-    found = make_policies(as_names(names), scenario, channels=data, seed=seed)
+    found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
     outcomes = judge_policies(
         found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
     )
@@ -327,6 +329,11 @@ def judge_policies(
         judged = judge(power, csi, scenario, problem)
         outcomes[name] = Outcome(power, judged, made_for(policy, scenario, recorded=recorded))
     return outcomes
+
+
+def tuning(channels: Channels) -> Channels | None:
+    """Channels to tune policies on; without a training split they are drawn from the scenario."""
+    return channels if len(channels.rows["training"]) else None
 
 
 def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike) -> Any:

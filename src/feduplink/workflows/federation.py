@@ -15,7 +15,7 @@ from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.tables import TextTable
-from feduplink.validation import require
+from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import as_names, channels_for
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from feduplink.channels import Channels
     from feduplink.federated import FederatedHistory, Task
     from feduplink.policies import Policy
+    from feduplink.reporting.style import StyledFigure
 
 CHECKPOINT_FILE = "federated.safetensors"
 #: The default target is the smallest final error times this.
@@ -122,8 +123,6 @@ class FederatedComparison(Result, Mapping[str, Any]):
 
     def metrics(self) -> dict[str, Any]:
         """The settings, and per policy and run one value per round."""
-        from feduplink.reporting.federated import COST_LABELS
-
         history = self.history
         return {
             "title": f"Federated learning of {history.task}",
@@ -137,7 +136,7 @@ class FederatedComparison(Result, Mapping[str, Any]):
                 name: {
                     **{
                         f"median_{cost}_to_target": history.median_cost_to(name, self.target, cost)
-                        for cost in COST_LABELS
+                        for cost in _COSTS.values()
                     },
                     **entry,
                 }
@@ -146,17 +145,22 @@ class FederatedComparison(Result, Mapping[str, Any]):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table in Markdown and both plots."""
-        from feduplink.reporting.federated import plot_arrivals, plot_costs
-        from feduplink.reporting.style import save_figure
+        """The table in Markdown."""
         from feduplink.storage.files import write_text
+
+        notes = "".join(f"\n{note}.\n" for note in self.notes)
+        write_text(directory / "federated.md", self.table().markdown() + notes)
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """Arrivals per round, and the error against rounds, seconds and joules."""
+        from feduplink.reporting.federated import plot_arrivals, plot_costs
 
         history = self.history
         arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
-        save_figure(directory / "arrivals.png", plot_arrivals(arrivals))
-        save_figure(directory / "error.png", plot_costs({history.task: history}))
-        notes = "".join(f"\n{note}.\n" for note in self.notes)
-        write_text(directory / "federated.md", self.table().markdown() + notes)
+        return {
+            "arrivals": plot_arrivals(arrivals),
+            "error": plot_costs({history.task: history}),
+        }
 
     @classmethod
     def classes(cls) -> list[type]:
@@ -435,14 +439,14 @@ def _check_flower_options(**options: tuple[Any, Any]) -> None:
                 f"{name.replace('_', '-')}: not available with --engine flower; accepted: "
                 f"{accepted}, or --engine local."
             )
-    require("feduplink.flower", "flower")  # before anything takes long
+    import_extra("feduplink.flower", "flower")  # before anything takes long
 
 
 def _with_flower(
     task: Task | str, policies: Mapping[str, Any], scenario: Scenario, **options: Any
 ) -> FederatedHistory:
     """Run every policy in Flower's simulation runtime."""
-    flower = require("feduplink.flower", "flower")
+    flower = import_extra("feduplink.flower", "flower")
     history: FederatedHistory = flower.federate_with_flower(task, policies, scenario, **options)
     return history
 

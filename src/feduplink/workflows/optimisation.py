@@ -19,7 +19,7 @@ from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
-from feduplink.validation import require
+from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import (
     Outcome,
     channels_for,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from feduplink.optimum import DistributionBound, Optimum
     from feduplink.policies import DualPolicy
     from feduplink.proofs import Proof
+    from feduplink.reporting.style import StyledFigure
 
 #: Fewest channels for a statement on their distribution: their spread has to be known.
 _FEWEST_CHANNELS = 2
@@ -128,7 +129,7 @@ class OptimumResult(Result):
 
     def table(self) -> TextTable:
         """The policy ``dual`` and the optimum."""
-        from feduplink.reporting.comparison import comparison_table
+        from feduplink.reporting.comparison_table import comparison_table
 
         judgements = {"dual": self.outcome.judgement}
         table = comparison_table(judgements, self.scenario, self.optimum, self.notes)
@@ -166,19 +167,22 @@ class OptimumResult(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """Powers and bounds of every channel, the table, the plot and the policy ``dual``."""
+        """Powers and bounds of every channel, the table and the policy ``dual``."""
         from feduplink.policies import save_policy
-        from feduplink.reporting.comparison import comparison_markdown
-        from feduplink.reporting.optimum import plot_duality
-        from feduplink.reporting.style import save_figure
+        from feduplink.reporting.comparison_table import comparison_markdown
         from feduplink.storage.files import write_text
 
         self._write_allocations(directory / "allocations.h5")
-        save_figure(directory / "duality.png", plot_duality(self.optimum))
         save_policy(self.policy, directory)
         judgements = {"dual": self.outcome.judgement}
         table = comparison_markdown(judgements, self.scenario, self.optimum, self.notes)
         write_text(directory / "comparison.md", table)
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """Primal and dual value, and the violation of the constraints."""
+        from feduplink.reporting.optimum import plot_duality
+
+        return {"duality": plot_duality(self.optimum)}
 
     def _write_allocations(self, path: Path) -> None:
         """Write the powers, the value and the bound of every channel as HDF5."""
@@ -437,7 +441,7 @@ def check_proof(
     from feduplink.proofs import read_proof
     from feduplink.proofs.format import check_recording
 
-    checker = require("feduplink.proofs.checker", "check")
+    checker = import_extra("feduplink.proofs.checker", "check")
     content = read_proof(Path(proof))
     if channels is not None:
         check_recording(content, channels)

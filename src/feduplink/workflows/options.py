@@ -22,6 +22,7 @@ import functools
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +33,13 @@ from typing import (
     ParamSpec,
     TypeAlias,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from feduplink.registry import COMPARED, POLICIES
@@ -155,6 +157,19 @@ Processes = Annotated[
 class Options(ValidatedModel):
     """Base of the models that :func:`options_of` derives; one field per option."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _split_texts(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """A text for an option that takes several values holds them with commas between them."""
+        return {
+            name: split_text(value)
+            if isinstance(value, str)
+            and name in cls.model_fields
+            and takes_list(cls.model_fields[name])
+            else value
+            for name, value in fields.items()
+        }
+
 
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Validate the options of a call: a wrong one raises ``InputError`` as on the command line.
@@ -216,6 +231,18 @@ def options_of(function: Callable[..., Any]) -> type[Options]:
     name = f"{function.__name__.title().replace('_', '')}Options"
     # pydantic's __init__ of the base turns its errors into sentences.
     return create_model(name, __base__=Options, __doc__=function.__doc__, **fields)
+
+
+def split_text(text: str) -> list[str]:
+    """The values in a text, with commas between them."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def takes_list(field: FieldInfo) -> bool:
+    """Whether an option takes only lists of values, or nothing."""
+    union = get_origin(field.annotation) in (Union, types.UnionType)
+    kinds = get_args(field.annotation) if union else (field.annotation,)
+    return all(get_origin(kind) in (tuple, list) or kind is type(None) for kind in kinds)
 
 
 def command_line(field: FieldInfo) -> CommandLine:

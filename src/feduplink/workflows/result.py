@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -15,12 +17,13 @@ from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import METRICS_FILE, write_metrics
 from feduplink.tables import TextTable
-from feduplink.validation import require
+from feduplink.validation import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+    from feduplink.reporting.style import StyledFigure
     from feduplink.storage.tensorfile import TensorFile
 
 #: Class of the result of every kind, as ``metrics.json`` names it.
@@ -66,7 +69,7 @@ class Result(ABC):
 
     def to_dataframe(self) -> DataFrame:
         """The result as a tidy pandas table, one observation per row."""
-        frame: DataFrame = require("pandas", "pandas").DataFrame(list(self.records()))
+        frame: DataFrame = import_extra("pandas", "pandas").DataFrame(list(self.records()))
         return frame
 
     def headline(self) -> str:
@@ -96,16 +99,37 @@ class Result(ABC):
 
         return cls(**unpack(content, [Scenario, *cls.classes()], _finders(scenario, directory)))
 
+    def figures(self) -> Mapping[str, StyledFigure]:
+        """The figures that :meth:`save` writes as PNG and SVG, by name."""
+        return {}
+
     def save(self, directory: str | Path) -> Path:
-        """Write all files of the result; :func:`load_result` reads them back."""
+        """Write all files of the result; :func:`load_result` reads them back.
+
+        Without matplotlib no figures are written, which a warning says.
+        """
         from feduplink.storage.tensorfile import write_tensors
 
         target = Path(directory)
         with track("writing tables and figures", transient=True):
             self.write_files(target)
+            self._save_figures(target)
             write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
             write_metrics(target, {"result": self.kind, **self.metrics()})
         return target
+
+    def _save_figures(self, directory: Path) -> None:
+        if importlib.util.find_spec("matplotlib") is None:
+            warnings.warn(
+                "figures are not written: matplotlib is not installed; pip install "
+                "'feduplink[plots]'",
+                stacklevel=3,
+            )
+            return
+        from feduplink.reporting.style import save_figure
+
+        for name, figure in self.figures().items():
+            save_figure(directory / f"{name}.png", figure)
 
     # Results hold tensors, which have no truth value when compared.
     __eq__ = object.__eq__

@@ -13,7 +13,7 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
-from feduplink.workflows.evaluation import as_names, channels_for
+from feduplink.workflows.evaluation import as_names, channels_for, tuning
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from feduplink.federated.uplink.rounds import RoundCosts, Rounds, UplinkRules
     from feduplink.link import Schedule
+    from feduplink.reporting.style import StyledFigure
 
 SCHEDULES_FILE = "schedules.h5"
 _KAPPAS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -206,32 +207,34 @@ class Front(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table in Markdown, the front, a timeline of the first round, and all schedules."""
-        import torch
-
-        from feduplink.reporting.schedule import plot_front, plot_timeline
-        from feduplink.reporting.style import save_figure
+        """The table in Markdown, and all schedules."""
         from feduplink.storage.files import write_text
         from feduplink.storage.hdf5 import writing_hdf5
 
         table = self.table()
         remarks = "".join(f"\n{remark[0].upper()}{remark[1:]}.\n" for remark in table.remarks)
         write_text(directory / "schedule.md", table.markdown() + remarks)
-        caption = "Mean time and energy of a round on the same channels, over the price κ of energy"
-        save_figure(directory / "front.png", plot_front(self.costs, self.bounds, f"{caption}."))
-        shown = self.kappa[len(self.kappa) // 2]
-        timeline = plot_timeline(
-            self.schedules[shown].take(torch.tensor(0)),
-            float(self.scenario.pmax_w.max()),
-            f"The first round, as scheduled at κ = {shown:g} s/J.",
-        )
-        save_figure(directory / "timeline.png", timeline)
         with writing_hdf5(directory / SCHEDULES_FILE) as file:
             for kappa, schedule in self.schedules.items():
                 group = file.create_group(f"kappa={kappa:g}")
                 group.attrs["kappa_s_per_j"] = kappa
                 group["durations_s"] = schedule.durations_s.numpy()
                 group["power_w"] = schedule.power.numpy()
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """The front, and a timeline of the first round."""
+        import torch
+
+        from feduplink.reporting.schedule import plot_front, plot_timeline
+
+        caption = "Mean time and energy of a round on the same channels, over the price κ."
+        shown = self.kappa[len(self.kappa) // 2]
+        timeline = plot_timeline(
+            self.schedules[shown].take(torch.tensor(0)),
+            float(self.scenario.pmax_w.max()),
+            f"The first round, as scheduled at κ = {shown:g} s/J.",
+        )
+        return {"front": plot_front(self.costs, self.bounds, caption), "timeline": timeline}
 
     @classmethod
     def classes(cls) -> list[type]:
@@ -310,7 +313,9 @@ def make_schedules(
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
     rules = UplinkRules(scenario, uploaded)
     names = default_policies() if policies is None else policies
-    found = make_policies(as_names(names), scenario, channels=data, seed=seed) if names else {}
+    found = (
+        make_policies(as_names(names), scenario, channels=tuning(data), seed=seed) if names else {}
+    )
     costs = {name: [cost] for name, cost in compare_rounds(found, rounds, rules).items()}
     for name in _priced_policies():
         priced = {
@@ -323,7 +328,7 @@ def make_schedules(
         schedules, bounds = _everyone(kappas, rounds, rules, budget_s)
     else:
         schedules = {
-            price: ComputedSchedule(price, rates, scenario, data).schedules(
+            price: ComputedSchedule(price, rates, scenario, tuning(data)).schedules(
                 rounds.observed, rounds.present, rules
             )
             for price in kappas

@@ -36,6 +36,8 @@ from feduplink.workflows.result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from feduplink.reporting.style import StyledFigure
+
 #: The measure that is shown by default: the first of these that there is, else the first of all.
 _DEFAULT_MEASURES = ("objective", "final_error")
 #: What a run was called with, to find it again.
@@ -175,15 +177,17 @@ class Sweep(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """All measures as CSV, the table in Markdown and the plot."""
-        from feduplink.reporting.style import save_figure
-        from feduplink.reporting.sweep import sweep_figure
+        """All measures as CSV, and the table in Markdown."""
         from feduplink.storage.files import write_text
 
         write_text(directory / "sweep.csv", self.to_csv())
         write_text(directory / "sweep.md", self.table().markdown())
-        drawing = sweep_figure(self.curves(self.measure), self.measure)
-        save_figure(directory / "sweep.png", drawing)
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """The measure against the values."""
+        from feduplink.reporting.sweep import sweep_figure
+
+        return {"sweep": sweep_figure(self.curves(self.measure), self.measure)}
 
     def to_csv(self) -> str:
         """A row per run and policy, a column per measure, with six digits."""
@@ -236,7 +240,9 @@ def sweep(
     """
     if not 1 <= len(over) <= 2:
         raise InputError("vary: accepted: one option, or two different ones.")
-    if any(len(values) == 0 or len(set(values)) < len(values) for values in over.values()):
+    if any(
+        len(values) == 0 or len(set(map(repr, values))) < len(values) for values in over.values()
+    ):
         raise InputError("vary: accepted: one or more different values per option.")
     repeated = list(seeds) if seeds is not None else [options.pop("seed", 0)]
     runs = []
@@ -339,8 +345,8 @@ def _with_values(
             options[name] = value
         else:
             raise unknown_name("vary", name, [*accepted, *Scenario.model_fields])
-    options_of(inspect.unwrap(verb))(**options)
-    return scenario.replace(**fields), options
+    checked = options_of(inspect.unwrap(verb))(**options)
+    return scenario.replace(**fields), {name: getattr(checked, name) for name in options}
 
 
 def _run_all(

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from feduplink.channels import Channels
     from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy
     from feduplink.progress import Callback
+    from feduplink.reporting.style import StyledFigure
     from feduplink.training import Epoch
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
@@ -107,7 +108,7 @@ class TrainingRun(Result):
 
     def table(self) -> TextTable:
         """The policy on the test channels."""
-        from feduplink.reporting.comparison import comparison_table
+        from feduplink.reporting.comparison_table import comparison_table
 
         judgements = {self.policy.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
@@ -159,25 +160,28 @@ class TrainingRun(Result):
         return metrics
 
     def write_files(self, directory: Path) -> None:
-        """The policy, the convergence and the powers on the test channels as plots, the table."""
+        """The policy, the history and the table."""
         from feduplink.policies import save_policy
-        from feduplink.problem import Problem
-        from feduplink.reporting.comparison import comparison_markdown, plot_power_histogram
-        from feduplink.reporting.style import save_figure
-        from feduplink.reporting.training import plot_convergence
+        from feduplink.reporting.comparison_table import comparison_markdown
         from feduplink.storage.files import write_text
 
-        name = self.policy.name
-        if self.history:
-            problem = Problem.from_scenario(self.scenario)
-            epochs = plot_convergence(list(self.history), problem, name)
-            save_figure(directory / "convergence.png", epochs)
         save_policy(self.policy, directory)
-        powers = plot_power_histogram({name: self.test.power}, self.scenario)
-        save_figure(directory / "power-histogram.png", powers)
-        judgements = {name: self.test.judgement}
+        judgements = {self.policy.name: self.test.judgement}
         table = comparison_markdown(judgements, self.scenario, notes=self.notes)
         write_text(directory / "comparison.md", table)
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """The convergence, and the distribution of the powers on the test channels."""
+        from feduplink.problem import Problem
+        from feduplink.reporting.comparison import plot_power_histogram
+        from feduplink.reporting.training import plot_convergence
+
+        name = self.policy.name
+        figures = {"power-histogram": plot_power_histogram({name: self.test.power}, self.scenario)}
+        if self.history:
+            problem = Problem.from_scenario(self.scenario)
+            figures["convergence"] = plot_convergence(list(self.history), problem, name)
+        return figures
 
     @classmethod
     def classes(cls) -> list[type]:

