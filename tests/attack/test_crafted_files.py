@@ -1,4 +1,4 @@
-"""Files that somebody made up to be misread, and damaged ones of every format."""
+"""Files crafted to be misread, and damaged files of every format."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import lzma
 import os
 import struct
-import time
 import zipfile
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 from feduplink import InputError, Scenario
 from feduplink.federated.data import datasets as npz_file
-from feduplink.federated.data import reviews
+from feduplink.federated.data.reviews import read_reviews
 from feduplink.federated.tasks import images as mnist_task
 from feduplink.policies import DualPolicy, GraphPolicy, load_policy, save_policy, shipped_pdx
 from feduplink.reporting.page import read_sections, render_page
@@ -33,14 +33,14 @@ from . import damage
 from .forked import forked
 
 
-def test_some_damaged_files_of_every_format():
-    """Thousands of them: ``python -m attack.damage``."""
+def test_damaged_files_of_every_format_are_refused_or_read_correctly():
+    """A sample of those of ``python -m attack.damage``."""
     wrong = [found for found in damage.outcomes(190, seed=1) if found.wrong]
     assert wrong == []
 
 
 @pytest.mark.slow
-def test_thousands_of_damaged_files():
+def test_thousands_of_damaged_files_are_refused_or_read_correctly():
     wrong = [found for found in damage.outcomes(5000, seed=2) if found.wrong]
     assert wrong == []
 
@@ -65,17 +65,15 @@ def test_thousands_of_damaged_files():
         ("? [1, 2]\n: 3", "has a key that is no plain value"),
     ],
 )
-def test_scenarios(text: str, words: str):
-    started = time.process_time()
+def test_crafted_scenarios_are_refused(text: str, words: str):
     with pytest.raises(InputError) as refusal:
         Scenario.from_text(text)
     assert words in str(refusal.value)
-    assert time.process_time() - started < 2
 
 
 @settings(max_examples=60)
 @given(st.text(alphabet="ab:[]{}&*!?-|>'\"#%@, \n\t01.e~", max_size=60))
-def test_any_text_is_yaml_or_refused(text: str):
+def test_any_text_is_read_as_yaml_or_refused(text: str):
     try:
         found = parse_yaml(text)
     except ValueError:
@@ -83,7 +81,7 @@ def test_any_text_is_yaml_or_refused(text: str):
     assert found is None or isinstance(found, str | int | float | bool | list | dict)
 
 
-def test_a_scenario_is_not_waited_for(tmp_path: Path):
+def test_pipes_and_large_files_are_refused_as_scenarios(tmp_path: Path):
     os.mkfifo(tmp_path / "a.yaml")
     with pytest.raises(InputError, match="no regular file"):
         Scenario.load(tmp_path / "a.yaml")
@@ -93,7 +91,7 @@ def test_a_scenario_is_not_waited_for(tmp_path: Path):
 
 
 def crafted(path: Path, header: Any, tensors: dict[str, torch.Tensor]) -> Path:
-    """A file with the right checksum, whatever is in it."""
+    """A file of any content with the right checksum."""
     if isinstance(header, dict):
         header = json.dumps({"sha256": checksum(tensors, header), **header})
     save_file(tensors, path, metadata={"feduplink": header})
@@ -113,20 +111,20 @@ def crafted(path: Path, header: Any, tensors: dict[str, torch.Tensor]) -> Path:
         {"kind": 7},
     ],
 )
-def test_odd_headers(tmp_path: Path, header: Any):
+def test_crafted_headers_are_refused(tmp_path: Path, header: Any):
     path = crafted(tmp_path / "a.safetensors", header, {"a": torch.ones(2)})
     with pytest.raises(InputError):
         read_tensors(path, "policy")
 
 
-def test_numbers_of_other_types_are_refused(tmp_path: Path):
+def test_tensors_of_other_types_are_refused(tmp_path: Path):
     tensors = {"a": torch.ones(2, dtype=torch.bfloat16)}
     save_file(tensors, tmp_path / "a.safetensors", metadata={"feduplink": '{"kind": "policy"}'})
     with pytest.raises(InputError, match="type of numbers"):
         read_tensors(tmp_path / "a.safetensors", "policy")
 
 
-def test_a_policy_is_not_waited_for(tmp_path: Path):
+def test_a_pipe_is_refused_as_a_policy(tmp_path: Path):
     os.mkfifo(tmp_path / "policy.safetensors")
     with pytest.raises(InputError, match="no regular file"):
         load_policy(tmp_path)
@@ -134,7 +132,7 @@ def test_a_policy_is_not_waited_for(tmp_path: Path):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["pdx", "dual", "pdg"])
-def test_weights_and_multipliers_that_are_no_numbers(tmp_path: Path, name: str, value: float):
+def test_infinite_weights_and_multipliers_are_refused(tmp_path: Path, name: str, value: float):
     pdx = shipped_pdx()
     policies = {
         "pdx": pdx,
@@ -157,7 +155,7 @@ def test_weights_and_multipliers_that_are_no_numbers(tmp_path: Path, name: str, 
 
 
 @pytest.mark.parametrize("change", ["shape", "absent", "more", "negative"])
-def test_multipliers_that_do_not_fit(tmp_path: Path, change: str):
+def test_multipliers_of_wrong_shapes_and_values_are_refused(tmp_path: Path, change: str):
     pdx = shipped_pdx()
     save_policy(DualPolicy(pdx.scenario, pdx.point), tmp_path)
     file = read_tensors(tmp_path / "policy.safetensors", "policy")
@@ -176,33 +174,32 @@ def test_multipliers_that_do_not_fit(tmp_path: Path, change: str):
         load_policy(tmp_path)
 
 
-def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What unpacks to more than files of its kind have is not unpacked."""
-    monkeypatch.setattr(npz_file, "_MAX_NPZ_BYTES", 1 << 20)
-    monkeypatch.setattr(reviews, "_MOST_BYTES", 1 << 20)
+def test_files_that_unpack_to_too_much_are_refused(tmp_path: Path):
     shape = struct.pack(">HBB3I", 0, 8, 3, 60_000, 280, 280)
     (tmp_path / "a.gz").write_bytes(gzip.compress(shape + bytes(1 << 20)))
     with pytest.raises(InputError, match="not a complete idx file"):
         mnist_task.read_idx(tmp_path / "a.gz", 3)
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("vectors.npy", bytes(2 << 20))
-    with pytest.raises(InputError, match="unpacks to"):
+        archive.writestr("vectors.npy", bytes(10))
+        archive.infolist()[0].file_size = 1 << 40  # as its directory states
+    with pytest.raises(InputError, match="unpacks to 1099511627776 bytes"):
         npz_file.read_npz(tmp_path / "a.npz")
-    line = "train,1,1,7," + "x" * 100_000 + "\n"
-    table = f"split,label,id,rating,text\n{line * 12}"
-    (tmp_path / "a.xz").write_bytes(lzma.compress(table.encode(), preset=0))
+    rows = 270 * ("train,1,1,7," + "x" * 100_000 + "\n")
+    header = "split,label,id,rating,text\n"
+    streams = [lzma.compress(text.encode(), preset=0) for text in (header, rows)]
+    (tmp_path / "a.xz").write_bytes(streams[0] + 10 * streams[1])  # 270 MB
     with pytest.raises(InputError, match="unpacks to more"):
-        list(reviews.read_reviews(tmp_path / "a.xz"))
+        deque(read_reviews(tmp_path / "a.xz"), maxlen=0)
 
 
-def test_an_array_that_is_code_is_not_run(tmp_path: Path):
+def test_an_array_with_code_is_refused(tmp_path: Path):
     np.savez(tmp_path / "a.npz", vectors=np.array([print], dtype=object))
     with pytest.raises(InputError, match="is damaged"):
         npz_file.read_npz(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999", "true", '"x"', "[]"])
-def test_metrics_with_odd_numbers_are_drawn_or_refused(tmp_path: Path, value: str):
+def test_metrics_with_extreme_numbers_are_rendered_or_refused(tmp_path: Path, value: str):
     content = '{"title": "t", "runs_s": 1.5, "scenario": {"rate_min": X}, "settings": {"a": [X]}}'
     (tmp_path / "metrics.json").write_text(content.replace("X", value))
     assert "<h2>t</h2>" in render_page(read_sections(find_runs([tmp_path])))
@@ -212,8 +209,8 @@ def test_metrics_with_odd_numbers_are_drawn_or_refused(tmp_path: Path, value: st
             read_metrics(tmp_path)
 
 
-def test_channels_that_a_link_hides(tmp_path: Path):
-    """From the command line, to the exit status."""
+def test_evaluate_refuses_channels_in_another_file(tmp_path: Path):
+
     import h5py
 
     with h5py.File(tmp_path / "a.h5", "w") as file:

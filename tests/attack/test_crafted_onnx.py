@@ -1,4 +1,4 @@
-"""Exported policies that somebody made up, with the checksum that they should have."""
+"""Crafted exported policies with the right checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ node = onnx.helper.make_node
 HEARD = node("ReduceSum", ["csi", "axis"], ["heard"], keepdims=0)
 
 
-def test_the_one_of_the_tests_is_accepted(tmp_path: Path):
+def test_the_valid_policy_is_accepted(tmp_path: Path):
     assert OnnxPolicy(write_policy(tmp_path / "a.onnx")).fixed_workers is None
 
 
@@ -39,7 +39,7 @@ def test_the_one_of_the_tests_is_accepted(tmp_path: Path):
         {"scenario": {"pmax_dbw": -60.0}},  # below what it computes
     ],
 )
-def test_what_it_says_of_itself(metadata: dict[str, Any], tmp_path: Path):
+def test_crafted_metadata_are_refused(metadata: dict[str, Any], tmp_path: Path):
     with pytest.raises(InputError, match="is no exported policy"):
         OnnxPolicy(write_policy(tmp_path / "a.onnx", **metadata))
 
@@ -58,7 +58,7 @@ def test_what_it_says_of_itself(metadata: dict[str, Any], tmp_path: Path):
     ],
     ids=lambda nodes: " ".join(entry.op_type for entry in nodes),
 )
-def test_what_it_computes(nodes: list[Any], tmp_path: Path):
+def test_crafted_graphs_are_refused(nodes: list[Any], tmp_path: Path):
     file = write_policy(tmp_path / "a.onnx", nodes)
     with pytest.raises(InputError) as refusal:
         OnnxPolicy(file)

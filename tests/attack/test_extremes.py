@@ -1,4 +1,4 @@
-"""Settings at the ends of what is accepted, and beyond."""
+"""Settings at the limits of the accepted range and beyond."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from feduplink.problem import Problem
 from feduplink.settings import Architecture
 
 
-def test_the_least_pmax_is_heard():
-    """Powers under the silence threshold would be zero, and zero meets every constraint."""
+def test_the_least_pmax_is_above_the_silence_threshold():
+    """Powers under the silence threshold count as zero, which violates no constraint."""
     with pytest.raises(InputError, match="pmax_dbw"):
         Scenario(pmax_dbw=-100.1)
     with pytest.raises(InputError, match="pmax_dbw"):
@@ -36,7 +36,7 @@ def test_a_silence_threshold_above_pmax_is_refused():
 
 
 def test_verdicts_near_the_threshold_are_rarely_wrong():
-    """``pdx`` on 1000 of 20,000 channels, 200 times, where the truth is known on all of them."""
+    """Verdicts of ``pdx`` on 1000 of 20,000 channels, 200 times, against the mean over all."""
     scenario = Scenario()
     csi = draw_csi(scenario, 20_000, torch.Generator().manual_seed(5))
     power = shipped_pdx().allocate(csi)
@@ -59,7 +59,7 @@ def test_verdicts_near_the_threshold_are_rarely_wrong():
     assert max(wrong.values()) <= 0.05 * 200 + 3 * math.sqrt(0.05 * 0.95 * 200)
 
 
-def test_no_channels_have_no_optimum():
+def test_the_optimum_of_no_channels_is_refused():
     with pytest.raises(InputError, match="no channels"):
         find_optimum(Scenario(workers=2), torch.ones(0, 2, 2))
 
@@ -97,12 +97,12 @@ CASES = {
 
 @settings(max_examples=5)
 @given(**CASES)
-def test_certified_means_what_it_says(seed, weight, rate_min, ee_min, utility):
+def test_certified_optima_are_within_their_gap(seed, weight, rate_min, ee_min, utility):
     check_optimum(seed, weight, rate_min, ee_min, utility)
 
 
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(**CASES)
-def test_certified_means_what_it_says_in_many_cases(seed, weight, rate_min, ee_min, utility):
+def test_many_certified_optima_are_within_their_gap(seed, weight, rate_min, ee_min, utility):
     check_optimum(seed, weight, rate_min, ee_min, utility)

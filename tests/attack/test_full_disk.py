@@ -1,4 +1,4 @@
-"""A disk that takes no more, or nothing: one sentence, the old state intact, no crash."""
+"""On a full disk commands end with one sentence and leave the old files intact."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def refused(ended: Ended) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("most_bytes", [0, 3000])
-def test_no_room_for_the_first_file(tmp_path: Path, command: str, most_bytes: int):
+def test_a_file_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, command: str, most_bytes: int
+):
     out = tmp_path / "out"
     ended = forked(
         [*COMMANDS[command], "--out", out],
@@ -47,8 +49,8 @@ def test_no_room_for_the_first_file(tmp_path: Path, command: str, most_bytes: in
     assert [path.name for path in tmp_path.rglob(".*")] == []
 
 
-def test_no_room_for_schedules(tmp_path: Path):
-    """HDF5 itself would take the interpreter down with it."""
+def test_schedules_that_cannot_be_written_are_one_sentence(tmp_path: Path):
+    """HDF5 alone would end the interpreter."""
     out = tmp_path / "out"
 
     def no_figures_and_little_room() -> None:
@@ -60,7 +62,7 @@ def test_no_room_for_schedules(tmp_path: Path):
     assert [path.name for path in out.iterdir()] == ["schedule.md"]
 
 
-def test_a_checkpoint_survives_a_disk_that_has_filled_up(tmp_path: Path):
+def test_a_checkpoint_survives_a_full_disk(tmp_path: Path):
     out = tmp_path / "out"
     train = [*COMMANDS["train"], "--checkpoint-every", 1, "--out", out]
     assert forked(train).status == 0
@@ -78,7 +80,7 @@ def test_a_checkpoint_survives_a_disk_that_has_filled_up(tmp_path: Path):
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """64 kB in memory; only root may have one made."""
+    """A file system of 64 kB in memory, which only root can mount."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
@@ -89,14 +91,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_real_disk_that_is_full(small_disk: Path, command: str):
+def test_commands_end_with_one_sentence_on_a_full_file_system(small_disk: Path, command: str):
     (small_disk / "filling").write_bytes(bytes(48_000))
     ended = forked([*COMMANDS[command], "--out", small_disk / "out"])
     assert "No space left on device" in refused(ended)
     assert list(small_disk.rglob(".*")) == []
 
 
-def test_a_disk_that_is_read_only(small_disk: Path):
+def test_a_read_only_file_system_is_one_sentence(small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     ended = forked([*COMMANDS["channels"], "--out", small_disk / "out"])
     assert refused(ended) == f"feduplink: {small_disk / 'out'}: Read-only file system."

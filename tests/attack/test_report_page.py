@@ -1,4 +1,4 @@
-"""A page of runs whose files are full of attacks, in a real browser: nothing runs or is fetched."""
+"""Hostile files of runs in a report, rendered by a browser, neither run code nor fetch anything."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def attacked_run(directory: Path) -> None:
         save_figure(directory / f"a{number}.png", drawing)
         file = directory / f"a{number}.svg"
         file.write_text(file.read_text().replace("</svg>", f"{intruder}</svg>"))
-        if number % 2:  # nothing stands in for it
+        if number % 2:  # no picture replaces it
             (directory / f"a{number}.png").unlink()
 
 
-def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path, browser: Browser):
+def test_hostile_content_neither_runs_nor_fetches(tmp_path: Path, browser: Browser):
     attacked_run(tmp_path / "run")
     page = write_page(tmp_path, read_sections(find_runs([tmp_path / "run"])))
     text = page.read_text()
     drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    # A style goes, and the drawing with it stays; with anything else the picture stands in.
+    # A style is removed from its drawing; other drawings are replaced by their pictures.
     assert len(drawings) == 1
     assert "import" not in drawings[0]
     assert "49" not in re.findall(r"<h2>.*?</h2>", text)[0]
@@ -91,7 +91,7 @@ def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path, browser: Browser):
         assert asked == [page.as_uri()]
 
 
-def test_the_policy_of_the_page_is_not_what_keeps_it_safe(tmp_path: Path, browser: Browser):
+def test_hostile_content_is_harmless_without_the_csp(tmp_path: Path, browser: Browser):
     attacked_run(tmp_path / "run")
     page = write_page(tmp_path, read_sections(find_runs([tmp_path / "run"])))
     without = re.sub(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page.read_text())
