@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from feduplink.channels import draw_training_csi, make_channels
-from feduplink.evaluation import allocate_seen, judge_policy
 from feduplink.experiments.context import ExperimentContext
 from feduplink.federated import AccessScheme, ComputedSchedule, FixedPowerAccess, LearnedSchedule
 from feduplink.judgement import Judgement, judge
@@ -38,7 +37,8 @@ from feduplink.registry import POLICIES
 from feduplink.reporting.style import OPTIMUM
 from feduplink.scenario import Scenario
 from feduplink.storage.files import write_text
-from feduplink.training import Epoch, Training, TrainingData, training_settings
+from feduplink.training import Epoch
+from feduplink.workflows import TrainingRun, evaluate, train
 
 #: Version of cached policies and of everything that is computed from them.
 POLICIES_VERSION = 1
@@ -125,7 +125,7 @@ def make_cached_policy(
     file = _policy_path(context, name, scenario, seed)
     if not file.exists():
         policy = (
-            _train(context, kind, scenario, seed)
+            _train(context, name, scenario, seed)
             if issubclass(kind, NeuralPolicy)
             else _calibrate(context, kind, scenario, seed)
         )
@@ -142,18 +142,14 @@ def training_history(
     return _History.model_validate_json(file.read_bytes()).root
 
 
-def _train(
-    context: ExperimentContext, kind: type[NeuralPolicy], scenario: Scenario, seed: int
-) -> NeuralPolicy:
-    channels = make_channels(scenario, context.scale.channels, seed=seed)
-    settings = training_settings(kind, epochs=context.scale.epochs)
-    policy = kind.initialised(scenario, seed)
-    data = TrainingData(channels.training, channels.validation)
-    training = Training(policy, data, settings, seed=seed)
-    training.run()
-    file = _policy_path(context, kind.name, scenario, seed, ".json")
-    write_text(file, _History(training.history).model_dump_json())
-    return policy
+def _train(context: ExperimentContext, name: str, scenario: Scenario, seed: int) -> Policy:
+    scale = context.scale
+    run: TrainingRun = train(
+        scenario, name, channels_per_split=scale.channels, epochs=scale.epochs, seed=seed
+    )
+    file = _policy_path(context, name, scenario, seed, ".json")
+    write_text(file, _History(list(run.history)).model_dump_json())
+    return run.policy
 
 
 def _calibrate(
@@ -266,22 +262,18 @@ def evaluate_policies(
     csi = make_channels(scenario, context.scale.channels, seed=seed).test
     batch, problem = ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)
     optimum = solve_dual(scenario, csi)
-    judged: dict[str, tuple[Judgement, Judgement]] = {}
-    for name, policy in policies.items():
-        power = allocate_seen(policy, csi, scenario, seed=seed)
-        repaired_power = repair_by_silence(power, batch, problem)
-        after_repair = judge(repaired_power, csi, scenario)
-        optimum = optimum.improved_by(name, repaired_power, after_repair)
-        judged[name] = judge(power, csi, scenario), after_repair
-    more: dict[str, Judgement] = {}
+    on_test = evaluate(scenario, policies, channels=csi, seed=seed)
+    on_many = on_test
     if problem.constrained:
         many = make_channels(scenario, context.scale.verdict_channels, seed=seed).test
-        more = {
-            n: judge_policy(policy, many, scenario, seed=seed) for n, policy in policies.items()
-        }
-    outcomes = {
-        name: PolicyOutcome.from_judgement(*judgements, more.get(name))
-        for name, judgements in judged.items()
-    }
+        on_many = evaluate(scenario, policies, channels=many, seed=seed)
+    outcomes = {}
+    for name, outcome in on_test.items():
+        power = repair_by_silence(outcome.power, batch, problem)
+        after_repair = judge(power, csi, scenario)
+        optimum = optimum.improved_by(name, power, after_repair)
+        outcomes[name] = PolicyOutcome.from_judgement(
+            outcome.judgement, after_repair, on_many[name].judgement
+        )
     outcomes[OPTIMUM] = PolicyOutcome.from_judgement(optimum.judgement, optimum.judgement)
     return SettingOutcome(policies=outcomes)

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.transforms import ScaledTranslation
 
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import format_mean_and_error, is_lower, judge_claim
 from feduplink.experiments.compared import (
@@ -46,6 +45,7 @@ from feduplink.reporting.style import (
 )
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
+from feduplink.workflows import evaluate
 
 Quantity = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 Loss = Literal["objective", "weighted_per"]
@@ -427,8 +427,8 @@ class CsiNoise(ParameterSweep):
                 "pdx:unaware": policies["pdx"],
             }
             found = {
-                name: PolicyOutcome.from_judgement(judge_policy(policy, csi, scenario, seed=seed))
-                for name, policy in shown.items()
+                name: PolicyOutcome.from_judgement(outcome.judgement)
+                for name, outcome in evaluate(scenario, shown, channels=csi, seed=seed).items()
             }
             settings.append(SettingOutcome(policies={**found, OPTIMUM: optimum}))
         return settings

@@ -11,7 +11,6 @@ import torch
 from pydantic import BaseModel
 
 from feduplink.channels import make_channels
-from feduplink.evaluation import allocate_seen
 from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import judge_claim
 from feduplink.experiments.compared import make_compared
@@ -20,6 +19,7 @@ from feduplink.reporting.comparison import plot_power_histogram
 from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
+from feduplink.workflows import evaluate
 
 
 class PowerDistribution(BaseModel):
@@ -104,11 +104,10 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         """Allocate powers with every policy."""
         scenario = Scenario()
         csi = make_channels(scenario, context.scale.channels, seed=context.seed).test
+        policies = make_compared(context, scenario, context.seed)
         powers = {
-            name: [
-                float(f"{p:.5g}") for p in allocate_seen(policy, csi, scenario).flatten().tolist()
-            ]
-            for name, policy in make_compared(context, scenario, context.seed).items()
+            name: [float(f"{p:.5g}") for p in outcome.power.flatten().tolist()]
+            for name, outcome in evaluate(scenario, policies, channels=csi).items()
         }
         return PowerHistogramResult.from_powers(scenario.workers, powers)
 
