@@ -25,6 +25,7 @@ COMMANDS = {
     "digits": ["federate", "--rounds", "1"],
     "data": ["data", "--fetch", "mnist", "--data", "here", "--out", "data"],
     "plots": ["report", "tried"],
+    "plots, for figures": ["reproduce", "interference", "--quick"],
 }
 #: Commands of the core, with a warning where figures are missing.
 CORE = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from matplotlib.transforms import ScaledTranslation
 
 from feduplink.channels import make_channels
 from feduplink.experiments import Experiment, ExperimentResult
@@ -554,6 +553,8 @@ def _plot_policy(
     axes: Any, sweep: SweepResult, name: str, quantity: Quantity, look: Look, shift: float
 ) -> None:
     """Draw one policy, shifted to the right by ``shift`` points."""
+    from matplotlib.transforms import ScaledTranslation  # an extra; reporting.style names it
+
     known = [index for index, seeds in enumerate(sweep.policies[name]) if seeds]
     at = [sweep.values[index] for index in known]
     seeds = [sweep.seeds(name, index, quantity) for index in known]
