@@ -147,7 +147,7 @@ def best(scenario: Scenario, csi: Tensor, policies: dict[str, Policy]) -> None:
     powers[f"{RESTARTS} restarts"] = restarted(batch, prices, solution.power)
     for name, power in powers.items():
         mended = repair_by_silence(power, batch, problem)
-        solution = solution.improved_by(name, mended, judge(mended, csi, scenario, problem))
+        solution = solution.improved_by(name, mended, judge(scenario, csi, mended, problem=problem))
     verdict = solution.judgement
     row(
         f"best found, by {solution.found_by}",

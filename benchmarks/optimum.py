@@ -104,7 +104,7 @@ def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object
 def _standard_error(scenario: Scenario, csi: Tensor, policy: Policy) -> float:
     """Largest standard error of a constraint's mean on these channels, as a share of it."""
     problem = Problem.from_scenario(scenario)
-    raised = thresholds_with_margin(problem, scenario, csi, policy.powers(csi), margin=1.0)
+    raised = thresholds_with_margin(scenario, csi, policy.powers(csi), problem=problem, margin=1.0)
     return float((raised / problem.thresholds).max()) - 1
 
 

@@ -58,7 +58,7 @@ BUDGET_S = 5.0
 def full_power(scenario: Scenario, csi: Tensor) -> tuple[float, float]:
     """Mean rate and energy efficiency of all workers at full power."""
     power = FullPower(scenario).allocate(csi)
-    reached = judge(power, csi, scenario).constraints
+    reached = judge(scenario, csi, power).constraints
     rate, efficiency = (
         float(reached[name].expected.mean()) for name in ("rate", "energy_efficiency")
     )
@@ -107,7 +107,7 @@ def table(name: str, channels: int, epochs: int, shares: tuple[float, float]) ->
         found = outcome.judgement
         below = (
             optimum.objective
-            - judge(repair_by_silence(outcome.power, batch, problem), csi, scenario).objective
+            - judge(scenario, csi, repair_by_silence(outcome.power, batch, problem)).objective
         )
         short = f"{100 * found.shortfall:+.1f}±{100 * found.shortfall_error:.1f}"
         print(

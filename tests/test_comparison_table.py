@@ -16,7 +16,7 @@ from feduplink.tables import terminal_table
 
 def _judgements(csi: torch.Tensor, scenario: Scenario) -> dict[str, Judgement]:
     power = FullPower(scenario).allocate(csi)
-    return {"max": judge(power, csi, scenario), "quiet": judge(0 * power, csi, scenario)}
+    return {"max": judge(scenario, csi, power), "quiet": judge(scenario, csi, 0 * power)}
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_only_who_meets_the_constraints_has_a_distance_to_the_optimum(default_sc
     scenario = default_scenario.replace(workers=2, weights="ones", rate_min=0.0, ee_min=100.0)
     csi = torch.tensor([[1e4, 1.0], [1.0, 1e4]]).expand(3, 2, 2)
     power = FullPower(scenario).allocate(csi)
-    judgements = {"max": judge(power, csi, scenario), "quiet": judge(0 * power, csi, scenario)}
+    judgements = {"max": judge(scenario, csi, power), "quiet": judge(scenario, csi, 0 * power)}
     judgements["short by chance"] = dataclasses.replace(judgements["max"], shortfall=1e-4)
     judgements["met up to rounding"] = dataclasses.replace(judgements["max"], shortfall=1e-12)
     optimum = find_optimum(scenario.replace(ee_min=0.0), csi, max_boxes=20_000)

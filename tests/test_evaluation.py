@@ -47,7 +47,7 @@ def test_noise_is_the_seeds(default_csi):
 
 def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi):
     policy = Orthogonal(default_scenario)
-    expected = judge(policy.allocate(default_csi), default_csi, default_scenario)
+    expected = judge(default_scenario, default_csi, policy.allocate(default_csi))
     assert judge_policy(policy, default_csi, default_scenario).as_metrics() == expected.as_metrics()
 
 

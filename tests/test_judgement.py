@@ -32,7 +32,7 @@ def test_the_judgement_of_two_workers_by_hand():
     efficiency_1 = (math.log(1 + 1 / 1.2) / 0.02 + math.log(2) / 0.015) / 2
     efficiency_2 = rate_2 / 0.03
 
-    verdict = judge(POWER, CSI, TWO)
+    verdict = judge(TWO, CSI, POWER)
 
     expected_psr = (2 - sum(per_1)) / 2, (1 - per_2) / 2  # a silent round counts as a loss
     assert verdict.objective == pytest.approx(3 * expected_psr[0] + expected_psr[1], rel=1e-6)
@@ -53,7 +53,7 @@ def test_the_judgement_of_two_workers_by_hand():
 
 def test_a_silent_worker_has_no_rate_and_violates_no_constraint():
     power = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
-    verdict = judge(power, CSI, TWO)
+    verdict = judge(TWO, CSI, power)
     assert verdict.constraints["rate"].expected[1].isnan()
     assert verdict.constraints["rate"].worst == pytest.approx(math.log(2), rel=1e-6)
     assert verdict.participation == 0.5
@@ -62,7 +62,7 @@ def test_a_silent_worker_has_no_rate_and_violates_no_constraint():
 
 
 def test_the_judgement_of_silence():
-    verdict = judge(torch.zeros(2, 2), CSI, TWO)
+    verdict = judge(TWO, CSI, torch.zeros(2, 2))
     assert verdict.objective == 0
     assert verdict.participation == 0
     assert math.isnan(verdict.weighted_per)
@@ -80,7 +80,7 @@ def test_feasibility_allows_one_percent_of_every_threshold(constraint, shortfall
     thresholds = {**reached, constraint: reached[constraint] / (1 - shortfall)}
     scenario = Scenario(workers=1, **thresholds)
     power = torch.full((5, 1), 0.01, dtype=torch.float64)
-    verdict = judge(power, torch.full((5, 1, 1), 100.0), scenario)
+    verdict = judge(scenario, torch.full((5, 1, 1), 100.0), power)
     assert verdict.violation == pytest.approx(shortfall, abs=1e-9)
     assert verdict.feasible is feasible
 
@@ -88,7 +88,7 @@ def test_feasibility_allows_one_percent_of_every_threshold(constraint, shortfall
 def test_the_scenario_determines_utility_and_objective():
     scenario = TWO.replace(utility="proportional-fairness", objective="rate")
     rates = [(math.log(1 + 1 / 1.2) + math.log(2)) / 2, math.log(1 + 1 / 1.05) / 2]
-    assert judge(POWER, CSI, scenario).objective == pytest.approx(
+    assert judge(scenario, CSI, POWER).objective == pytest.approx(
         3 * math.log(rates[0]) + math.log(rates[1]), rel=1e-6
     )
 
@@ -102,13 +102,15 @@ def own_problem(*constraints: Constraint) -> Problem:
 def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
     """Worker 1 sends 10 and 5 mW, worker 2 sends 20 mW and nothing: 7.5 and 10 mW on average."""
     limit = torch.tensor([0.0075, 0.008], dtype=torch.float64)
-    verdict = judge(POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
+    verdict = judge(TWO, CSI, POWER, problem=own_problem(Constraint.below(AveragePower(), limit)))
     assert verdict.objective == pytest.approx(0.0175)
     assert verdict.constraints["power"].expected.tolist() == pytest.approx([0.0075, 0.01])
     assert verdict.constraints["power"].worst == pytest.approx(0.01)
     assert verdict.as_metrics()["power_max"] == pytest.approx(0.01)
     assert verdict.violation == pytest.approx(0.25)  # 10 mW are 25 % above 8 mW
-    silent = judge(0 * POWER, CSI, TWO, own_problem(Constraint.below(AveragePower(), limit)))
+    silent = judge(
+        TWO, CSI, 0 * POWER, problem=own_problem(Constraint.below(AveragePower(), limit))
+    )
     assert silent.shortfall == pytest.approx(-1)  # all of the limit to spare
     assert silent.feasible is True
 
@@ -116,8 +118,8 @@ def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
 def test_silence_violates_a_lower_limit_on_the_mean_over_all_rounds():
     limit = torch.tensor([0.0, 0.0125], dtype=torch.float64)
     problem = own_problem(Constraint.at_least(AveragePower(), limit))
-    assert judge(POWER, CSI, TWO, problem).violation == pytest.approx(0.2)
-    verdict = judge(POWER * torch.tensor([1.0, 0.0]), CSI, TWO, problem)
+    assert judge(TWO, CSI, POWER, problem=problem).violation == pytest.approx(0.2)
+    verdict = judge(TWO, CSI, POWER * torch.tensor([1.0, 0.0]), problem=problem)
     assert verdict.violation == pytest.approx(1.0)
     assert verdict.feasible is False
 
@@ -128,23 +130,27 @@ def test_limits_on_means_while_active_by_hand():
         Constraint.below(PowerOnAir(), torch.tensor([0.01, 0.016], dtype=torch.float64)),
         Constraint.at_least(Sinr(), torch.tensor([1.0, 0.0], dtype=torch.float64)),
     )
-    verdict = judge(POWER, CSI, TWO, problem)
+    verdict = judge(TWO, CSI, POWER, problem=problem)
     power, sinr = verdict.constraints["power_on_air"], verdict.constraints["sinr"]
     assert power.expected.tolist() == pytest.approx([0.0075, 0.02])
     assert sinr.expected.tolist() == pytest.approx([(1 / 1.2 + 1) / 2, 1 / 1.05])
     assert (power.key, sinr.key) == ("power_on_air_max", "sinr_min")
     assert verdict.violation == pytest.approx(0.25)
     sinr_only = own_problem(problem.constraints[1])
-    assert judge(POWER, CSI, TWO, sinr_only).violation == pytest.approx(1 - (1 / 1.2 + 1) / 2)
+    assert judge(TWO, CSI, POWER, problem=sinr_only).violation == pytest.approx(
+        1 - (1 / 1.2 + 1) / 2
+    )
 
 
 def test_the_worst_worker_is_nearest_to_its_limit_or_furthest_beyond():
     silent = torch.tensor([[0.01, 0.0], [0.005, 0.0]])
     at_most = own_problem(Constraint.below(PowerOnAir(), torch.ones(2, dtype=torch.float64)))
-    assert judge(POWER, CSI, TWO, at_most).constraints["power_on_air"].worst == pytest.approx(0.02)
-    assert judge(silent, CSI, TWO, at_most).constraints["power_on_air"].worst == pytest.approx(
-        0.0075
-    )
+    assert judge(TWO, CSI, POWER, problem=at_most).constraints[
+        "power_on_air"
+    ].worst == pytest.approx(0.02)
+    assert judge(TWO, CSI, silent, problem=at_most).constraints[
+        "power_on_air"
+    ].worst == pytest.approx(0.0075)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ def test_the_worst_worker_is_nearest_to_its_limit_or_furthest_beyond():
 )
 def test_invalid_powers_and_channels_are_refused(power, csi, sentence):
     with pytest.raises(InputError, match=sentence):
-        judge(power, csi, TWO)
+        judge(TWO, csi, power)
 
 
 @pytest.mark.parametrize(

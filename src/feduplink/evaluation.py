@@ -33,7 +33,7 @@ def judge_policy(
     The policy sees the CSI with the scenario's noise (variance ``csi_noise``, drawn from
     ``seed``); rates and errors are those of the true channels.
     """
-    return judge(allocate_seen(policy, csi, scenario, seed=seed), csi, scenario, problem)
+    return judge(scenario, csi, allocate_seen(policy, csi, scenario, seed=seed), problem=problem)
 
 
 def allocate_seen(

@@ -291,14 +291,14 @@ def feasible_first(
 
 
 def judge(
-    power: Tensor, csi: Tensor, scenario: Scenario, problem: Problem | None = None
+    scenario: Scenario, csi: Tensor, power: Tensor, *, problem: Problem | None = None
 ) -> Judgement:
     """Judge transmit powers on the true channels, in float64 on the CPU.
 
     Args:
-        power: transmit powers, (N, L) W.
-        csi: H, (N, L, L).
         scenario: the cell and its radio.
+        csi: H, (N, L, L).
+        power: transmit powers, (N, L) W.
         problem: objective and constraints; None for those of the scenario.
 
     Raises:

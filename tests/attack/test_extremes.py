@@ -80,7 +80,7 @@ def check_optimum(seed: int, weight: float, rate_min: float, ee_min: float, util
     if metrics["certified"]:
         assert metrics["gap"] is not None
         assert metrics["relative_gap"] <= 0.02
-    verdict = judge(optimum.power, csi, scenario)
+    verdict = judge(scenario, csi, optimum.power)
     assert verdict.violation <= 1e-6 or metrics["shortfall"] > 0
     if metrics["objective"] is not None:
         assert metrics["objective"] == pytest.approx(verdict.objective)

@@ -56,7 +56,7 @@ def test_what_it_writes(run: Run, tmp_path: Path):
     assert best["shortfall"] <= 1e-9
     with h5py.File(directory / "allocations.h5") as file:
         power = torch.from_numpy(file["power"][()])
-        verdict = judge(power, csi, scenario)
+        verdict = judge(scenario, csi, power)
         assert verdict.objective == pytest.approx(best["objective"])
         assert file["objective"][()].mean() == pytest.approx(best["objective"])
         assert file["upper_bound"][()].mean() >= best["upper_bound"] - 1e-9

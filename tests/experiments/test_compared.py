@@ -101,7 +101,7 @@ def test_a_setting_agrees_with_evaluate(context: ExperimentContext):
 
 
 def test_more_channels_decide_on_the_constraints_alone(generator):
-    judgement = judge(torch.full((4, 8), 0.01), draw_csi(SCENARIO, 4, generator), SCENARIO)
+    judgement = judge(SCENARIO, draw_csi(SCENARIO, 4, generator), torch.full((4, 8), 0.01))
     alone = PolicyOutcome.from_judgement(judgement)
     more = dataclasses.replace(
         judgement,
@@ -125,9 +125,9 @@ def test_more_channels_decide_on_the_constraints_alone(generator):
 def test_undefined_measures_are_none(generator):
     """One round has an infinite interval; a silent cell has no packet error rate."""
     csi = draw_csi(SCENARIO, 1, generator)
-    once = PolicyOutcome.from_judgement(judge(torch.full((1, 8), 0.01), csi, SCENARIO))
+    once = PolicyOutcome.from_judgement(judge(SCENARIO, csi, torch.full((1, 8), 0.01)))
     assert (once.feasible, once.shortfall_error) == (None, None)
-    silent = PolicyOutcome.from_judgement(judge(torch.zeros(1, 8), csi, SCENARIO))
+    silent = PolicyOutcome.from_judgement(judge(SCENARIO, csi, torch.zeros(1, 8)))
     assert silent.weighted_per is None
 
 

@@ -82,7 +82,7 @@ def test_the_mean_lagrangian_is_objective_plus_priced_surplus(default_csi: Tenso
         torch.rand(2, 8, dtype=torch.float64), scenario.worker_weights.to(torch.float64)
     )
     batch = ChannelBatch.from_scenario(scenario, default_csi)
-    verdict = judge(power, default_csi, scenario)
+    verdict = judge(scenario, default_csi, power)
     expected = verdict.objective
     sinr, share = batch.sinr(power), (power > 0).double().mean(0)
     for multiplier, constraint in zip(

@@ -52,7 +52,7 @@ def test_an_epoch_has_the_figures_of_its_judgement():
     )
     csi = torch.tensor([[[100.0, 1e-9], [1e-9, 100.0]]]).repeat(2, 1, 1)
     power = torch.tensor([[0.01, 0.0], [0.0, 0.0]])
-    verdict = judge(power, csi, scenario)
+    verdict = judge(scenario, csi, power)
     epoch = Epoch.from_judgement(7, verdict)
     assert (epoch.number, epoch.objective) == (7, verdict.objective)
     assert epoch.participation == 0.25

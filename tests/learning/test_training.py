@@ -98,7 +98,7 @@ def test_policy_ends_with_the_weights_of_the_best_epoch(data):
     training = make_training(data)
     best = training.run()
     powers = training.policy.allocate(data.validation)
-    verdict = judge(powers, data.validation, SCENARIO)
+    verdict = judge(SCENARIO, data.validation, powers)
     assert verdict.objective == best.objective
     assert verdict.violation == best.violation
 

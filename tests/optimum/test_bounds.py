@@ -58,7 +58,7 @@ def test_the_bound_without_interference_is_tight_and_never_exceeded(objective: s
     rng = np.random.default_rng(0)
     for _ in range(20):
         share = torch.from_numpy(10 ** rng.uniform(-3, 0, (20, 2)))
-        assert judge(share * scenario.pmax_w, csi, scenario).objective < bound
+        assert judge(scenario, csi, share * scenario.pmax_w).objective < bound
     silent_neighbours = csi * torch.eye(2)
     grid = torch.logspace(-4, 0, 4001, dtype=torch.float64)[:, None, None] * scenario.pmax_w
     sinr = silent_neighbours.diagonal(dim1=-2, dim2=-1) * grid
@@ -94,7 +94,7 @@ def _csi(*gains: float) -> torch.Tensor:
 
 
 def _unreachable(scenario: Scenario, csi: torch.Tensor) -> list[Unreachable]:
-    return find_unreachable(Problem.from_scenario(scenario), scenario, csi)
+    return find_unreachable(scenario, csi, problem=Problem.from_scenario(scenario))
 
 
 def test_a_rate_above_that_alone_at_pmax_is_unreachable():
@@ -178,7 +178,7 @@ def test_limits_of_other_kinds_count_as_reachable():
     rate, _ = usual.constraints
     for constraint in (Constraint.below(rate.measure, limits), Constraint.at_least(Sinr(), limits)):
         problem = dataclasses.replace(usual, constraints=(constraint,))
-        assert check_reachable(problem, scenario, _csi(100.0, 100.0)) == []
+        assert check_reachable(scenario, _csi(100.0, 100.0), problem=problem) == []
     unlimited = Constraint.at_least(rate.measure, limits, torch.tensor([True, False]))
     problem = dataclasses.replace(usual, constraints=(unlimited,))
-    assert [e.worker for e in check_reachable(problem, scenario, _csi(100.0, 100.0))] == [1]
+    assert [e.worker for e in check_reachable(scenario, _csi(100.0, 100.0), problem=problem)] == [1]

@@ -37,7 +37,9 @@ def _prices(scenario: Scenario, multipliers: Multipliers) -> Prices:
 
 def _refined(scenario: Scenario, near: Multipliers) -> Multipliers:
     problem = Problem.from_scenario(scenario)
-    return refine_multipliers(problem, scenario, CSI, near, _maximiser(scenario, near))
+    return refine_multipliers(
+        scenario, CSI, problem=problem, near=near, maximiser=_maximiser(scenario, near)
+    )
 
 
 def _power(multipliers: Multipliers) -> torch.Tensor:
@@ -51,11 +53,11 @@ def test_refined_multipliers_meet_the_constraints_near_the_optimum(factor: float
     constraints = factor * optimum.multipliers.constraints
     near = Multipliers(constraints, optimum.multipliers.objective_weight)
     if factor < 1:
-        assert judge(_power(near), CSI, SCENARIO).violation > PRIMAL_TOLERANCE
+        assert judge(SCENARIO, CSI, _power(near)).violation > PRIMAL_TOLERANCE
     found = _refined(SCENARIO, near)
     assert (found.constraints >= 0).all()
     assert torch.equal(found.objective_weight, near.objective_weight)
-    verdict = judge(_power(found), CSI, SCENARIO)
+    verdict = judge(SCENARIO, CSI, _power(found))
     assert verdict.violation <= PRIMAL_TOLERANCE
     assert verdict.objective > optimum.judgement.objective - 0.01
 
@@ -79,7 +81,7 @@ def test_thresholds_are_raised_by_standard_errors_of_the_counted_rounds():
             Constraint.below(AveragePower(), torch.tensor([0.002], dtype=torch.float64)),
         ),
     )
-    aims = thresholds_with_margin(problem, scenario, csi, power, margin=2.0)
+    aims = thresholds_with_margin(scenario, csi, power, problem=problem, margin=2.0)
     rate_error = (math.log(4) - math.log(2)) / math.sqrt(2) / math.sqrt(2)
     power_error = math.sqrt(((5 / 3) ** 2 + (1 / 3) ** 2 + (4 / 3) ** 2) / 2 / 3) * 1e-3
     assert aims.flatten().tolist() == pytest.approx(
@@ -91,7 +93,7 @@ def test_silent_workers_and_those_without_a_threshold_get_no_margin():
     scenario = Scenario(workers=2, rate_min=(0.0, 0.7), ee_min=0.0)
     problem = Problem.from_scenario(scenario)
     power = torch.tensor([[3e-3, 0.0], [1e-3, 0.0]])
-    aims = thresholds_with_margin(problem, scenario, torch.ones(2, 2, 2), power, margin=2.0)
+    aims = thresholds_with_margin(scenario, torch.ones(2, 2, 2), power, problem=problem, margin=2.0)
     assert torch.equal(aims, problem.thresholds)
 
 
@@ -104,7 +106,7 @@ def test_dual_descent_with_the_search_comes_near_the_minimum_of_the_dual_functio
     def search(csi: Tensor, prices: Prices) -> Tensor:
         return maximise(ChannelBatch.from_scenario(scenario, csi), prices, rounds=1)
 
-    descent = DualDescent(problem, scenario, csi, search)
+    descent = DualDescent(scenario, csi, search, problem=problem)
     descent.descend(COARSE)
     far = descent.multipliers
     descent.descend(replace(FINE, channels=300, steps=40))
@@ -125,7 +127,7 @@ def test_the_order_of_channels_follows_the_seed():
         return torch.full((len(csi), 2), float(scenario.pmax_w), dtype=torch.float64)
 
     def found(seed: int) -> Tensor:
-        descent = DualDescent(problem, scenario, csi, full_power, seed=seed)
+        descent = DualDescent(scenario, csi, full_power, problem=problem, seed=seed)
         descent.descend(COARSE)
         return descent.multipliers.constraints
 
@@ -142,7 +144,7 @@ def test_only_multipliers_of_significantly_violated_constraints_are_raised():
     rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0].mean(0)
     scenario = scenario.replace(rate_min=(1.5 * float(rates[0]), 1.001 * float(rates[1])))
     problem = Problem.from_scenario(scenario)
-    descent = DualDescent(problem, scenario, csi, lambda csi, _: power[: len(csi)])
+    descent = DualDescent(scenario, csi, lambda csi, _: power[: len(csi)], problem=problem)
     descent.descend(replace(COARSE, channels=400))
     before = descent.multipliers.constraints
     descent.raise_violated_multipliers(2, 400)
@@ -177,10 +179,10 @@ def _multipliers(
     csi, power, _ = _full_power()
     scenario = Scenario(workers=2, rate_min=(rate_min, 0.1), ee_min=0.1)
     descent = DualDescent(
-        Problem.from_scenario(scenario),
         scenario,
         csi[descended_on],
         lambda csi, _: power[: len(csi)],
+        problem=Problem.from_scenario(scenario),
     )
     descent.descend(replace(COARSE, channels=400))
     before = float(descent.multipliers.constraints[0, 0])
@@ -244,7 +246,7 @@ def test_repeated_channels_count_once():
     fifty = csi[torch.arange(72, 8000, 160)]
     scenario = Scenario(workers=2, rate_min=(1.1 * float(rates.mean()), 0.1), ee_min=0.1)
     descent = DualDescent(
-        Problem.from_scenario(scenario), scenario, fifty, lambda csi, _: power[: len(csi)]
+        scenario, fifty, lambda csi, _: power[: len(csi)], problem=Problem.from_scenario(scenario)
     )
     descent.descend(replace(COARSE, channels=50))
     before = descent.multipliers.constraints

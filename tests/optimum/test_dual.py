@@ -24,7 +24,7 @@ def test_the_constraints_hold_exactly_at_a_negligible_cost():
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(6))
     solution = solve_dual(scenario, csi)
     assert solution.steps[0].violation > 0.05  # without multipliers they are violated
-    assert judge(solution.power, csi, scenario).violation <= MAX_VIOLATION
+    assert judge(scenario, csi, solution.power).violation <= MAX_VIOLATION
     assert solution.judgement.objective >= solution.dual_value - 1e-3
 
 
@@ -34,7 +34,7 @@ def test_only_feasible_powers_improve_the_solution():
     solution = solve_dual(scenario, csi)
     assert solution.found_by == SEARCH
     full = scenario.pmax_w.expand(50, 3)
-    verdict = judge(full, csi, scenario)
+    verdict = judge(scenario, csi, full)
     assert verdict.violation > MAX_VIOLATION
     better = dataclasses.replace(verdict, objective=2.0)
     assert solution.improved_by("max", full, better) is solution

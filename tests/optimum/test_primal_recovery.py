@@ -41,12 +41,12 @@ def _at_the_minimum(channels: int) -> tuple[DualFunction, Vector, list[Tensor], 
 def test_recovered_powers_are_feasible_and_near_the_dual_value():
     function, x, maxima, dual = _at_the_minimum(300)
     power, verdict = recover_primal(function, x, maxima)
-    assert judge(power, function.csi, SCENARIO).violation <= MAX_VIOLATION
+    assert judge(SCENARIO, function.csi, power).violation <= MAX_VIOLATION
     assert dual - 4e-4 < verdict.objective < dual + 1e-9
     # Silencing alone costs several times as much.
     at = function.at(x, MultiStart(function.batch, function.prices(x), rounds=4))
     silenced = repair_by_silence(at.power, function.batch, function.problem)
-    assert judge(silenced, function.csi, SCENARIO).objective < verdict.objective - 4e-4
+    assert judge(SCENARIO, function.csi, silenced).objective < verdict.objective - 4e-4
 
 
 def test_without_binding_constraints_every_channel_has_its_best_candidate():
@@ -87,9 +87,9 @@ def test_repair_is_feasible_and_only_silences(rate_min: float, ee_min: float):
     scenario = Scenario(workers=5, rate_min=rate_min, ee_min=ee_min)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
     power = scenario.pmax_w.expand(200, 5)
-    assert judge(power, csi, scenario).violation > 0.1
+    assert judge(scenario, csi, power).violation > 0.1
     mended = _repaired(power, csi, scenario)
-    assert judge(mended, csi, scenario).violation <= MAX_VIOLATION
+    assert judge(scenario, csi, mended).violation <= MAX_VIOLATION
     assert ((mended == power) | (mended == 0)).all()
     assert 0 < float((mended > 0).double().mean()) < 1
 
@@ -98,7 +98,7 @@ def test_repair_leaves_feasible_powers_unchanged():
     scenario = Scenario(workers=3, rate_min=0.1, ee_min=0.0)
     csi = draw_csi(scenario, 50, torch.Generator().manual_seed(1))
     power = scenario.pmax_w.expand(50, 3)
-    assert judge(power, csi, scenario).shortfall < 0
+    assert judge(scenario, csi, power).shortfall < 0
     assert torch.equal(_repaired(power, csi, scenario), power)
 
 
@@ -114,7 +114,7 @@ def test_repair_silences_the_rounds_of_least_value():
         for kept in itertools.combinations(range(6), count)
         if float(rate[list(kept)].mean()) >= 1.5
     )
-    verdict = judge(_repaired(torch.ones(6, 1), csi, scenario), csi, scenario)
+    verdict = judge(scenario, csi, _repaired(torch.ones(6, 1), csi, scenario))
     assert verdict.violation <= MAX_VIOLATION
     assert 6 * verdict.objective == pytest.approx(best)
 
@@ -124,7 +124,7 @@ def test_repair_satisfies_conflicting_thresholds():
     scenario = Scenario(workers=1, weights="ones", rate_min=1.0, ee_min=30.0, pmax_dbw=0)
     csi = torch.full((40, 1, 1), 100.0, dtype=torch.float64)
     power = torch.logspace(-3, 0, 40, dtype=torch.float64)[:, None]
-    assert judge(power, csi, scenario).violation > 0.05
+    assert judge(scenario, csi, power).violation > 0.05
     rate = torch.log1p(100 * power[:, 0])
     worth, surplus = (
         torch.exp(-0.023 / (100 * power[:, 0])),
@@ -136,7 +136,7 @@ def test_repair_satisfies_conflicting_thresholds():
         integrality=1,
         bounds=Bounds(0, 1),
     )
-    verdict = judge(_repaired(power, csi, scenario), csi, scenario)
+    verdict = judge(scenario, csi, _repaired(power, csi, scenario))
     assert verdict.violation <= MAX_VIOLATION
     assert -best.fun * 0.995 <= 40 * verdict.objective <= -best.fun + 1e-6
 
@@ -171,7 +171,7 @@ def test_repair_under_an_average_power_limit_is_a_knapsack():
     gains = torch.from_numpy(10 ** rng.uniform(-2, 2, 60))
     csi = gains[:, None, None]
     problem = _power_limited(0.05, at_most=True)
-    assert judge(power, csi, scenario, problem).violation > 1
+    assert judge(scenario, csi, power, problem=problem).violation > 1
     worth = torch.exp(-0.023 / (gains * power[:, 0]))
     best = milp(
         -worth.numpy(),
@@ -180,7 +180,7 @@ def test_repair_under_an_average_power_limit_is_a_knapsack():
         bounds=Bounds(0, 1),
     )
     mended = repair_by_silence(power, ChannelBatch.from_scenario(scenario, csi), problem)
-    verdict = judge(mended, csi, scenario, problem)
+    verdict = judge(scenario, csi, mended, problem=problem)
     assert verdict.violation <= MAX_VIOLATION
     assert ((mended == power) | (mended == 0)).all()
     assert -best.fun * 0.99 <= 60 * verdict.objective <= -best.fun + 1e-6
@@ -191,7 +191,7 @@ def test_repair_leaves_violations_that_silence_cannot_reduce():
     power = torch.full((4, 1), 0.5, dtype=torch.float64)
     csi = torch.ones(4, 1, 1, dtype=torch.float64)
     problem = _power_limited(0.6, at_most=False)
-    assert judge(power, csi, scenario, problem).violation > 0.1
+    assert judge(scenario, csi, power, problem=problem).violation > 0.1
     assert torch.equal(
         repair_by_silence(power, ChannelBatch.from_scenario(scenario, csi), problem), power
     )

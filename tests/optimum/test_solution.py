@@ -147,7 +147,7 @@ def test_the_optimum_is_between_every_policy_and_the_bound(seed: int):
     }
     outcomes = evaluate(scenario, policies, channels=csi)
     optimum = optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()})
-    verdict = judge(optimum.power, csi, scenario)
+    verdict = judge(scenario, csi, optimum.power)
     assert verdict.violation <= MAX_VIOLATION
     assert verdict.objective == optimum.objective
     # Without the allowance for rounding.

@@ -142,7 +142,7 @@ def test_equal_constants_are_one_constant(name, default_scenario, default_csi):
         POLICIES[name](scenario).allocate(default_csi) for scenario in (default_scenario, listed)
     )
     torch.testing.assert_close(each, one, rtol=1e-6, atol=0)
-    verdicts = [judge(one, default_csi, scenario) for scenario in (default_scenario, listed)]
+    verdicts = [judge(scenario, default_csi, one) for scenario in (default_scenario, listed)]
     assert verdicts[0].as_metrics() == verdicts[1].as_metrics()
 
 

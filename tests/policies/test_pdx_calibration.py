@@ -63,7 +63,9 @@ def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
 def test_the_multipliers_that_ship_are_those_that_are_found():
     scenario, shipped = Scenario(), shipped_pdx().point
     csi = draw_training_csi(scenario, pdx.CHANNELS)
-    found = calibrate_multipliers(shipped_network(), Problem.from_scenario(scenario), scenario, csi)
+    found = calibrate_multipliers(
+        scenario, csi, shipped_network(), problem=Problem.from_scenario(scenario)
+    )
     for name, tensor in vars(found.multipliers).items():
         expected = getattr(shipped.multipliers, name)
         torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=1e-9)

@@ -270,7 +270,7 @@ def evaluate_policies(
     outcomes = {}
     for name, outcome in on_test.items():
         power = repair_by_silence(outcome.power, batch, problem)
-        after_repair = judge(power, csi, scenario)
+        after_repair = judge(scenario, csi, power)
         optimum = optimum.improved_by(name, power, after_repair)
         outcomes[name] = PolicyOutcome.from_judgement(
             outcome.judgement, after_repair, on_many[name].judgement

@@ -227,13 +227,16 @@ class Unreachable:
         )
 
 
-def find_unreachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
+def find_unreachable(
+    scenario: Scenario, csi: Tensor, *, problem: Problem | None = None
+) -> list[Unreachable]:
     """Find workers that cannot transmit and satisfy their constraints on channels (N, L, L).
 
     Rate and efficiency at any power are largest on the channel with the largest direct gain and
     with all others silent. So a worker can transmit iff it can do so alone on that channel, at a
     mixture of powers that satisfies both constraints on average. Other measures are not tested.
     """
+    problem = problem or Problem.from_scenario(scenario)
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
     pmax = scenario.pmax_w.expand(scenario.workers).tolist()
     static = scenario.static_power.expand(scenario.workers).tolist()
@@ -251,9 +254,11 @@ def find_unreachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[
     return [entry for entry in entries if entry]
 
 
-def check_reachable(problem: Problem, scenario: Scenario, csi: Tensor) -> list[Unreachable]:
+def check_reachable(
+    scenario: Scenario, csi: Tensor, *, problem: Problem | None = None
+) -> list[Unreachable]:
     """As :func:`find_unreachable`; raise an :class:`InputError` if no worker can transmit."""
-    entries = find_unreachable(problem, scenario, csi)
+    entries = find_unreachable(scenario, csi, problem=problem)
     if len(entries) == scenario.workers:
         raise InputError(f"thresholds: no worker can ever transmit; {entries[0]}.")
     return entries

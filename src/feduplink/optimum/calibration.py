@@ -41,7 +41,7 @@ _FIRST_STEP, _LONGER, _SHORTER = 0.05, 1.5, 0.4
 
 
 def thresholds_with_margin(
-    problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, margin: float
+    scenario: Scenario, csi: Tensor, power: Tensor, *, problem: Problem, margin: float
 ) -> Tensor:
     """Raise the thresholds by a number of standard errors.
 
@@ -49,10 +49,10 @@ def thresholds_with_margin(
     ones on others.
 
     Args:
-        problem: K constraints.
         scenario: the radio.
         csi: channels that estimate the expectations in the constraints, (N, L, L).
         power: powers on them, (N, L) W.
+        problem: K constraints.
         margin: number of standard errors of these estimates.
 
     Returns:
@@ -73,7 +73,7 @@ def thresholds_with_margin(
 
 
 def refine_multipliers(
-    problem: Problem, scenario: Scenario, csi: Tensor, near: Multipliers, maximiser: Maximiser
+    scenario: Scenario, csi: Tensor, maximiser: Maximiser, *, problem: Problem, near: Multipliers
 ) -> Multipliers:
     """Find multipliers near ``near`` at which the maximiser's powers satisfy the constraints.
 
@@ -84,11 +84,11 @@ def refine_multipliers(
     one that did not. The best multipliers on the way are returned.
 
     Args:
-        problem: with the thresholds to be satisfied.
         scenario: the radio.
         csi: the channels of the constraints, (N, L, L).
-        near: where to start.
         maximiser: gives the powers (N, L) on these channels or on noisy observations of them.
+        problem: with the thresholds to be satisfied.
+        near: where to start.
     """
     batch = ChannelBatch.from_scenario(scenario, csi)
     scales, active = problem.scales.to(batch.direct), problem.active.to(batch.direct.device)
@@ -99,7 +99,7 @@ def refine_multipliers(
     for _ in track_each("multipliers", range(_REFINEMENT_EVALUATIONS), "evaluations"):
         multipliers = Multipliers(scaled / unit, near.objective_weight)
         power = maximiser.maximise(Prices.from_problem(problem, scenario, multipliers))
-        rank = judge(power, csi, scenario, problem).rank(PRIMAL_TOLERANCE)
+        rank = judge(scenario, csi, power, problem=problem).rank(PRIMAL_TOLERANCE)
         if best is None or rank > best[0]:
             best = (rank, multipliers)
         surplus = problem.mean_surplus(batch.sinr(power), power) / scales
@@ -212,21 +212,21 @@ class DualDescent:
     """Stochastic descent of the dual function from multipliers of zero.
 
     Args:
-        problem: with the thresholds to be satisfied.
         scenario: the radio.
         csi: the channels of the constraints, (N, L, L).
         maximise: maximiser of the Lagrangian.
+        problem: with the thresholds to be satisfied.
         seed: of the order in which the channels are visited.
 
     """
 
     def __init__(
         self,
-        problem: Problem,
         scenario: Scenario,
         csi: Tensor,
         maximise: Maximise,
         *,
+        problem: Problem,
         seed: int = 0,
     ) -> None:
         self._problem, self._scenario = problem, scenario
@@ -376,11 +376,11 @@ class NetworkMaximiser(Protocol):
 @torch.no_grad()
 @track("tuning of pdx")
 def calibrate_multipliers(
-    network: NetworkMaximiser,
-    problem: Problem,
     scenario: Scenario,
     csi: Tensor,
+    network: NetworkMaximiser,
     *,
+    problem: Problem | None = None,
     draw_csi: Callable[[int], Tensor] | None = None,
     margin: float = MARGIN,
     seed: int = 0,
@@ -393,10 +393,10 @@ def calibrate_multipliers(
     and the constraints are on the true ones.
 
     Args:
-        network: approximates the maximiser.
-        problem: objective and constraints.
         scenario: the radio and the CSI noise.
         csi: channels of the descent, (N, L, L).
+        network: approximates the maximiser.
+        problem: objective and constraints; None for those of the scenario.
         draw_csi: fresh channels (M, L, L) of the correction round with a number; None for the
             channels of the descent.
         margin: largest number of standard errors by which thresholds are raised.
@@ -406,6 +406,7 @@ def calibrate_multipliers(
         The multipliers, and the thresholds that they are for.
     """
     check_csi(csi, scenario.workers)
+    problem = problem or Problem.from_scenario(scenario)
     if problem.utility.linear and not problem.constrained:
         zero = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
         return DualPoint(zero, problem.thresholds)
@@ -415,7 +416,7 @@ def calibrate_multipliers(
         observed = denoised_csi(noisy_csi(csi, scenario.csi_noise, noise), scenario.csi_noise)
         return network.powers(ChannelBatch.from_scenario(scenario, observed), prices)
 
-    descent = DualDescent(problem, scenario, csi, maximise, seed=seed)
+    descent = DualDescent(scenario, csi, maximise, problem=problem, seed=seed)
     descent.descend(COARSE)
     aim = problem.thresholds
     if problem.constrained:
@@ -425,7 +426,7 @@ def calibrate_multipliers(
         ratio = math.sqrt(len(power) / len(csi))
         affordable = _affordable_margin(problem, scenario, some, power, multipliers) / ratio
         errors = min(margin, max(affordable, _MIN_MARGIN)) * ratio
-        aim = thresholds_with_margin(problem, scenario, some, power, errors)
+        aim = thresholds_with_margin(scenario, some, power, problem=problem, margin=errors)
         descent.aim(aim)
     # With few channels, each is visited often enough with fewer channels per step.
     per_step = min(FINE.channels, max(COARSE.channels, len(csi) // 20))
@@ -442,7 +443,10 @@ def _affordable_margin(
 
     Raising a threshold by one unit costs λ units of the objective in the rounds that count.
     """
-    error = thresholds_with_margin(problem, scenario, csi, power, 1.0) - problem.thresholds
+    error = (
+        thresholds_with_margin(scenario, csi, power, problem=problem, margin=1.0)
+        - problem.thresholds
+    )
     counted = torch.stack([c.counted(power).to(error).mean(0) for c in problem.constraints])
     cost = float((multipliers.constraints * error * counted).sum())
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)

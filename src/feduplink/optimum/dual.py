@@ -152,7 +152,7 @@ class _Search:
 
     def _judge(self, power: Tensor) -> Judgement:
         function = self.function
-        return judge(power, function.csi, function.scenario, function.problem)
+        return judge(function.scenario, function.csi, power, problem=function.problem)
 
 
 def solve_dual(

@@ -151,7 +151,7 @@ def recover_primal(
         nonlocal best
         at = aimed.at(x, ascent)
         power = repair_by_silence(at.power, batch, problem)
-        verdict = judge(power, function.csi, function.scenario, problem)
+        verdict = judge(function.scenario, function.csi, power, problem=problem)
         if best is None or verdict.objective > best[1].objective:
             best = (power, verdict)
         return at

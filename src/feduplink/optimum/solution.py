@@ -132,7 +132,7 @@ class Optimum:
         solution = self.solution
         for name, power in powers.items():
             mended = repair_by_silence(power, batch, self.problem)
-            verdict = judge(mended, self.csi, self.scenario, self.problem)
+            verdict = judge(self.scenario, self.csi, mended, problem=self.problem)
             solution = solution.improved_by(name, mended, verdict)
         return replace(self, solution=solution)
 
@@ -197,7 +197,7 @@ def find_optimum(
     if len(csi) == 0:
         raise InputError("csi: there are no channels; accepted: one or more.")
     problem = problem or Problem.from_scenario(scenario)
-    out_of_reach = check_reachable(problem, scenario, csi)
+    out_of_reach = check_reachable(scenario, csi, problem=problem)
     some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
     check_provable(Prices.from_problem(problem, scenario, some))  # before the search starts
     moved = csi.to(usable_device(device))
@@ -215,7 +215,7 @@ def find_optimum(
         callbacks=callbacks,
     )
     solution = solution.to(csi.device)
-    solution = replace(solution, judgement=judge(solution.power, csi, scenario, problem))
+    solution = replace(solution, judgement=judge(scenario, csi, solution.power, problem=problem))
     certificate = certificate.to(csi.device)
     optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
     # Branch and bound maximises the Lagrangians further and may have found better powers.

@@ -242,6 +242,10 @@ def _learned(scenario: Scenario, csi: Tensor, problem: Problem, margin: float) -
         return point
     prices = point.prices(problem, scenario)
     maximiser = MultiStart(ChannelBatch.from_scenario(scenario, csi), prices)
-    aim = thresholds_with_margin(problem, scenario, csi, maximiser.best(prices), margin)
-    multipliers = refine_multipliers(problem.with_thresholds(aim), scenario, csi, near, maximiser)
+    aim = thresholds_with_margin(
+        scenario, csi, maximiser.best(prices), problem=problem, margin=margin
+    )
+    multipliers = refine_multipliers(
+        scenario, csi, maximiser, problem=problem.with_thresholds(aim), near=near
+    )
     return DualPoint(multipliers, aim)

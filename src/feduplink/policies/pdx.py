@@ -81,7 +81,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
 
         def find() -> DualPoint:
             return calibrate_multipliers(
-                network, usual, scenario, csi, draw_csi=look, margin=margin, seed=seed
+                scenario, csi, network, problem=usual, draw_csi=look, margin=margin, seed=seed
             )
 
         if problem is not None:

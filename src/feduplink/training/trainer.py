@@ -344,10 +344,10 @@ class Training:
                 subset=subset,
             )
         verdict = judge(
-            allocate_seen(self.policy, self.data.validation, self.policy.scenario, seed=self._seed),
-            self.data.validation,
             self.policy.scenario,
-            self.problem,
+            self.data.validation,
+            allocate_seen(self.policy, self.data.validation, self.policy.scenario, seed=self._seed),
+            problem=self.problem,
         )
         epoch = Epoch.from_judgement(len(self.history), verdict)
         self.history.append(epoch)

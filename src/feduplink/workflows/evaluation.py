@@ -326,7 +326,7 @@ def judge_policies(
     outcomes = {}
     for name, policy in track_each("comparison", policies.items(), "policies"):
         power = allocate_seen(policy, csi, scenario, seed=seed, device=device)
-        judged = judge(power, csi, scenario, problem)
+        judged = judge(scenario, csi, power, problem=problem)
         outcomes[name] = Outcome(power, judged, made_for(policy, scenario, recorded=recorded))
     return outcomes
 

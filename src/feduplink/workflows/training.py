@@ -464,9 +464,8 @@ def _architecture(preset: Architecture, given: Mapping[str, Any]) -> Architectur
 
 def _warn_unreachable(scenario: Scenario, data: Channels) -> None:
     from feduplink.optimum import check_reachable
-    from feduplink.problem import Problem
 
-    warn_unreachable(check_reachable(Problem.from_scenario(scenario), scenario, data.training))
+    warn_unreachable(check_reachable(scenario, data.training))
 
 
 def _logs(out: Path | None, tensorboard: bool) -> list[Callback]:

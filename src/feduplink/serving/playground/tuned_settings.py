@@ -124,7 +124,7 @@ def tune_setting(scenario: Scenario, network: UnrolledNetwork, setting: Setting)
         channels = count
     open_loop = OpenLoop.tuned(scenario, training[:OPEN_LOOP_CHANNELS])
     test = draw_csi(scenario, TEST_RATIO * count, torch_generator(0, "test-channels"))
-    judgement = judge(UnrolledPolicy(scenario, network, point).allocate(test), test, scenario)
+    judgement = judge(scenario, test, UnrolledPolicy(scenario, network, point).allocate(test))
     return TunedSetting(
         setting,
         point,
