@@ -40,7 +40,7 @@ def test_the_valid_policy_is_accepted(tmp_path: Path):
     ],
 )
 def test_crafted_metadata_are_refused(metadata: dict[str, Any], tmp_path: Path):
-    with pytest.raises(InputError, match="is no exported policy"):
+    with pytest.raises(InputError, match="is not an exported policy"):
         OnnxPolicy(write_policy(tmp_path / "a.onnx", **metadata))
 
 
@@ -63,7 +63,7 @@ def test_crafted_graphs_are_refused(nodes: list[Any], tmp_path: Path):
     with pytest.raises(InputError) as refusal:
         OnnxPolicy(file)
     sentence = str(refusal.value)
-    assert "is no exported policy" in sentence
+    assert "is not an exported policy" in sentence
     assert "\n" not in sentence
     assert len(sentence) < 1000
     ended = forked(["serve", "--policy", file, "--port", 0])

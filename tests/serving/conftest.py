@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx", reason="the extra export is not installed")
 
 from feduplink import Scenario
 from feduplink.export import OnnxPolicy
-from feduplink.export.onnx_policy import CHECKSUM_TO_COME, with_checksum
+from feduplink.export.onnx_policy import CHECKSUM_PLACEHOLDER, insert_checksum
 from feduplink.serving import Limits
 from feduplink.serving.app import create_app
 
@@ -62,7 +62,7 @@ def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path
                 {
                     "policy": "inversion",
                     "version": "0",
-                    **CHECKSUM_TO_COME,
+                    **CHECKSUM_PLACEHOLDER,
                     "scenario": SCENARIO.model_dump(mode="json"),
                     "workers": None,
                     "silence_w": 0.0,
@@ -73,7 +73,7 @@ def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path
             )
         },
     )
-    file.write_bytes(with_checksum(model.SerializeToString()))
+    file.write_bytes(insert_checksum(model.SerializeToString()))
     return file
 
 

@@ -21,11 +21,8 @@ from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import console, terminal_table, wrapped
 from feduplink.workflows.options import (
-    ChannelsOption,
-    ChannelsPerSplit,
     CommandLine,
     DataDirectory,
-    PolicyOption,
     Processes,
     Seed,
     takes,
@@ -236,38 +233,12 @@ def run_check(call: Call) -> None:
     print(checked.conclusion)
 
 
-def export(
-    scenario: Scenario,
-    policy: PolicyOption = "pdx",
-    *,
-    out: Path,
-    channels: ChannelsOption = None,
-    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
-    seed: Seed = 0,
-) -> None:
-    """Write ``policy.onnx`` and ``metrics.json``, and print the difference from PyTorch."""
-    from feduplink.export import export_onnx
-    from feduplink.policies import make_policy
-    from feduplink.storage.run_directory import write_metrics
-    from feduplink.workflows.evaluation import channels_for
+def run_export(call: Call) -> None:
+    """Export a policy, and print the difference from PyTorch."""
+    from feduplink.storage.run_directory import check_free
 
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
-    made = make_policy(policy, scenario, channels=data, seed=seed)
-    exported = export_onnx(made, out / "policy.onnx")
-    differences = {str(size): value for size, value in exported.differences.items()}
-    metrics = {
-        "title": f"{made.name} as an ONNX file",
-        "policy": made.name,
-        "scenario": made.scenario.model_dump(mode="json"),
-        "seed": seed,
-        "difference_of_pmax": differences,
-    }
-    write_metrics(out, metrics)
-    workers = made.fixed_workers or "any number of"
-    console().print(
-        f"{made.name} for {workers} workers in {exported.file}: differs from PyTorch by at most "
-        f"{max(exported.differences.values()):.1g} of Pmax, at {', '.join(differences)} workers"
-    )
+    check_free(call.out, call.command.name)
+    console().print(str(call(out=call.out)))
 
 
 def run_demo(call: Call) -> None:
@@ -489,10 +460,10 @@ COMMANDS = (
     ),
     Command(
         "export",
-        "feduplink.cli.commands:export",
+        "feduplink.workflows.exporting:export_policy",
         "Write a policy as an ONNX file, checked against PyTorch",
         "feduplink export --policy pdx --interference 2 --out runs/export",
-        run_job,
+        run_export,
     ),
     Command(
         "serve",

@@ -1,4 +1,6 @@
-"""Policies as ONNX files: for a base station's software, without Python or PyTorch.
+"""Policies as ONNX files, for software without Python or PyTorch.
+
+:func:`feduplink.workflows.export_policy` exports a policy by name.
 
 >>> import tempfile, torch
 >>> from feduplink import GraphPolicy, Scenario, draw_csi

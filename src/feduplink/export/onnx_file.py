@@ -1,4 +1,4 @@
-"""Export of a policy as an ONNX file, checked against PyTorch."""
+"""Export of a policy to an ONNX file, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from feduplink.channels import denoised_csi, draw_csi
 from feduplink.errors import InputError
 from feduplink.export.onnx_policy import (
-    CHECKSUM_TO_COME,
+    CHECKSUM_PLACEHOLDER,
     CSI,
     METADATA,
     POWER,
     OnnxPolicy,
-    with_checksum,
+    insert_checksum,
 )
 from feduplink.export.unrolled_graph import UnrolledGraph
 from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy, UnrolledPolicy
@@ -36,28 +36,89 @@ from feduplink.scenario import Scenario
 from feduplink.storage.files import replaced_atomically
 from feduplink.version import __version__
 
+#: Largest accepted difference to PyTorch, relative to Pmax.
+TOLERANCE = 1e-5
+#: Numbers of workers at which a policy for any number is compared; number of channels of each.
+CHECKED_WORKERS = (2, 8, 32, 100)
+_CHECKED_CHANNELS = 50
+_OPSET = 18
 
-def allocation_module(policy: Policy) -> nn.Module:
-    """The module (N, L, L) float32 to (N, L) float32 that does what ``policy.allocate`` does."""
+
+@dataclass(frozen=True)
+class ExportedPolicy:
+    """An exported policy.
+
+    Attributes:
+        file: the ONNX file.
+        name: name of the policy.
+        fixed_workers: the only number of workers it accepts; None: any.
+        differences: largest difference to ``policy.allocate`` over random channels, relative to
+            Pmax, by number of workers.
+
+    """
+
+    file: Path
+    name: str
+    fixed_workers: int | None
+    differences: dict[int, float]
+
+    def __str__(self) -> str:
+        """Name, file and difference in one sentence."""
+        workers = self.fixed_workers or "any number of"
+        sizes = ", ".join(map(str, self.differences))
+        return (
+            f"{self.name} for {workers} workers in {self.file}: differs from PyTorch by at most "
+            f"{max(self.differences.values()):.1g} of Pmax, at {sizes} workers"
+        )
+
+
+@track("export to ONNX")
+def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
+    """Export a policy and compare the file with PyTorch.
+
+    The file maps ``csi`` (N, L, L) to ``power_w`` (N, L), both float32, for any N, and for any L
+    unless the policy has a fixed number of workers.
+
+    Args:
+        policy: ``pdx`` or a policy with a network.
+        path: file to write.
+
+    Returns:
+        The file, and its differences to PyTorch.
+
+    Raises:
+        InputError: if the policy has no network, or the file differs from it by more than
+            :data:`TOLERANCE`; then no file is written.
+    """
+    file = Path(path)
+    module = _allocation_module(policy).eval()
+    with replaced_atomically(file) as temporary:
+        _write(module, policy, temporary)
+        differences = _differences(policy, OnnxPolicy(temporary))
+    return ExportedPolicy(file, policy.name, policy.fixed_workers, differences)
+
+
+def _allocation_module(policy: Policy) -> nn.Module:
+    """A module that computes ``policy.allocate``, (N, L, L) to (N, L) float32."""
     if isinstance(policy, UnrolledPolicy):
         return _UnrolledAllocation(policy)
     if isinstance(policy, NeuralPolicy):
         return _NeuralAllocation(policy)
     raise InputError(
-        f"export: {policy.name} is a computation in Python, no network; accepted: pdg, pdm, pdx "
-        "and network policies of your own."
+        f"export: policy must be pdg, pdm, pdx or a network policy of your own; {policy.name} has "
+        "no network."
     )
 
 
 class _Allocation(nn.Module, ABC):
-    """Powers within [0, Pmax], silent below the policy's threshold."""
+    """Powers within [0, Pmax], 0 below the policy's threshold."""
 
     pmax_w: Tensor
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.silence_w = policy.silence_w
-        # () or (L,); a buffer, because what is cached while a function is traced is no number.
+        # () or (L,); a buffer, because a cached property is not a constant while it is traced.
         self.register_buffer("pmax_w", policy.scenario.pmax_w.float())
 
     def forward(self, csi: Tensor) -> Tensor:
@@ -67,7 +128,7 @@ class _Allocation(nn.Module, ABC):
 
     @abstractmethod
     def powers(self, csi: Tensor) -> Tensor:
-        """What the policy says before limits are applied, (N, L, L) to (N, L), W."""
+        """Powers of the policy before they are limited, (N, L, L) to (N, L), W."""
 
 
 class _NeuralAllocation(_Allocation):
@@ -90,70 +151,38 @@ class _UnrolledAllocation(_Allocation):
         return self.pmax_w * relative
 
 
-#: Largest difference to PyTorch that is accepted, as a share of Pmax.
-TOLERANCE = 1e-5
-#: Numbers of workers that a policy for any number is checked at; and channels of each.
-_SIZES = (2, 8, 32, 100)
-_CHANNELS = 50
-_OPSET = 18
-
-
-@dataclass(frozen=True)
-class ExportedPolicy:
-    """An ONNX file that was checked.
-
-    Attributes:
-        file: where it is.
-        differences: by number of workers, the largest difference to ``policy.allocate`` over
-            random channels, as a share of Pmax.
-
-    """
-
-    file: Path
-    differences: dict[int, float]
-
-
-@track("export to ONNX")
-def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
-    """Write ``policy`` to ``path`` and compare it with PyTorch; nothing stays if they differ.
-
-    The file takes ``csi`` (N, L, L) float32 and gives ``power_w`` (N, L) float32, for any N, and
-    any L unless the policy is for a fixed number of workers.
-    """
-    file = Path(path)
-    module = allocation_module(policy).eval()
-    with replaced_atomically(file) as temporary:
-        _write(module, policy, temporary)
-        differences = _differences(policy, OnnxPolicy(temporary))
-    return ExportedPolicy(file, differences)
-
-
 def _write(module: nn.Module, policy: Policy, file: Path) -> None:
+    """Write the module with the policy's metadata."""
     try:
         import onnx
         from onnxscript import opset18
     except ImportError:
         raise InputError(
-            "onnx: export needs packages that are not installed; pip install 'feduplink[export]'."
+            "onnx: packages of the export are not installed; pip install 'feduplink[export]'."
         ) from None
 
-    # ONNX Runtime's sigmoid has an absolute error of 1e-7; where it is small it has no digits left.
-    # That is no matter for the gates inside pdx, which are not powers.
+    # ONNX Runtime's sigmoid has an absolute error of 1e-7, which small powers must not have. The
+    # gates of pdx may.
     def sigmoid(x: Any) -> Any:
         return opset18.Exp(opset18.Neg(softplus(opset18.Neg(x))))
 
-    # PyTorch's is the identity from a threshold on, where ONNX's is so anyway.
+    # PyTorch's softplus is the identity above a threshold, where ONNX's rounds to it.
     def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
         assert (beta, threshold) == (1.0, 20.0)
         return opset18.Softplus(x)
 
+    translations: dict[Callable[..., Any], Callable[..., Any]] = {
+        torch.ops.aten.softplus.default: softplus
+    }
+    if isinstance(policy, NeuralPolicy):  # its powers are Pmax times a sigmoid
+        translations[torch.ops.aten.sigmoid.default] = sigmoid
     sizes = {0: torch.export.Dim("N", min=1)}
     if policy.fixed_workers is None:
         workers = torch.export.Dim("L", min=1)
         sizes |= {1: workers, 2: workers}
-    example = _channels(policy, policy.scenario.workers, 3)
-    with torch.no_grad(), _quiet():
-        module(example)  # so that nothing is cached while it is traced
+    example = _draw_csi(policy, policy.scenario.workers, 3)
+    with torch.no_grad(), _without_messages():
+        module(example)  # fills caches before the module is traced
         program = torch.onnx.export(
             module,
             (example,),
@@ -163,22 +192,14 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
             input_names=[CSI],
             output_names=[POWER],
             dynamic_shapes=(sizes,),
-            custom_translation_table={
-                torch.ops.aten.softplus.default: softplus,
-                **({torch.ops.aten.sigmoid.default: sigmoid} if _ends_in_sigmoid(policy) else {}),
-            },
+            custom_translation_table=translations,
         )
     assert program is not None
     model = program.model_proto
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA, json.dumps(_metadata(policy))
     onnx.checker.check_model(model)
-    file.write_bytes(with_checksum(model.SerializeToString()))
-
-
-def _ends_in_sigmoid(policy: Policy) -> bool:
-    """Whether powers are a sigmoid times Pmax."""
-    return isinstance(policy, NeuralPolicy)
+    file.write_bytes(insert_checksum(model.SerializeToString()))
 
 
 def _metadata(policy: Policy) -> dict[str, Any]:
@@ -188,7 +209,7 @@ def _metadata(policy: Policy) -> dict[str, Any]:
     return {
         "policy": POLICIES.name_of(type(policy)),
         "version": __version__,
-        **CHECKSUM_TO_COME,
+        **CHECKSUM_PLACEHOLDER,
         "scenario": policy.scenario.model_dump(mode="json"),
         "workers": policy.fixed_workers,
         "silence_w": policy.silence_w,
@@ -198,36 +219,37 @@ def _metadata(policy: Policy) -> dict[str, Any]:
 
 
 def _differences(policy: Policy, exported: OnnxPolicy) -> dict[int, float]:
-    found = {}
-    largest_w = float(policy.scenario.pmax_w.max())
-    for workers in [policy.fixed_workers] if policy.fixed_workers else _SIZES:
-        csi = _channels(policy, workers, _CHANNELS)
-        ours, theirs = policy.allocate(csi).numpy(), exported.allocate(csi.numpy())
-        found[workers] = float(np.abs(ours - theirs).max()) / largest_w
-    if max(found.values()) > TOLERANCE:
+    """Largest differences to PyTorch relative to Pmax, by number of workers."""
+    differences = {}
+    pmax_w = float(policy.scenario.pmax_w.max())
+    for workers in [policy.fixed_workers] if policy.fixed_workers else CHECKED_WORKERS:
+        csi = _draw_csi(policy, workers, _CHECKED_CHANNELS)
+        difference = np.abs(policy.allocate(csi).numpy() - exported.allocate(csi.numpy()))
+        differences[workers] = float(difference.max()) / pmax_w
+    if max(differences.values()) > TOLERANCE:
         raise InputError(
-            f"export: ONNX and PyTorch differ by {max(found.values()):.2g} of Pmax; accepted: "
-            f"{TOLERANCE:g}."
+            f"export: ONNX and PyTorch may differ by {TOLERANCE:g} of Pmax at most; they differ by "
+            f"{max(differences.values()):.2g}."
         )
-    return found
+    return differences
 
 
-def _channels(policy: Policy, workers: int, count: int) -> Tensor:
-    """Channels of the default cell with so many workers, its Pmax being the policy's."""
+def _draw_csi(policy: Policy, workers: int, count: int) -> Tensor:
+    """Channels of the default cell with this number of workers, scaled to the policy's Pmax."""
     cell = Scenario(workers=workers)
     csi = draw_csi(cell, count, torch.Generator().manual_seed(0))
     return csi * float(cell.pmax_w / policy.scenario.pmax_w.max())
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter speaks of packages that nobody needs here."""
+def _without_messages() -> Iterator[None]:
+    """Suppress the exporter's messages on optional packages."""
     logger = logging.getLogger("torch.onnx")
-    before = logger.level
+    level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""A policy that was exported, run by ONNX Runtime."""
+"""An exported policy, run by ONNX Runtime; imports PyTorch only where CSI is validated."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 from feduplink.storage.files import read_limited
@@ -21,108 +18,129 @@ from feduplink.storage.files import read_limited
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: Names in the file: of its input, its output, and of what is said about it.
+    from numpy.typing import NDArray
+
+#: Names of the input, the output and the metadata in the file.
 CSI, POWER, METADATA = "csi", "power_w", "feduplink"
-#: Among what is said about a file is its checksum, with this in the place of the checksum.
-_UNKNOWN = "0" * 64
-CHECKSUM_TO_COME = {"sha256": _UNKNOWN}
+#: The metadata contains the SHA-256 of the file with this placeholder for it.
+_PLACEHOLDER = "0" * 64
+CHECKSUM_PLACEHOLDER = {"sha256": _PLACEHOLDER}
 _CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"')
-#: How a file says where else weights are.
-_ELSEWHERE = b"\x0a\x08location"
-#: Of a file: that of pdx has a thousandth of it.
-_MOST_BYTES = 1 << 28
-#: Of what ONNX Runtime says of a file.
-_MOST_CHARACTERS = 300
+#: Key of a reference to weights in another file, as encoded in ONNX.
+_EXTERNAL_DATA = b"\x0a\x08location"
+#: Maximum size of a file, a thousand times that of pdx.
+_MAX_BYTES = 1 << 28
+#: Maximum length of ONNX Runtime's message in an error, in characters.
+_MAX_REASON = 300
 
 
 class OnnxPolicy:
-    """Powers from an exported policy; threads may share it.
+    """An exported policy; several threads may use it.
 
     Attributes:
-        metadata: what :func:`feduplink.export.export_onnx` wrote: ``policy``, ``scenario``,
-            ``version``, ``workers``, ``units``, ``multipliers``.
-        scenario: that it was made for.
-        fixed_workers: the only number of workers it takes, or None.
+        metadata: ``policy``, ``scenario``, ``version``, ``workers``, ``silence_w``, ``units`` and
+            ``multipliers``, as :func:`feduplink.export.export_onnx` wrote them.
+        scenario: scenario of the policy.
+        fixed_workers: the only number of workers it accepts; None: any.
 
     """
 
     def __init__(self, file: str | os.PathLike[str], *, threads: int = 1) -> None:
+        """Load a file.
+
+        Args:
+            file: ONNX file written by ``export_onnx``.
+            threads: number of threads of a computation; one is fastest for a single channel.
+
+        Raises:
+            InputError: if the file is not an exported policy, or damaged.
+        """
         runtime = _onnxruntime()
         path = Path(file)
-        content = read_limited(path, "policy", _MOST_BYTES)
-        if not _is_whole(content):
+        content = read_limited(path, "policy", _MAX_BYTES)
+        if not _is_intact(content):
             raise InputError(
-                f"policy: {path} is no exported policy, or damaged; accepted: what 'feduplink "
-                "export' writes."
+                f"policy: {path} is not an exported policy, or damaged; write one with 'feduplink "
+                "export'."
             )
-        if _ELSEWHERE in content:
-            raise InputError(
-                f"policy: {path} has weights in another file; accepted: a file that holds them all."
-            )
+        if _EXTERNAL_DATA in content:
+            raise InputError(f"policy: {path} must contain all weights; some are in another file.")
         options = runtime.SessionOptions()
-        # One allocation is small: a second thread costs more than it brings.
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        # To plan which buffers can be used again takes longer than new ones.
+        # Planning the reuse of buffers takes longer than allocating new ones.
         options.enable_mem_reuse = False
-        # What it would print it also raises.
+        # Errors are raised as well as logged.
         options.log_severity_level = 4
         try:
             self._session = runtime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"]
             )
-            # Without them every call makes its own, a fiftieth of its time.
-            self._as_usual = runtime.RunOptions()
+            # Without it every call creates its own, which takes 2 % of its time.
+            self._run_options = runtime.RunOptions()
             written = self._session.get_modelmeta().custom_metadata_map[METADATA]
             self.metadata: dict[str, Any] = json.loads(written)
             self.scenario = Scenario(**self.metadata["scenario"])
             self.fixed_workers: int | None = self.metadata["workers"]
-            self._check_answer()
-        except Exception as error:  # ONNX Runtime's classes have no common base of their own
-            reason = " ".join(str(error).split())[:_MOST_CHARACTERS]
+            self._check_output()
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
+            reason = " ".join(str(error).split())[:_MAX_REASON]
             raise InputError(
-                f"policy: {path} is no exported policy ({reason}); accepted: what 'feduplink "
-                "export' writes."
+                f"policy: {path} is not an exported policy ({reason}); write one with 'feduplink "
+                "export'."
             ) from None
 
-    def _check_answer(self) -> None:
-        """Whether it is for the scenario's workers, and what it computes are powers."""
+    def _check_output(self) -> None:
+        """Raise unless the metadata fits, and the file computes powers in [0, Pmax]."""
         if not isinstance(self.metadata["policy"], str):
-            raise ValueError("its policy has no name")
+            raise ValueError("the policy has no name")
         if self.fixed_workers not in (None, self.scenario.workers):
-            raise ValueError("its workers are not those of its scenario")
+            raise ValueError("the number of workers differs from that of the scenario")
         workers = self.fixed_workers or 2
         powers = self.run(np.ones((3, workers, workers), np.float32))
         if powers.shape != (3, workers) or powers.dtype != np.float32:
-            raise ValueError("what it computes are no powers per channel and worker")
-        # NaN is not in the range either.
+            raise ValueError("the output is not one power per channel and worker")
         if not ((powers >= 0) & (powers <= 1.001 * float(self.scenario.pmax_w.max()))).all():
-            raise ValueError("its powers are not between zero and Pmax")
+            raise ValueError("a power is not between 0 and Pmax")
 
     def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
+        """Compute transmit powers in [0, Pmax].
+
+        Args:
+            csi: H, (..., L, L), gains over the noise power in 1/W.
+
+        Returns:
+            Powers, (..., L), W.
+
+        Raises:
+            InputError: if ``csi`` is not valid CSI.
+        """
+        import torch
+
+        from feduplink.channels import check_csi
+
         csi = np.ascontiguousarray(csi, dtype=np.float32)
         check_csi(torch.from_numpy(csi), self.fixed_workers)
         return self.run(csi.reshape(-1, *csi.shape[-2:])).reshape(csi.shape[:-1])
 
     def run(self, csi: NDArray[np.float32]) -> NDArray[np.float32]:
-        """As :meth:`allocate` for CSI (N, L, L) that was checked already."""
-        powers: NDArray[np.float32] = self._session.run([POWER], {CSI: csi}, self._as_usual)[0]
+        """Compute powers (N, L) in W for valid CSI (N, L, L), which is not checked."""
+        powers: NDArray[np.float32] = self._session.run([POWER], {CSI: csi}, self._run_options)[0]
         return powers
 
 
-def with_checksum(content: bytes) -> bytes:
-    """The file with its checksum in the place of :data:`CHECKSUM_TO_COME`."""
+def insert_checksum(content: bytes) -> bytes:
+    """The file with its checksum in place of :data:`CHECKSUM_PLACEHOLDER`."""
     digest = hashlib.sha256(content).hexdigest()
-    return content.replace(_UNKNOWN.encode(), digest.encode(), 1)
+    return content.replace(_PLACEHOLDER.encode(), digest.encode(), 1)
 
 
-def _is_whole(content: bytes) -> bool:
-    """Whether the file has its own checksum: ONNX Runtime need not look at any other."""
+def _is_intact(content: bytes) -> bool:
+    """Whether the file contains its own checksum; others never get to ONNX Runtime."""
     if (found := _CHECKSUM.search(content)) is None:
         return False
-    unsigned = content.replace(found[1], _UNKNOWN.encode(), 1)
-    return with_checksum(unsigned) == content
+    unsigned = content.replace(found[1], _PLACEHOLDER.encode(), 1)
+    return insert_checksum(unsigned) == content
 
 
 def _onnxruntime() -> ModuleType:
@@ -130,7 +148,7 @@ def _onnxruntime() -> ModuleType:
         import onnxruntime
     except ImportError:
         raise InputError(
-            "onnx: needs ONNX Runtime, which is not installed; pip install 'feduplink[export]'."
+            "onnx: ONNX Runtime is not installed; pip install 'feduplink[export]'."
         ) from None
-    found: ModuleType = onnxruntime
-    return found
+    module: ModuleType = onnxruntime
+    return module

@@ -1,19 +1,20 @@
-"""``pdx`` in few operations: ONNX Runtime takes for ten numbers about as long as for a hundred.
+"""``pdx`` as a small graph: ONNX Runtime's time for one channel goes by the number of operations.
 
-The network of ``policies.unrolled_network``, from the same weights, in 0.6 as many operations.
-What an iteration sees of a worker are products of positive factors (prices, powers, gates, SINRs),
-sums of them, and logarithms. So here all is kept as logarithms, in columns with names: a matrix of
-exponents gives the logarithms of all products at once, and one exponential the products. Sums that
-the network's first layer can take are left to it, by its weights.
+The network of ``policies.pdx_network`` with the same weights, in 0.6 times as many operations.
+An iteration's features of a worker are products of positive factors (prices, powers, gates, SINRs),
+sums of products, and logarithms. Here all factors are kept as logarithms, the *columns*: the
+logarithms of all products are one multiplication by a matrix of exponents, the products one
+exponential, and sums of products are folded into the weights of the layer that takes them.
 
-The formulas are those of the network and of ``link.quality``; what is exported is compared with
-them (:func:`feduplink.export.export_onnx`).
+The formulas are those of the network and of ``link.quality``; :func:`feduplink.export.export_onnx`
+compares the file with the network.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import NamedTuple, cast
 
 import torch
@@ -33,94 +34,152 @@ from feduplink.policies.pdx_network import (
     price_unit,
 )
 
-#: Constants of a worker. First what the network sees, in its order: logarithms of α Pmax, of the
-#: prices and a little, of what sending at Pmax draws over P_c, of the waterfall m. Then those of
-#: the prices as they are; and two numbers.
-_SEEN = ("direct", "~success", "~rate", "~efficiency", "~activation", "draw", "waterfall")
-_PRICES = ("success", "rate", "efficiency", "activation")
-_CONSTANTS = (*_SEEN, *_PRICES, "activation cost", "one")
-#: What an iteration changes, for powers over Pmax: −ln p, −ln gate, ln(1 + Σ β p).
-_STATE = ("attenuation", "closing", "interference")
-_COLUMNS = (*_CONSTANTS, *_STATE)
-#: What follows from the logarithms x of SINR, m / SINR and the draw: of each ln(1 + e^x), the
-#: logarithm of that, and e^x; "" is of no use.
-_LINK = ("nats", "", "consumption", "log nats", "", "", "", "loss", "")
-#: A price of 0 has no logarithm; this one is as good as none.
-_NO_PRICE = 1e-30
-#: Logarithms of SINRs end here: such a link is as good as none, or perfect.
-_MOST = 80.0
-#: Times a logit: a gate of 0 or 1.
-_HARD = 1e30
-
-#: A sum of columns by name, with coefficients: the logarithm of a product of powers.
-_Sum = dict[str, float]
+#: In place of a price of 0, which has no logarithm.
+_MIN_PRICE = 1e-30
+#: Limit of logarithms of SINRs, beyond which a link never or always succeeds.
+_MAX_LOG = 80.0
+#: Factor on the logits of the gates that makes the gates 0 or 1.
+_HARD_GATE = 1e30
 
 
-def _plus(*sums: _Sum) -> _Sum:
-    names = dict.fromkeys(name for terms in sums for name in terms)
-    return {name: sum(terms.get(name, 0.0) for terms in sums) for name in names}
+class Column(IntEnum):
+    """Columns of a worker, logarithms unless stated otherwise; powers relative to Pmax."""
+
+    # Constants, first the features of the network in its order.
+    DIRECT = 0  # α Pmax
+    FEATURE_PSR = 1  # price of the packet success rate + SMALL
+    FEATURE_RATE = 2
+    FEATURE_EE = 3
+    FEATURE_ACTIVATION = 4
+    DRAW = 5  # μ Pmax / P_c, with μ the inefficiency of the amplifier
+    WATERFALL = 6  # waterfall threshold m
+    PRICE_PSR = 7
+    PRICE_RATE = 8
+    PRICE_EE = 9
+    PRICE_ACTIVATION = 10
+    ACTIVATION_COST = 11  # the price itself, not its logarithm
+    ONE = 12  # the number 1
+    # State of an iteration.
+    ATTENUATION = 13  # −ln p
+    CLOSING = 14  # −ln gate
+    INTERFERENCE = 15  # 1 + Σ β p
 
 
-_LOG_SINR: _Sum = {"direct": 1, "attenuation": -1, "interference": -1}
-_LOG_LOSS: _Sum = _plus({"waterfall": 1}, {name: -sign for name, sign in _LOG_SINR.items()})
-_LOG_DRAWN: _Sum = {"draw": 1, "attenuation": -1}
-_POWER: _Sum = {"attenuation": -1}
-_GATE: _Sum = {"closing": -1}
-#: q = 1 / (1 + draw p), and what a worker on the air is worth by success, rate and efficiency.
-_Q: _Sum = {"consumption": -1}
-_WORTH: dict[str, _Sum] = {
-    "worth 0": {"success": 1, "loss": -1},
-    "worth 1": {"rate": 1, "log nats": 1},
-    "worth 2": _plus({"efficiency": 1, "log nats": 1}, _Q),
-}
-#: Its derivatives in ln SINR: of PSR, PSR m / SINR; of R, SINR / (1 + SINR).
-_BY_SINR: dict[str, _Sum] = {
-    "by sinr 0": _plus({"success": 1, "loss": -1}, _LOG_LOSS),
-    "by sinr 1": _plus({"rate": 1, "nats": -1}, _LOG_SINR),
-    "by sinr 2": _plus({"efficiency": 1, "nats": -1}, _LOG_SINR, _Q),
-}
-_GATED = {f"gated {name}": _plus(terms, _GATE) for name, terms in _BY_SINR.items()}
-_PRODUCTS: dict[str, _Sum] = {
-    "gate": _GATE,
-    **_WORTH,
-    **_BY_SINR,
-    **_GATED,
-    # The derivative of q in ln p is −q² draw p.
-    "draw cost": _plus(_WORTH["worth 2"], _Q, _LOG_DRAWN),
-}
-#: What the others that a worker disturbs have of these, weighted by its share of their noise and
-#: interference.
-_OTHERS = tuple(f"others' {name}" for name in _PRODUCTS)
-_LOOKED_AT = (*_COLUMNS, *_PRODUCTS, *_OTHERS)
-_BY_SINR_SUM: _Sum = dict.fromkeys(_BY_SINR, 1.0)
-_HARM: _Sum = {**{f"others' {name}": 1.0 for name in _GATED}, "draw cost": 1.0}
-#: What the network sees: linear in what is looked at, but for two logarithms, which come after it.
-_FEATURES: tuple[_Sum, ...] = (
-    *({name: 1.0} for name in _SEEN),
-    _POWER,
-    {"gate": 1},
-    {**dict.fromkeys(_WORTH, 1.0), "activation cost": -1},
+class Link(IntEnum):
+    """Columns that follow: of x in (ln SINR, ln(m / SINR), ln(draw p)) ln(1 + e^x), its ln, e^x."""
+
+    RATE = 16  # ln(1 + SINR), the rate itself
+    UNUSED_1 = 17
+    CONSUMPTION = 18  # ln(1 + draw p)
+    LOG_RATE = 19
+    UNUSED_2 = 20
+    UNUSED_3 = 21
+    UNUSED_4 = 22
+    LOSS = 23  # m / SINR itself; the packet success rate is exp(−LOSS)
+    UNUSED_5 = 24
+
+
+_CONSTANTS = list(Column)[: Column.ATTENUATION]
+_NETWORK_CONSTANTS = list(Column)[: Column.PRICE_PSR]
+
+
+def _unit(index: int) -> Tensor:
+    """Exponents of a single column, (columns of :class:`Column` and :class:`Link`,)."""
+    return nn.functional.one_hot(torch.tensor(index), len(Column) + len(Link)).float()
+
+
+# Exponents of products of columns.
+LOG_POWER = -_unit(Column.ATTENUATION)
+LOG_GATE = -_unit(Column.CLOSING)
+LOG_SINR = _unit(Column.DIRECT) + LOG_POWER - _unit(Column.INTERFERENCE)
+LOG_LOSS = _unit(Column.WATERFALL) - LOG_SINR
+LOG_DRAWN = _unit(Column.DRAW) + LOG_POWER
+#: q = 1 / (1 + draw p), so that the energy efficiency is rate · q / P_c.
+LOG_Q = -_unit(Link.CONSUMPTION)
+# Contributions of an active worker to the Lagrangian, by measure.
+VALUE_PSR = _unit(Column.PRICE_PSR) - _unit(Link.LOSS)
+VALUE_RATE = _unit(Column.PRICE_RATE) + _unit(Link.LOG_RATE)
+VALUE_EE = _unit(Column.PRICE_EE) + _unit(Link.LOG_RATE) + LOG_Q
+# Their slopes in ln SINR: PSR · m / SINR for the PSR, SINR / (1 + SINR) for the rate.
+SLOPE_PSR = VALUE_PSR + LOG_LOSS
+SLOPE_RATE = _unit(Column.PRICE_RATE) - _unit(Link.RATE) + LOG_SINR
+SLOPE_EE = _unit(Column.PRICE_EE) - _unit(Link.RATE) + LOG_SINR + LOG_Q
+#: Minus the slope of the energy efficiency in ln p at the same SINR, from dq/d ln p = −q² draw p.
+DRAW_COST = VALUE_EE + LOG_Q + LOG_DRAWN
+
+
+class Product(IntEnum):
+    """Products of columns that an iteration computes of every worker."""
+
+    GATE = 0
+    VALUE_PSR = 1
+    VALUE_RATE = 2
+    VALUE_EE = 3
+    SLOPE_PSR = 4
+    SLOPE_RATE = 5
+    SLOPE_EE = 6
+    GATED_SLOPE_PSR = 7
+    GATED_SLOPE_RATE = 8
+    GATED_SLOPE_EE = 9
+    DRAW_COST = 10
+
+
+_VALUES = (VALUE_PSR, VALUE_RATE, VALUE_EE)
+_SLOPES = (SLOPE_PSR, SLOPE_RATE, SLOPE_EE)
+#: Exponents of the products, in the order of :class:`Product`.
+_EXPONENTS = (LOG_GATE, *_VALUES, *_SLOPES, *(slope + LOG_GATE for slope in _SLOPES), DRAW_COST)
+#: Exponents of the last iteration's values, price of being active, and power.
+_END_EXPONENTS = (*_VALUES, _unit(Column.PRICE_ACTIVATION), LOG_POWER)
+
+#: Number of inputs of the folded layers: columns, products, and the products of the workers that a
+#: worker disturbs, summed with its shares of their noise and interference.
+_INPUTS = len(Column) + 2 * len(Product)
+
+
+def _input(
+    columns: Iterable[Column] = (),
+    own: Iterable[Product] = (),
+    disturbed: Iterable[Product] = (),
+) -> Tensor:
+    """Coefficients of the sum of these inputs of the folded layers, (_INPUTS,)."""
+    sum_ = torch.zeros(_INPUTS)
+    sum_[[*columns]] = 1.0
+    sum_[[len(Column) + product for product in own]] = 1.0
+    sum_[[len(Column) + len(Product) + product for product in disturbed]] = 1.0
+    return sum_
+
+
+_SLOPE = _input(own=(Product.SLOPE_PSR, Product.SLOPE_RATE, Product.SLOPE_EE))
+_GATED_SLOPES = (Product.GATED_SLOPE_PSR, Product.GATED_SLOPE_RATE, Product.GATED_SLOPE_EE)
+#: Decrease of the Lagrangian per unit of ln p, by interference and by consumption.
+_HARM = _input(own=[Product.DRAW_COST], disturbed=_GATED_SLOPES)
+#: The network's features that are linear in the inputs, in its order.
+_LINEAR_FEATURES = (
+    *(_input([column]) for column in _NETWORK_CONSTANTS),
+    -_input([Column.ATTENUATION]),
+    _input(own=[Product.GATE]),
+    _input(own=(Product.VALUE_PSR, Product.VALUE_RATE, Product.VALUE_EE))
+    - _input([Column.ACTIVATION_COST]),
     _HARM,
-    {"interference": 1},
+    _input([Column.INTERFERENCE]),
 )
-_LOGARITHMS: tuple[_Sum, ...] = ({**_BY_SINR_SUM, "one": TINY}, {**_HARM, "one": TINY})
-#: At an end: what a worker on the air is worth, its price of being there, and its power.
-_AT_END = (*_WORTH.values(), {"activation": 1.0}, _POWER)
+#: The features that are logarithms of sums of inputs; they follow the linear ones.
+_LOG_FEATURES = tuple(sum_ + TINY * _input([Column.ONE]) for sum_ in (_SLOPE, _HARM))
 
 
-def _matrix(rows: Iterable[str], columns: Iterable[_Sum]) -> Tensor:
-    """The coefficients of each sum in a column."""
-    names = list(rows)
-    return torch.tensor([[terms.get(name, 0.0) for terms in columns] for name in names])
+def _matrix(columns: Sequence[Tensor], rows: int | None = None) -> Tensor:
+    """The vectors as columns of a matrix, cut to ``rows`` rows."""
+    return torch.stack([*columns], dim=-1)[:rows] + 0.0  # no zero with a sign
 
 
 class _State(NamedTuple):
-    """At an iteration's output, (2, N, L, any).
+    """State at an iteration's output, (2, N, L, any).
 
     Attributes:
         received: β p of every pair, (2, N, L, L).
         interference: 1 + Σ β p.
-        columns, all_columns: without and with those that follow from the SINR.
+        columns: the columns of :class:`Column`.
+        all_columns: these and the columns of :class:`Link`.
     """
 
     received: Tensor
@@ -130,17 +189,17 @@ class _State(NamedTuple):
 
 
 class UnrolledGraph(nn.Module):
-    """The network with the prices of a policy: CSI (N, L, L) to powers over Pmax, (N, L).
+    """The network at the prices of a policy: CSI (N, L, L) to powers over Pmax, (N, L).
 
-    Prices are those of each worker for as many workers as the policy was made for, else means. The
-    file chooses at run time, because the number of workers is an input.
+    The prices are those of each worker if there are as many workers as in the policy's scenario,
+    and their means otherwise; the file chooses at run time.
     """
 
     def __init__(self, policy: UnrolledPolicy) -> None:
         super().__init__()
         scenario, network = policy.scenario, policy.network
         self.workers, self.any_number = scenario.workers, policy.fixed_workers is None
-        # As many dimensions as there are: starts, channels, workers, and columns or workers.
+        # Four dimensions: starts, channels, workers, and columns or workers.
         pmax_w = scenario.pmax_w.float()
         self.pmax_w = nn.Buffer(pmax_w.expand(1, 1, 1, *pmax_w.shape or (1,)))
         self.alone_backoff = nn.Buffer(torch.tensor(ALONE))
@@ -151,72 +210,73 @@ class UnrolledGraph(nn.Module):
         if self.any_number:
             tables.append(self._table(policy, draw, 1))
         self.table = nn.Buffer(torch.cat(tables))
-        self.is_direct = nn.Buffer(_matrix(_CONSTANTS, [{"direct": 1}])[:, 0])
-        # For the second start only the best worker is on the air.
+        self.is_direct = nn.Buffer(_unit(Column.DIRECT)[: len(_CONSTANTS)])
+        # In the second start only the best worker is active.
         self.all_start = nn.Buffer(torch.tensor((-torch.inf, 0.0)).reshape(2, 1, 1, 1))
 
         self.gated_power = nn.Buffer(torch.tensor(((-1.0, -1.0),)))
-        self.logs = nn.Buffer(_matrix(_COLUMNS, (_LOG_SINR, _LOG_LOSS, _LOG_DRAWN)))
-        self.products = nn.Buffer(_matrix((*_COLUMNS, *_LINK), _PRODUCTS.values()))
-        self.logarithms = nn.Buffer(_matrix(_LOOKED_AT, _LOGARITHMS))
-        self.at_end = nn.Buffer(
-            _matrix((*_COLUMNS, *_LINK), [_plus(terms, _GATE) for terms in _AT_END])
-        )
-        self.hard = nn.Buffer(torch.tensor((1.0, _HARD)))
+        self.logs = nn.Buffer(_matrix((LOG_SINR, LOG_LOSS, LOG_DRAWN), len(Column)))
+        self.products = nn.Buffer(_matrix(_EXPONENTS))
+        self.logarithms = nn.Buffer(_matrix(_LOG_FEATURES))
+        self.at_end = nn.Buffer(_matrix([exponents + LOG_GATE for exponents in _END_EXPONENTS]))
+        self.hard = nn.Buffer(torch.tensor((1.0, _HARD_GATE)))
         value = torch.tensor((1.0, 1.0, 1.0, -1.0, 0.0))
         self.first_is_better = nn.Buffer(torch.stack((value, -AS_GOOD * value))[:, None, None])
         self._fold(network)
 
     def _table(self, policy: UnrolledPolicy, draw: Tensor, workers: int) -> Tensor:
-        """Constants of every worker, and what it takes to find the best alone, (workers, any)."""
+        """Constants of every worker, and what :meth:`_starts` needs, (workers, any)."""
         scenario = policy.scenario
         prices = policy.prices(torch.ones(1, workers, workers)).to(torch.float32)
         prices.check_usual(policy.name)
         static = scenario.static_power.float()
         unit = price_unit(prices, static)
-        usual = (prices.success, prices.rate, prices.efficiency / static, prices.activation_cost)
-        values = torch.stack([(price / unit).expand(workers) for price in usual], dim=-1)
+        by_measure = (
+            prices.success,
+            prices.rate,
+            prices.efficiency / static,
+            prices.activation_cost,
+        )
+        values = torch.stack([(price / unit).expand(workers) for price in by_measure], dim=-1)
         ones = torch.ones(workers, 1)
         drawn = draw[..., None] * ones
         success, rate, efficiency, activation = values.split(1, dim=-1)
-        constants = {
-            "direct": 0 * ones,
-            "draw": drawn.log(),
-            "waterfall": math.log(scenario.waterfall) * ones,
-            "activation cost": activation,
-            "one": ones,
-            **dict(zip(_PRICES, values.clamp_min(_NO_PRICE).log().split(1, dim=-1), strict=True)),
-        }
-        for name, price in zip(_PRICES, values.split(1, dim=-1), strict=True):
-            constants[f"~{name}"] = (price + SMALL).log()
-        at_rate = rate + efficiency / (1 + drawn * self.alone_power)
-        alone = (success, activation, at_rate)
-        return torch.cat((*(constants[name] for name in _CONSTANTS), *alone), dim=-1)
+        constants = (
+            0 * ones,  # the direct gain is added at run time
+            *(values + SMALL).log().split(1, dim=-1),
+            drawn.log(),
+            math.log(scenario.waterfall) * ones,
+            *values.clamp_min(_MIN_PRICE).log().split(1, dim=-1),
+            activation,
+            ones,
+        )
+        rate_alone = rate + efficiency / (1 + drawn * self.alone_power)
+        return torch.cat((*constants, success, activation, rate_alone), dim=-1)
 
     def _fold(self, network: UnrolledNetwork) -> None:
-        """Take over the weights, for what is looked at instead of the network's features."""
-        features = _matrix(_LOOKED_AT, _FEATURES)
-        # Here minus the logit of the gate, whose softplus is "closing".
-        outputs = torch.tensor((1.0, -1.0))
+        """Convert the weights of the network's features to weights of the inputs."""
+        linear_features = _matrix(_LINEAR_FEATURES)
+        # Minus the logit of the gate, so that its softplus is the column CLOSING.
+        signs = torch.tensor((1.0, -1.0))
 
-        def looking(weight: Tensor) -> Tensor:
-            linear, logarithms = weight.split((len(_FEATURES), len(_LOGARITHMS)), dim=-1)
-            return torch.cat((features @ linear.mT, logarithms.mT))
+        def fold(weight: Tensor) -> Tensor:
+            linear, logarithms = weight.split((len(_LINEAR_FEATURES), len(_LOG_FEATURES)), dim=-1)
+            return torch.cat((linear_features @ linear.mT, logarithms.mT))
 
         with torch.no_grad():
             embed = cast("nn.Linear", network.embed[0])
-            self.embed = nn.Buffer(looking(embed.weight))
-            self.embed[_LOOKED_AT.index("one")] += embed.bias
+            self.embed = nn.Buffer(fold(embed.weight))
+            self.embed[Column.ONE] += embed.bias
             self.origin = network.origin
-            self.start = nn.Buffer(network.start.weight.mT * outputs)
-            self.start_bias = nn.Buffer(network.start.bias * outputs)
+            self.start = nn.Buffer(network.start.weight.mT * signs)
+            self.start_bias = nn.Buffer(network.start.bias * signs)
             self.steps = nn.ModuleList()
             for step in cast("list[UnrolledStep]", list(network.steps)):
-                remembered, seen = step.look.weight.split(
-                    (3 * WIDTH, len(_FEATURES) + len(_LOGARITHMS)), dim=-1
+                memories, features = step.look.weight.split(
+                    (3 * WIDTH, len(_LINEAR_FEATURES) + len(_LOG_FEATURES)), dim=-1
                 )
-                look = torch.cat((remembered.mT, looking(seen)))
-                self.steps.append(_Step(step, look, step.read.weight.mT * outputs))
+                weight = torch.cat((memories.mT, fold(features)))
+                self.steps.append(_Step(step, weight, step.read.weight.mT * signs))
 
     def forward(self, csi: Tensor) -> Tensor:
         """Powers over Pmax, (N, L, L) to (N, L)."""
@@ -227,7 +287,7 @@ class UnrolledGraph(nn.Module):
             known = torch.scalar_tensor(csi.shape[-1], dtype=torch.int64) == self.workers
             table = nn.functional.embedding(torch.where(known, workers, self.workers), table)
         constants, *alone = table.split((len(_CONSTANTS), 1, 1, len(ALONE)), dim=-1)
-        # A product: ONNX Runtime takes twice as long to choose by "where".
+        # A product: ONNX Runtime takes twice as long for "where".
         own = received * (workers[:, None] == workers).to(received)
         cross = received - own
         direct = own.sum(-1, keepdim=True)
@@ -236,45 +296,49 @@ class UnrolledGraph(nn.Module):
         constants = torch.cat((constants, constants))
 
         output = self._starts(direct, log_direct, *alone)
-        seen, _ = self._looked_at(constants, cross, output)
-        memory = nn.functional.silu(torch.cat(seen, dim=-1) @ self.embed) + self.origin
+        inputs, _ = self._inputs(constants, cross, output)
+        memory = nn.functional.silu(torch.cat(inputs, dim=-1) @ self.embed) + self.origin
         output = output + (memory @ self.start + self.start_bias)
         for step in self.steps:
-            seen, share = self._looked_at(constants, cross, output)
-            memory, change = step(memory, seen, share)
+            inputs, share = self._inputs(constants, cross, output)
+            memory, change = step(memory, inputs, share)
             output = output + change
         return self._better_end(constants, cross, output)
 
     def _starts(
         self, direct: Tensor, log_direct: Tensor, success: Tensor, activation: Tensor, rate: Tensor
     ) -> Tensor:
-        """All received alike, and one alone, see the network; (2, N, L, 2)."""
-        alike = log_direct - log_direct.amin(-2, keepdim=True)
+        """Starts with equal received powers and with one active worker, (2, N, L, 2).
+
+        See ``starts`` of the network's features; ``rate`` (..., L, len(ALONE)) is the price of the
+        rate, that of the efficiency included, at the powers of ALONE.
+        """
+        equal = log_direct - log_direct.amin(-2, keepdim=True)
         sinr = direct * self.alone_power
-        arrives = torch.exp(self.minus_waterfall / sinr)
-        value = success * arrives + rate * sinr.log1p() - activation
+        psr = torch.exp(self.minus_waterfall / sinr)
+        value = success * psr + rate * sinr.log1p() - activation
         best = value.amax(-1, keepdim=True)
         alone = nn.functional.embedding(value.argmax(-1), self.alone_backoff[:, None])
-        backoff = torch.cat((alike, alone))
-        on_air = best >= best.amax(-2, keepdim=True) + self.all_start
-        closing = torch.where(on_air, -OPEN, OPEN)
+        backoff = torch.cat((equal, alone))
+        is_active = best >= best.amax(-2, keepdim=True) + self.all_start
+        closing = torch.where(is_active, -OPEN, OPEN)
         return torch.cat((backoff, closing), dim=-1)
 
     def _state(self, constants: Tensor, cross: Tensor, output: Tensor) -> _State:
-        """For the back-offs and minus the logits of the gates, (2, N, L, 2)."""
+        """State at the back-offs and minus the logits of the gates, (2, N, L, 2)."""
         minus_logs = nn.functional.softplus(output)
         received = cross * torch.exp(self.gated_power @ minus_logs.mT)
         interference = 1 + received.sum(-1, keepdim=True)
         columns = torch.cat((constants, minus_logs, interference.log()), dim=-1)
-        logs = (columns @ self.logs).clamp(-_MOST, _MOST)
-        of_one_more = nn.functional.softplus(logs)
-        link = (of_one_more, of_one_more.log(), logs.exp())
+        logs = (columns @ self.logs).clamp(-_MAX_LOG, _MAX_LOG)
+        log1p = nn.functional.softplus(logs)
+        link = (log1p, log1p.log(), logs.exp())
         return _State(received, interference, columns, torch.cat((columns, *link), dim=-1))
 
-    def _looked_at(
+    def _inputs(
         self, constants: Tensor, cross: Tensor, output: Tensor
     ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """What the layers are folded for, in two parts, (2, N, L, any), and interference shares."""
+        """Inputs of the folded layers, linear ones and logarithms, and shares (2, N, L, L)."""
         state = self._state(constants, cross, output)
         share = state.received / state.interference
         products = (state.all_columns @ self.products).exp()
@@ -282,17 +346,17 @@ class UnrolledGraph(nn.Module):
         return (linear, (linear @ self.logarithms).log()), share
 
     def _better_end(self, constants: Tensor, cross: Tensor, output: Tensor) -> Tensor:
-        """Powers over Pmax of the end with the larger Lagrangian, gates 0 or 1, (N, L)."""
+        """Powers over Pmax at the end with the larger Lagrangian, gates 0 or 1, (N, L)."""
         columns = self._state(constants, cross, output * self.hard).all_columns
-        found = (columns @ self.at_end).exp()
-        margin = (found * self.first_is_better).sum((0, 2, 3), keepdim=True)
-        first, second = found.split(1)
+        ends = (columns @ self.at_end).exp()
+        margin = (ends * self.first_is_better).sum((0, 2, 3), keepdim=True)
+        first, second = ends.split(1)
         better: Tensor = torch.where(margin >= 0, first, second)
         return better[0, ..., -1]
 
 
 class _Step(nn.Module):
-    """An iteration's network, its first layer folded; (2, N, L, any)."""
+    """An iteration of the network with its first layer folded, (2, N, L, any)."""
 
     def __init__(self, step: UnrolledStep, look: Tensor, read: Tensor) -> None:
         super().__init__()
@@ -300,9 +364,10 @@ class _Step(nn.Module):
         self.look_at_all, self.conclude, self.norm = step.look_at_all, step.conclude, step.norm
 
     def forward(
-        self, memory: Tensor, seen: tuple[Tensor, Tensor], share: Tensor
+        self, memory: Tensor, inputs: tuple[Tensor, Tensor], share: Tensor
     ) -> tuple[Tensor, Tensor]:
-        looked_at = torch.cat((memory, share @ memory, share.mT @ memory, *seen), dim=-1)
-        hidden = looked_at @ self.look + self.look_at_all(memory.mean(-2, keepdim=True))
+        """The new memory, and the change of the output, (2, N, L, 2)."""
+        joined = torch.cat((memory, share @ memory, share.mT @ memory, *inputs), dim=-1)
+        hidden = joined @ self.look + self.look_at_all(memory.mean(-2, keepdim=True))
         memory = self.norm(memory + self.conclude(nn.functional.silu(hidden)))
         return memory, memory @ self.read

@@ -30,6 +30,7 @@ from feduplink.serving.limits import (
     MaxWorkers,
 )
 from feduplink.storage.files import read_limited
+from feduplink.workflows.options import CommandLine, PolicyLike, Seed, workflow
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -47,14 +48,16 @@ _ONNX = ".onnx"
 _DEFAULTS = Limits()
 
 
+@workflow
 def serve(
     scenario: Scenario | None = None,
     policy: Annotated[
-        str,
+        PolicyLike,
         Field(
-            description="pdx, the directory of a training run, or an ONNX file of 'feduplink "
-            "export', which starts fastest"
+            description="pdx, package.module:Object, the directory of a training run, or an ONNX "
+            "file of 'feduplink export', which starts fastest"
         ),
+        CommandLine(metavar="NAME", type=str),
     ] = "pdx",
     *,
     host: Annotated[
@@ -69,13 +72,14 @@ def serve(
             description="File with the bearer token that requests need (default: the environment "
             f"variable {TOKEN_VARIABLE})"
         ),
+        CommandLine(metavar="FILE"),
     ] = None,
     max_body_bytes: MaxBodyBytes = _DEFAULTS.max_body_bytes,
     max_workers: MaxWorkers = _DEFAULTS.max_workers,
     max_channels: MaxChannels = _DEFAULTS.max_channels,
     max_seconds: MaxSeconds = _DEFAULTS.max_seconds,
     max_in_flight: MaxInFlight = _DEFAULTS.max_in_flight,
-    seed: Annotated[int, Field(ge=0, lt=2**63, description="Random seed")] = 0,
+    seed: Seed = 0,
     on_start: Callable[[str], None] | None = None,
 ) -> None:
     """Serve a policy by HTTP, with the playground at ``/``; returns when a signal stops it.
@@ -84,9 +88,9 @@ def serve(
     the main thread.
 
     Args:
-        scenario: Scenario of a policy given by name; None: the default one. An ONNX file has its
-            own scenario and accepts no other.
-        policy: Name of a policy, directory of a training run, or ONNX file.
+        scenario: Scenario of the policy; None: the default one. An ONNX file has its own scenario
+            and accepts no other.
+        policy: ONNX file, or a policy as for :func:`feduplink.make_policy`.
         host: Address to listen on.
         port: Port to listen on; 0: any free one.
         token_file: File with the bearer token.
@@ -132,7 +136,7 @@ def serve(
 
 
 def _load_policy(
-    name: str, scenario: Scenario | None, seed: int
+    what: PolicyLike, scenario: Scenario | None, seed: int
 ) -> tuple[OnnxPolicy, list[Policy]]:
     """The policy as an ONNX file, and itself if it is trained, for the playground.
 
@@ -141,11 +145,11 @@ def _load_policy(
     from feduplink.export import OnnxPolicy, export_onnx
     from feduplink.policies import NeuralPolicy, make_policy
 
-    if name.endswith(_ONNX):
+    if isinstance(what, str | os.PathLike) and Path(what).suffix == _ONNX:
         if scenario is not None:
-            raise InputError(f"scenario must be left out with an ONNX file; {name} has its own.")
-        return OnnxPolicy(name), []
-    policy = make_policy(name, scenario or Scenario(), seed=seed)
+            raise InputError(f"scenario must be left out with an ONNX file; {what} has its own.")
+        return OnnxPolicy(what), []
+    policy = make_policy(what, scenario or Scenario(), seed=seed)
     with tempfile.TemporaryDirectory() as directory:
         exported = OnnxPolicy(export_onnx(policy, Path(directory, f"policy{_ONNX}")).file)
     return exported, [policy] if isinstance(policy, NeuralPolicy) else []

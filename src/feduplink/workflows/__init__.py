@@ -7,6 +7,7 @@ not import PyTorch.
 
 from feduplink.workflows.demonstration import Demonstration, demo
 from feduplink.workflows.evaluation import Evaluation, Outcome, evaluate
+from feduplink.workflows.exporting import export_policy
 from feduplink.workflows.federation import FederatedComparison, federate
 from feduplink.workflows.optimisation import OptimumResult, ProofCheck, check_proof, find_optimum
 from feduplink.workflows.result import Result, load_result
@@ -29,6 +30,7 @@ __all__ = [
     "check_proof",
     "demo",
     "evaluate",
+    "export_policy",
     "federate",
     "find_optimum",
     "load_result",
