@@ -93,6 +93,9 @@ def federate_with_flower(
         imports: modules to import in Flower's processes, such as those with your own task.
         callbacks: called after every round, with a :class:`~feduplink.federated.FinishedRound`.
 
+    Returns:
+        One run per policy, by the names in ``policies``.
+
     Raises:
         FlowerError: if a process of Flower fails or a run ends without a result.
     """
@@ -229,8 +232,10 @@ def start_simulation() -> Iterator[Simulation]:
 def _environment(directory: Path) -> dict[str, str]:
     """Environment of all processes."""
     commands = str(Path(sys.executable).parent)
+    # Ray starts on this machine, also where a cluster is configured.
+    inherited = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     return {
-        **os.environ,
+        **inherited,
         "PATH": os.pathsep.join([commands, os.environ.get("PATH", "")]),
         # Modules that this program finds, its processes find too.
         "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
@@ -273,7 +278,7 @@ def _process(
     program = shutil.which(command[0], path=environment["PATH"])
     if program is None:
         raise FlowerError(f"{command[0]} is not in the PATH")
-    process = psutil.Popen(
+    with psutil.Popen(
         [program, *command[1:]],
         env=environment,
         stdout=stdout,
@@ -283,11 +288,11 @@ def _process(
         errors="replace",
         # Ctrl-C in a terminal reaches this program alone, which then ends all others in order.
         start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        _kill(process)
+    ) as process:
+        try:
+            yield process
+        finally:
+            _kill(process)
 
 
 def _kill(process: psutil.Popen) -> None:
