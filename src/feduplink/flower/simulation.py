@@ -20,6 +20,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 
@@ -202,6 +203,7 @@ class Simulation:
             *("--federation-config", f"num-supernodes={nodes} client-resources-num-cpus=1"),
         ]
         with _process(command, self.environment, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
             yield process.stdout
 
 
@@ -224,9 +226,12 @@ def start_simulation() -> Iterator[Simulation]:
         ]
         log = directory / "superlink.log"
         with log.open("w") as output, _process(command, environment, stdout=output) as superlink:
-            with track("start of the SuperLink"):
-                _wait_until_listening(superlink, port, log)
-            yield Simulation(directory, environment)
+            try:
+                with track("start of the SuperLink"):
+                    _wait_until_listening(superlink, port, log)
+                yield Simulation(directory, environment)
+            finally:
+                _kill_processes(environment)
 
 
 def _environment(directory: Path) -> dict[str, str]:
@@ -259,7 +264,7 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_listening(superlink: psutil.Popen, port: int, log: Path) -> None:
+def _wait_until_listening(superlink: subprocess.Popen[str], port: int, log: Path) -> None:
     end = time.monotonic() + _START_TIMEOUT_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection((_HOST, port)):
@@ -272,13 +277,13 @@ def _wait_until_listening(superlink: psutil.Popen, port: int, log: Path) -> None
 
 @contextlib.contextmanager
 def _process(
-    command: Sequence[str], environment: Mapping[str, str], stdout: object
-) -> Iterator[psutil.Popen]:
-    """A process for the block; it and all processes that it started end with the block."""
+    command: Sequence[str], environment: Mapping[str, str], stdout: int | TextIO
+) -> Iterator[subprocess.Popen[str]]:
+    """A process for the block, at whose end it is killed."""
     program = shutil.which(command[0], path=environment["PATH"])
     if program is None:
         raise FlowerError(f"{command[0]} is not in the PATH")
-    with psutil.Popen(
+    with subprocess.Popen(
         [program, *command[1:]],
         env=environment,
         stdout=stdout,
@@ -292,22 +297,31 @@ def _process(
         try:
             yield process
         finally:
-            _kill(process)
+            process.kill()
 
 
-def _kill(process: psutil.Popen) -> None:
-    """Kill a process and all its descendants.
+def _kill_processes(environment: Mapping[str, str]) -> None:
+    """Kill all processes with this environment, which they inherit from each other.
 
+    A process whose parent has ended is no descendant any more, hence the search by environment.
     Flower's own processes may take minutes to terminate in the middle of a run, and leave nothing
     behind but files in the temporary directory.
     """
-    tree = [process]
-    with contextlib.suppress(psutil.NoSuchProcess):
-        tree += process.children(recursive=True)  # parents before their children
-    for member in tree:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    psutil.wait_procs(tree, _KILL_TIMEOUT_S)
+    end = time.monotonic() + _KILL_TIMEOUT_S
+    while (found := _processes_in(environment)) and time.monotonic() < end:
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(found, _POLL_INTERVAL_S)
+
+
+def _processes_in(environment: Mapping[str, str]) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("FLWR_HOME") == environment["FLWR_HOME"]:
+                found.append(process)
+    return found
 
 
 def _tail(log: Sequence[str]) -> str:
