@@ -33,8 +33,8 @@ settings.load_profile("feduplink")
 NOT_TRACED = (
     "learning/test_amortised.py",
     "policies/test_every_policy.py",
-    "report/test_experiment_plots.py",
-    "report/test_what_is_drawn.py",
+    "reporting/test_comparison.py",
+    "reporting/test_federated.py",
 )
 
 

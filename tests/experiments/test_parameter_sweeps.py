@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from feduplink import Scenario, draw_csi
-from feduplink.channels import make_channels
+from drawings import rendered, written
+from feduplink import Scenario, draw_csi, make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.experiments.compared import SettingOutcome, evaluate_setting, make_cached_policy
 from feduplink.experiments.context import ExperimentContext
@@ -18,6 +19,7 @@ from feduplink.experiments.parameter_sweeps import (
     MaximumPower,
     NetworkSize,
     SweepResult,
+    plot_sweep,
     with_csi_noise,
 )
 
@@ -346,3 +348,42 @@ def test_the_figure_with_a_missing_and_a_silent_policy(tmp_path: Path):
         outcome(0.4, 0.2, feasible=None),
     ]
     assert_drawn(Interference(), result, tmp_path)
+
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def test_marks_of_equal_policies_are_side_by_side():
+    made = sweep(pdg=[(0.6, 0.2), (0.5, 0.3)], pdx=[(0.6, 0.2), (0.5, 0.3)])
+    drawing = rendered(plot_sweep(made))
+    per = drawing.axes[0]
+    marks = [line for line in per.lines if len(line.get_xdata()) == 1]
+    places = [line.get_transform().transform(line.get_xydata()[0]) for line in marks]
+    assert len(marks) == 4
+    assert len({round(x) for x, _ in places}) == 4
+    low, high = per.get_ylim()
+    assert low < 0.2
+    assert high > 0.3
+
+
+def test_marks_of_a_sweep_show_the_verdict_over_the_seeds():
+    made = sweep(pdg=[(0.6, 0.2)] * 3)
+    for place, feasible in enumerate([(True, True), (True, False), (True, None)]):
+        made.policies["pdg"][place] = [outcome(0.6, 0.2, feasible=one) for one in feasible]
+    drawing = rendered(plot_sweep(made))
+    marks = [line for line in drawing.axes[0].lines if len(line.get_xdata()) == 1]
+    colour = marks[0].get_color()
+    assert [(mark.get_markerfacecolor(), mark.get_fillstyle()) for mark in marks] == [
+        (colour, "full"),
+        ("white", "full"),
+        (colour, "left"),
+    ]
+    (note,) = [text for text in written(drawing) if "side by side" in text]
+    assert "hollow" in note
+    assert "half-filled" in note
+
+
+def test_a_sweep_of_one_value_is_drawn():
+    drawing = rendered(plot_sweep(sweep(pdg=[(0.6, None)], mine=[(0.0, 0.3)])))
+    heights = [float(y) for line in drawing.axes[0].lines for y in line.get_ydata()]
+    assert {height for height in heights if math.isfinite(height)} == {0.3}  # pdg has none

@@ -1,3 +1,5 @@
+"""Table and plots of the judgements of policies."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -8,8 +10,18 @@ import pytest
 import torch
 from rich.console import Console
 
-from feduplink import FullPower, Judgement, Scenario, judge
-from feduplink.optimum import Optimum, find_optimum
+from drawings import is_picture, rendered, written
+from feduplink import (
+    FullPower,
+    Judgement,
+    Optimum,
+    Orthogonal,
+    Scenario,
+    evaluate,
+    judge,
+)
+from feduplink.optimum import find_optimum
+from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
 from feduplink.reporting.comparison_table import comparison_markdown, comparison_table
 from feduplink.tables import terminal_table
 
@@ -24,7 +36,7 @@ def optimum(default_csi, default_scenario) -> Optimum:
     return find_optimum(default_scenario, default_csi[:8], max_boxes=5000)
 
 
-def test_markdown_has_all_figures_that_belong_together(default_csi, default_scenario):
+def test_a_row_of_the_markdown_table_has_all_figures(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
     lines = comparison_markdown(judgements, default_scenario).splitlines()
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
@@ -73,7 +85,7 @@ def test_the_verdict_comes_with_the_smallest_margin_and_its_confidence_interval(
     assert row.endswith(f" | {written} |")
 
 
-def test_what_does_not_exist_is_a_dash(default_csi, default_scenario):
+def test_missing_figures_are_dashes(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
     quiet = comparison_markdown(judgements, default_scenario).splitlines()[5]
     assert quiet.startswith("| quiet |")
@@ -81,7 +93,7 @@ def test_what_does_not_exist_is_a_dash(default_csi, default_scenario):
     assert "nan" not in quiet
 
 
-def test_values_per_worker_are_a_range(default_csi):
+def test_values_per_worker_are_written_as_a_range(default_csi):
     listed = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     scenario = Scenario(rate_min=listed, pmax_dbw=tuple(-10 * value for value in listed))
     text = comparison_markdown(_judgements(default_csi, scenario), scenario)
@@ -89,7 +101,7 @@ def test_values_per_worker_are_a_range(default_csi):
     assert "Pmax -9 to -2 dBW" in text
 
 
-def test_constraints_of_ones_own_have_columns_and_units(default_csi):
+def test_user_defined_constraints_have_columns_and_units(default_csi):
     """Full power is 10 mW on average."""
     scenario = Scenario(
         constraints=(
@@ -110,7 +122,7 @@ def test_constraints_of_ones_own_have_columns_and_units(default_csi):
     assert "P (W): the worst worker's mean over all rounds." in text
 
 
-def test_remarks_and_notes_stand_under_the_table(default_csi, default_scenario, optimum):
+def test_remarks_and_notes_follow_the_table(default_csi, default_scenario, optimum):
     judgements = _judgements(default_csi, default_scenario)
     *_, last, _, note = comparison_markdown(
         judgements, default_scenario, optimum, ["max was made elsewhere"]
@@ -137,7 +149,9 @@ def test_the_table_fits_a_terminal(default_csi, default_scenario, optimum, with_
     assert "…" not in printed
     assert all(len(line) <= 80 for line in printed.splitlines())
     verdict = judgements["max"]
-    assert f"inconclusive {100 * verdict.margin:+.1f}±{100 * verdict.margin_ci:.1f}" in printed
+    words = printed.split()
+    assert "inconclusive" in words  # on a line of its own, if need be
+    assert f"{100 * verdict.margin:+.1f}±{100 * verdict.margin_ci:.1f}" in words
     rows = [line.split()[0] for line in printed.splitlines() if line.count(" % ") == 2]
     assert rows[0] == "max"
     assert ("optimum" in rows) == with_optimum
@@ -148,8 +162,8 @@ def _cells(markdown: str, name: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_only_who_meets_the_constraints_has_a_distance_to_the_optimum(default_scenario):
-    """Full power misses one here and would be above; who is silent meets all."""
+def test_only_feasible_policies_have_a_distance_to_the_optimum(default_scenario):
+    """Full power violates one constraint and would be above the optimum."""
     scenario = default_scenario.replace(workers=2, weights="ones", rate_min=0.0, ee_min=100.0)
     csi = torch.tensor([[1e4, 1.0], [1.0, 1e4]]).expand(3, 2, 2)
     power = FullPower(scenario).allocate(csi)
@@ -168,8 +182,8 @@ def test_only_who_meets_the_constraints_has_a_distance_to_the_optimum(default_sc
     assert f"exceeds {optimum.upper_bound:.4f}: proved, {optimum.gap:.4f} above" in text
 
 
-def test_an_optimum_in_which_a_worker_is_never_heard(default_scenario):
-    """Under proportional fairness that is −∞, and nothing can be said relative to it."""
+def test_an_infinite_optimum_is_written_without_relative_figures(default_scenario):
+    """Under proportional fairness an inaudible worker makes it −∞."""
     scenario = default_scenario.replace(
         workers=2, utility="proportional-fairness", rate_min=(30.0, 0.0), ee_min=0.0
     )
@@ -179,3 +193,89 @@ def test_an_optimum_in_which_a_worker_is_never_heard(default_scenario):
     assert _cells(text, "max")[1:3] == ["-inf", "-"]
     assert "none was found that lets every worker be heard" in text
     assert "nan" not in text
+
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+PMAX_W = Scenario().pmax_w
+
+
+def test_the_power_histogram_is_in_milliwatts_with_shares_of_silence_and_pmax():
+    power = torch.tensor([[0.0, PMAX_W], [0.51 * PMAX_W, PMAX_W]])
+    drawing = rendered(plot_power_histogram({"mine": power}, Scenario()))
+    texts = written(drawing)
+    assert "mine: silent 25 %, at Pmax 50 %" in texts
+    assert any("mW" in text and "Pmax = 10 mW" in text for text in texts)
+    linear = drawing.axes[0]
+    bars = {round(bar.get_x(), 6): bar.get_height() for bar in linear.patches if bar.get_height()}
+    assert bars == {5.0: 0.25, 9.75: 0.5}  # mW; nothing for the silent worker
+
+
+def test_a_dominant_bar_is_cut_and_labelled_with_its_share():
+    power = torch.full((100, 1), PMAX_W)
+    power[:9, 0] = torch.linspace(0.1, 0.5, 9) * PMAX_W
+    drawing = rendered(plot_power_histogram({"pdx": power}, Scenario()))
+    assert "91 %" in written(drawing)
+    assert drawing.axes[0].get_ylim()[1] < 0.1
+
+
+def test_objectives_are_labelled_and_ratios_off_the_axis_are_arrows(default_csi, default_scenario):
+    outcome = evaluate(
+        default_scenario, {"orth": Orthogonal(default_scenario)}, channels=default_csi
+    )
+    made = outcome["orth"].judgement
+    judgements = {
+        "orth": made,
+        "openloop": dataclasses.replace(made, objective=0.9706, feasible=False),
+        "pdx": dataclasses.replace(made, objective=0.9761),
+    }
+    drawing = rendered(plot_comparison(judgements))
+    texts = written(drawing)
+    assert {"0.9706", "0.9761"} <= set(texts)
+    assert any("→" in text for text in texts)
+    assert any("arrow: beyond the axis" in text and "hollow" in text for text in texts)
+
+
+def test_every_constraint_has_a_panel(default_csi):
+    """The mean power at full power is 10 mW, twice the limit."""
+    scenario = Scenario(constraints="link.own_measures:AveragePower <= 0.005")
+    outcomes = evaluate(scenario, {"max": FullPower(scenario)}, channels=default_csi)
+    drawing = rendered(plot_comparison({"max": outcomes["max"].judgement}))
+    labels = [axes.get_xlabel() for axes in drawing.axes]
+    assert labels[2:] == [
+        "worst worker's\nrate / threshold",
+        "worst worker's\nEE / threshold",
+        "worst worker's\nP / limit",
+    ]
+    assert "2.0 →" in written(drawing)
+
+
+def test_the_optimum_has_a_filled_mark(default_csi, default_scenario):
+    """It is feasible on its channels, where the verdict of a policy is inconclusive."""
+    csi = default_csi[:20]
+    outcomes = evaluate(default_scenario, {"max": FullPower(default_scenario)}, channels=csi)
+    optimum = find_optimum(default_scenario, csi, max_boxes=0)
+    assert optimum.solution.judgement.feasible is None
+    drawing = rendered(plot_comparison(outcomes.judgements, optimum))
+    mark = drawing.axes[0].lines[-1]
+    assert mark.get_fillstyle() == "full"
+    assert mark.get_markerfacecolor() != "white"
+
+
+def test_plots_of_a_comparison_are_pictures(default_csi, default_scenario):
+    policies = {"max": FullPower(default_scenario), "orth": Orthogonal(default_scenario)}
+    outcomes = evaluate(default_scenario, policies, channels=default_csi)
+    judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
+    powers = {name: outcome.power for name, outcome in outcomes.items()}
+    assert is_picture(plot_comparison(judgements))
+    assert is_picture(plot_power_histogram(powers, default_scenario))
+
+
+def test_plots_of_silent_policies_are_pictures(default_csi):
+    """No worker reaches the thresholds, and none transmits."""
+    scenario = Scenario(rate_min=40)
+    outcomes = evaluate(scenario, {"orth": Orthogonal(scenario)}, channels=default_csi)
+    assert outcomes["orth"].judgement.participation == 0
+    assert is_picture(plot_comparison({"orth": outcomes["orth"].judgement}))
+    assert is_picture(plot_power_histogram({"orth": outcomes["orth"].power}, scenario))

@@ -1,4 +1,4 @@
-"""The page in a real browser: what only a layout engine can tell."""
+"""The layout of the page in a browser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLAIM = {
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a small run of each kind."""
+    """The page of a small run of every kind."""
     runs = tmp_path_factory.mktemp("browser") / "runs"
     tiny = "--workers 3 --channels-per-split 40"
     for line in (
@@ -54,7 +54,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         assert main(line.split()) == 0
     write_metrics(runs / "d", {"title": "Figure 1", "claims": [CLAIM]})
-    # A run of an old version has pictures only.
+    # A run with a picture but no drawing.
     shutil.copy(runs / "a/comparison.png", runs / "d/old.png")
     figures = [EXPERIMENTS[name] for name in ("noniid-data", "arrivals", "power-histogram")]
     context = ExperimentContext(runs / "e/kept", TINY, data=runs / "none")
@@ -65,7 +65,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def _opened(browser: Browser, report: Path, width: int, scheme: str = "light") -> Iterator[Page]:
-    """The page at this width; it asks for nothing but itself."""
+    """The page at this width, which loads no other resource."""
     address = report.as_uri()
     with opened_page(browser, address, width, color_scheme=scheme) as (page, asked):
         yield page
@@ -73,7 +73,7 @@ def _opened(browser: Browser, report: Path, width: int, scheme: str = "light") -
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
-def test_everything_is_there_and_nothing_sticks_out(browser, report: Path, width: int):
+def test_all_sections_fit_the_width(browser, report: Path, width: int):
     with _opened(browser, report, width) as page:
         assert page.locator("h1").inner_text() == "feduplink report"
         assert page.locator("main h2").all_inner_texts() == ["Claims", "Contents", *TITLES]

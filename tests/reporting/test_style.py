@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
+
+from feduplink import FullPower
+from feduplink.experiments.federated_tasks import ALL_POLICIES
+from feduplink.federated import TDMA
+from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.reporting.style import (
+    NEUTRAL,
+    LineEnd,
+    Look,
+    StyledFigure,
+    feasibility_note,
+    figure,
+    label_line_ends,
+    legend_columns,
+    look_of,
+    looks_of,
+    marker_style,
+    save_figure,
+    set_objective_scale,
+)
+
+#: One policy of every kind that is compared or federated, and the optimum.
+FAMILIES = [
+    *dict.fromkeys(name.partition(":")[0] for name in (*POLICIES.names(), *ALL_POLICIES)),
+    "optimum",
+]
+
+
+def test_every_policy_has_its_own_colour_and_marker():
+    looks = looks_of(FAMILIES).values()
+    assert len({look.colour for look in looks}) == len(FAMILIES)
+    assert len({look.marker for look in looks}) == len(FAMILIES)
+    for name in POLICIES.names():
+        policy = POLICIES.find(name)
+        assert (look_of(name).colour, look_of(name).marker) == (policy.colour, policy.marker)
+
+
+def test_a_registered_policy_has_its_own_look(monkeypatch: pytest.MonkeyPatch):
+    class Mine(FullPower):
+        name, colour, marker = "mine", "#123456", "1"
+
+    class Plain(FullPower):
+        name = "plain"
+
+    class Slots(TDMA):
+        name = "slots"
+
+    monkeypatch.setattr(POLICIES, "_registered", {"mine": Mine, "plain": Plain})
+    monkeypatch.setattr(ACCESS_SCHEMES, "_registered", {"slots": Slots})
+    assert look_of("mine") == Look("#123456", "1")
+    # Derived classes without a look do not inherit that of the shipped class.
+    shipped = {look.colour for look in looks_of(FAMILIES).values()}
+    assert not {look_of("plain").colour, look_of("slots").colour} & shipped
+
+
+def test_all_policies_of_a_figure_are_distinguishable():
+    looks = looks_of(ALL_POLICIES)
+    assert len({(look.colour, look.line) for look in looks.values()}) == len(ALL_POLICIES)
+
+
+def test_user_defined_policies_have_distinct_colours():
+    names = ["mine", "yours", "a", "b", "wmmse", "fixed"]
+    looks = looks_of([*FAMILIES, *names])
+    assert len({look.colour for look in looks.values()}) == len(looks)
+    assert not {looks[name].colour for name in names} & set(NEUTRAL)
+
+
+def test_a_user_defined_policy_looks_the_same_in_every_figure():
+    assert looks_of(["pdg", "mine"])["mine"] == looks_of(["mine", "rand", "pdx"])["mine"]
+    assert look_of("mine") == looks_of(["mine"])["mine"]
+
+
+def test_more_policies_than_colours_have_distinct_looks():
+    names = [f"policy-{number}" for number in range(40)]
+    assert list(looks_of(names)) == names
+    twenty = looks_of([*FAMILIES, *names[:20]])
+    assert len({(look.colour, look.line) for look in twenty.values()}) == len(twenty)
+
+
+def test_a_variant_has_the_colour_or_a_tint_of_its_policy_and_another_line():
+    looks = looks_of(["pdg", "pdg:runs/a", "pdg:runs/b", "mine:a", "mine"])
+    own, first, second = (looks[name] for name in ("pdg", "pdg:runs/a", "pdg:runs/b"))
+    assert own.colour == first.colour == look_of("pdg").colour
+    # The same hue, lighter: every channel moves by the same share towards white.
+    lighter = [
+        (b - a) / (1 - a) for a, b in zip(to_rgb(own.colour), to_rgb(second.colour), strict=True)
+    ]
+    assert lighter == pytest.approx([lighter[0]] * 3, abs=0.02)
+    assert 0.2 < lighter[0] < 0.8
+    assert len({own.line, first.line, second.line}) == 3
+    assert looks["mine:a"].colour == looks["mine"].colour
+    assert looks["pdg:runs/a"].hatch
+    assert not looks["pdg"].hatch
+    assert (
+        marker_style(looks["pdg:runs/a"])["markersize"] < marker_style(looks["pdg"])["markersize"]
+    )
+
+
+def test_marks_of_feasible_infeasible_and_inconclusive_differ():
+    look = look_of("pdg")
+    met, missed, unknown = (marker_style(look, feasible) for feasible in (True, False, None))
+    assert (met["markerfacecolor"], met["fillstyle"]) == (look.colour, "full")
+    assert (missed["markerfacecolor"], missed["fillstyle"]) == ("white", "full")
+    assert (unknown["markerfacecolor"], unknown["markerfacecoloralt"]) == (look.colour, "white")
+    assert unknown["fillstyle"] == "left"
+
+
+def test_the_note_explains_the_marks_that_occur():
+    assert "hollow" not in feasibility_note([True, True])
+    assert "hollow" in feasibility_note([True, False])
+    assert "half-filled" not in feasibility_note([True, False])
+    assert "half-filled" in feasibility_note([None])
+
+
+@pytest.mark.parametrize(
+    ("entries", "columns"), [(0, 0), (1, 1), (9, 9), (10, 5), (14, 7), (19, 7)]
+)
+def test_rows_of_a_legend_are_about_equal(entries: int, columns: int):
+    assert legend_columns(entries) == columns
+
+
+def test_drawing_and_saving_leave_the_settings_of_matplotlib_unchanged(tmp_path: Path):
+    before = dict(matplotlib.rcParams)
+    save_figure(tmp_path / "a.png", line())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_style_of_a_figure_does_not_depend_on_that_of_the_caller(tmp_path: Path):
+    save_figure(tmp_path / "a.png", line())
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "none", "savefig.dpi": 30}):
+        drawing = line()
+        save_figure(tmp_path / "b.png", drawing)
+    for suffix in (".png", ".svg"):
+        first, second = (tmp_path / "a").with_suffix(suffix), (tmp_path / "b").with_suffix(suffix)
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_no_file(tmp_path: Path):
+    drawing = line()
+    drawing.text(0.5, 0.5, "$\\no such command$")
+    with pytest.raises(ValueError, match="no such command"):
+        save_figure(tmp_path / "a.png", drawing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def line() -> StyledFigure:
+    with figure(4, 3, "A line") as drawing:
+        drawing.subplots().plot([0, 1], [0, 1])
+    return drawing
+
+
+def test_equal_figures_are_equal_files(tmp_path: Path):
+    save_figure(tmp_path / "a.png", line())
+    save_figure(tmp_path / "b.png", line())
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "a.svg", "b.png", "b.svg"}
+    for suffix in (".png", ".svg"):
+        first, second = (tmp_path / "a").with_suffix(suffix), (tmp_path / "b").with_suffix(suffix)
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_figures_contain_their_caption_and_no_date(tmp_path: Path):
+    save_figure(tmp_path / "a.png", line())
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.info["Title"] == "A line"
+    text = (tmp_path / "a.svg").read_text()
+    assert "<title>A line</title>" in text
+    assert "<dc:date>" not in text
+    assert "<text" not in text
+
+
+def _position(axes, value: float) -> float:
+    """The position of a value as a share of the width."""
+    return (axes.transData + axes.transAxes.inverted()).transform((value, 0))[0]
+
+
+def test_the_objective_axis_separates_good_objectives():
+    axes = Figure().subplots()
+    values = [0.2259, 0.7062, 0.941, 0.9706, 0.9761]
+    assert set_objective_scale(axes, "x", values)
+    places = [_position(axes, value) for value in values]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert places[-1] < 1
+    assert places[-1] - places[-2] > 0.04  # 0.007 of a linear axis
+    ticks = axes.get_xticks()
+    assert len(ticks) >= 4
+    assert all(0 <= _position(axes, tick) <= 1 for tick in ticks)
+
+
+def test_the_objective_axis_is_logarithmic_in_the_distance_to_one():
+    axes = Figure().subplots()
+    set_objective_scale(axes, "x", [0.0, 0.9, 0.99])
+    first, second, third = (_position(axes, value) for value in (0.0, 0.9, 0.99))
+    assert second - first == pytest.approx(third - second)
+
+
+@pytest.mark.parametrize(
+    "values", [[], [math.nan], [0.5], [-0.1, 0.9], [0.9, 1.3], [0.1, 0.3], [0.9, 0.9]]
+)
+def test_objectives_outside_the_unit_interval_keep_a_linear_axis(values: list[float]):
+    axes = Figure().subplots()
+    assert not set_objective_scale(axes, "x", values)
+    assert axes.get_xscale() == "linear"
+
+
+def _heights(*ends: float, distance: float = 0.1) -> dict[str, float]:
+    """Heights of the names of lines that end at these heights in [0, 1]."""
+    axes = Figure().subplots()
+    axes.set_ylim(0, 1)
+    label_line_ends(
+        axes, [LineEnd(1.0, end, str(n), "black") for n, end in enumerate(ends)], distance
+    )
+    return {text.get_text(): text.xyann[1] for text in axes.texts}
+
+
+def test_distant_names_are_at_the_ends_of_their_lines():
+    assert _heights(0.2, 0.8) == pytest.approx({"0": 0.2, "1": 0.8})
+
+
+def test_names_of_equal_lines_are_spread_in_order():
+    heights = _heights(0.5, 0.5, 0.51, 0.9)
+    assert heights["3"] == pytest.approx(0.9)
+    spread = sorted(heights[name] for name in "012")
+    np.testing.assert_allclose(np.diff(spread), 0.1)
+    assert abs(spread[1] - 0.503) < 0.001
+    assert heights["2"] == spread[-1]
+
+
+def test_names_are_within_the_height_of_the_axes():
+    assert min(_heights(0.0, 0.0, 0.01).values()) >= 0
+    assert max(_heights(1.0, 1.0, 0.99).values()) <= 1
+
+
+def test_lines_that_end_off_the_axis_have_no_name():
+    assert set(_heights(math.nan, 0.5, 7.0)) == {"1"}

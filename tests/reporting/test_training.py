@@ -1,0 +1,80 @@
+"""Plots of training runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drawings import is_picture, rendered
+from feduplink import (
+    GraphPolicy,
+    Problem,
+    Scenario,
+    Training,
+    TrainingData,
+    TrainingSettings,
+)
+from feduplink.reporting.training import plot_convergence, plot_convergences
+from feduplink.training import Epoch
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def epoch(number: int, **constraints: tuple[float, ...]) -> Epoch:
+    return Epoch(number, 0.6, 1.0, 0.0, True, constraints, {})
+
+
+def epochs(workers: int, count: int = 3) -> list[Epoch]:
+    rates = tuple(0.7 + 0.01 * worker for worker in range(workers))
+    return [epoch(n, rate=rates, energy_efficiency=rates) for n in range(count)]
+
+
+def test_workers_and_thresholds_are_labelled():
+    drawing = rendered(plot_convergence(epochs(8), Problem.from_scenario(Scenario()), "mine"))
+    rate = drawing.axes[0]
+    names = [text.get_text() for text in rate.texts]
+    assert {*map(str, range(1, 9)), "≥ 0.7"} == set(names)
+    looks = {(line.get_color(), line.get_linestyle()) for line in rate.lines}
+    assert len(looks) == 9  # eight workers and the threshold
+
+
+def test_many_workers_have_distinct_lines_without_labels():
+    problem = Problem.from_scenario(Scenario(workers=20))
+    drawing = rendered(plot_convergence(epochs(20), problem, "pdg"))
+    rate = drawing.axes[0]
+    assert [text.get_text() for text in rate.texts] == ["≥ 0.7"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in rate.lines}) == 21
+
+
+def test_curves_are_running_medians():
+    rates = [0.8 + 0.1 * (n == 50) for n in range(200)]
+    history = [epoch(n, rate=(r,), energy_efficiency=(60.0,)) for n, r in enumerate(rates)]
+    drawing = rendered(plot_convergences({"pdg": [history]}, {}, Scenario(workers=1), "caption"))
+    rate = drawing.axes[0]
+    np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8)
+    assert rate.get_xlabel() == "epoch (running median of 5)"
+
+
+def test_a_user_defined_upper_limit_has_its_panel():
+    scenario = Scenario(workers=2, constraints="link.own_measures:AveragePower <= 0.005")
+    history = [
+        epoch(n, rate=(0.7, 0.8), energy_efficiency=(55.0, 60.0), power=(0.004, 0.006))
+        for n in range(3)
+    ]
+    problem = Problem.from_scenario(scenario)
+    drawing = rendered(plot_convergence(history, problem, "pdg"))
+    rate, _, power, _ = drawing.axes
+    assert rate.get_ylabel() == "mean rate on the air (nats/s/Hz)"
+    assert power.get_ylabel() == "mean P (W)"
+    assert {text.get_text() for text in power.texts} == {"1", "2", "≤ 0.005"}
+
+
+@pytest.mark.parametrize("rate_min", [0.7, (0.7, 0.6, 0.5)])
+def test_the_plot_of_a_training_is_a_picture(default_csi, rate_min):
+    scenario = Scenario(workers=3, rate_min=rate_min)
+    csi = default_csi[:20, :3, :3]
+    training = Training(
+        GraphPolicy.initialised(scenario), TrainingData(csi, csi), TrainingSettings(epochs=3)
+    )
+    training.run()
+    assert is_picture(plot_convergence(training.history, training.problem, "pdg"))
