@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -119,7 +119,10 @@ def terminal_table(table: TextTable) -> RenderableType:
 
     drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     for place, column in enumerate(table.headers):
-        drawn.add_column(column, justify="right" if place else "left", overflow="fold")
+        # Headers wrap before cells do.
+        width = max(len(row[place]) for row in table.rows) if place else None
+        justify: Literal["left", "right"] = "right" if place else "left"
+        drawn.add_column(column, justify=justify, overflow="fold", min_width=width)
     for name, *cells in table.rows:
         styled = (Text(cell, _VERDICT_COLOURS.get(cell.partition(" ")[0], "")) for cell in cells)
         drawn.add_row(Text(name), *styled)

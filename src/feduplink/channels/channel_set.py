@@ -294,6 +294,6 @@ def make_channels(
             f"channels: {channels.csi.shape[-1]} workers {channels.origin}; accepted: "
             f"{scenario.workers}, as the scenario has."
         )
-    if channels.file is not None and scenario.weights == "data":
+    if channels.file is not None and "weights" not in scenario.model_fields_set:
         return replace(channels, assumed_weights=scenario.worker_weights)
     return channels

@@ -336,7 +336,7 @@ def federate(
     if channels is not None:
         scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
     found = task_of(scenario, task, partition=partition, data=data)
-    if partition == "gaussian" and scenario.weights == "data":
+    if partition == "gaussian" and "weights" not in scenario.model_fields_set:
         scenario = weighed_by_noise(scenario)
     count = rounds or found.rounds
     csi = None
