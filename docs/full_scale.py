@@ -42,13 +42,17 @@ def history(name: str, label: str) -> FederatedHistory:
     return found
 
 
+#: A model whose error exceeds this has diverged.
+_MAX_ERROR = 1e3
+
+
 def mean_error(values: Sequence[float], digits: int) -> str:
     """Format a mean and its standard error; the mean alone for a single value.
 
-    >>> mean_error([0.939, 0.941], 3), mean_error([-0.5], 1), mean_error([float("inf")], 1)
+    >>> mean_error([0.939, 0.941], 3), mean_error([-0.5], 1), mean_error([2e7], 1)
     ('0.940 ± 0.001', '−0.5', 'diverges')
     """
-    if not np.isfinite(values).all():
+    if not np.isfinite(values).all() or max(values) > _MAX_ERROR:
         return "diverges"
     mean = f"{np.mean(values):.{digits}f}".replace("-", "−")
     return mean if len(values) == 1 else f"{mean} ± {stats.sem(values):.{digits}f}"
