@@ -1,10 +1,10 @@
-"""Processor time of exported policies, in turns: a ratio that a busy machine changes little.
+"""Processor time of exported policies, measured in turns, and their ratio.
 
     python benchmarks/onnx_side_by_side.py runs/export-pdg/policy.onnx runs/export-pdx/policy.onnx
 
-For every ONNX file, channels of 8 workers at the default setting: median and 99th percentile of the
-processor time of one call with one channel, over 2,400 calls in blocks of 40, its ratio to that of
-the first file, and the median per channel in calls with 64 and 1,000.
+For every ONNX file, with channels of 8 workers at the default setting: median and 99th percentile
+of the processor time of a call with one channel, over 2,400 calls in blocks of 40; the ratio of the
+median to that of the first file; and the median per channel in calls with 64 and 1,000 channels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCKS, BLOCK, LARGE_CALLS = 60, 40, 8
 
 
 def processor_seconds(policies: list[OnnxPolicy], csi: np.ndarray, blocks: int, block: int) -> list:
-    """Of every call, by policy; the first of a block, which finds other data cached, left out."""
+    """Processor time of every call but the first of a block, whose data are not cached, s."""
     seconds: list[list[float]] = [[] for _ in policies]
     for _ in range(blocks):
         for policy, found in zip(policies, seconds, strict=True):

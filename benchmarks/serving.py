@@ -1,13 +1,13 @@
-"""What an allocation costs: in the process, through HTTP, in batches, and under load.
+"""Latency and throughput of an allocation: in the process, through HTTP, in batches, under load.
 
     feduplink export --policy pdx --out runs/export-pdx
     python benchmarks/serving.py runs/export-pdx/policy.onnx --seconds 60
 
-For every ONNX file, with channels of 8 workers at the default setting: the time of one allocation
-in the process and through HTTP over one connection, with the parts that the latter consists of; how
-many channels per second come out in batches of 1000; and what 16 connections from a second process
-do to the service in a minute. The service is a process of its own, this program its client. The
-load average says how many other processes wanted the machine.
+For every ONNX file, with channels of 8 workers at the default setting: latency of one allocation
+in the process and through HTTP over one connection, with the parts of the latter; throughput in
+batches of 1000 channels; latency, failures and memory under a load of 16 connections from a second
+process. The service is a process of its own, and this program its client. The load average is
+printed because other processes on the machine change the results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PATH = f"/v1/allocate?workers={WORKERS}"
 def timed(
     call: Callable[[], object], repetitions: int, clock: Callable[[], float] = time.perf_counter
 ) -> np.ndarray:
-    """Seconds of each call, the first tenth left out."""
+    """Time of every call without the first tenth, s."""
     seconds = np.empty(repetitions)
     for repetition in range(repetitions):
         begun = clock()
@@ -64,9 +64,9 @@ async def timed_async(call: Callable, repetitions: int) -> np.ndarray:
     return seconds[repetitions // 10 :]
 
 
-def row(what: str, seconds: np.ndarray) -> None:
+def row(title: str, seconds: np.ndarray) -> None:
     median, tail = np.percentile(seconds, [50, 99])
-    print(f"| {what} | {1e6 * median:.0f} | {1e6 * tail:.0f} |", flush=True)
+    print(f"| {title} | {1e6 * median:.0f} | {1e6 * tail:.0f} |", flush=True)
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def in_a_thread(policy: OnnxPolicy, csi: np.ndarray) -> np.ndarray:
     return asyncio.run(timed_async(lambda: batcher.allocate(csi), 2000))
 
 
-def load(port: int, body: bytes, seconds: float, answer: multiprocessing.Queue) -> None:
-    """Ask over all connections, each again as soon as it is answered; latencies and failures."""
+def load(port: int, body: bytes, seconds: float, results: multiprocessing.Queue) -> None:
+    """Send requests over all connections, one after the other; puts latencies and failures."""
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
     latencies: list[float] = []
@@ -155,17 +155,17 @@ def load(port: int, body: bytes, seconds: float, answer: multiprocessing.Queue) 
         await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
 
     asyncio.run(clients())
-    answer.put((np.array(latencies), failures))
+    results.put((np.array(latencies), failures))
 
 
 def loaded(service: Service, body: bytes, seconds: float) -> tuple[np.ndarray, list[str]]:
     context = multiprocessing.get_context("spawn")
-    answer = context.Queue()
-    process = context.Process(target=load, args=(service.port, body, seconds, answer))
+    results = context.Queue()
+    process = context.Process(target=load, args=(service.port, body, seconds, results))
     process.start()
-    found = answer.get()
+    latencies, failures = results.get()
     process.join()
-    return found
+    return latencies, failures
 
 
 def measure(file: Path, seconds: float) -> None:
@@ -180,14 +180,14 @@ def measure(file: Path, seconds: float) -> None:
     )
     print("| --- | ---: | ---: |")
     row("computation, in the process", timed(lambda: policy.run(one), 5000))
-    # What it takes of a processor, without waiting for one: the tail on a machine of its own.
+    # Processor time does not contain waiting for a processor.
     row("the same, processor time", timed(lambda: policy.run(one), 5000, time.thread_time))
-    row("reading CSI, binary", timed(lambda: csi_from_bytes(binary, WORKERS, limits), 5000))
-    row("reading CSI, JSON", timed(lambda: csi_from_json(text, WORKERS, limits), 5000))
+    row("parsing CSI, binary", timed(lambda: csi_from_bytes(binary, WORKERS, limits), 5000))
+    row("parsing CSI, JSON", timed(lambda: csi_from_json(text, WORKERS, limits), 5000))
     row("computation in the thread", in_a_thread(policy, one))
     row("the application, without a socket", through_asgi(policy, binary))
     with service(file) as running:
-        # In its first seconds the service also looks for what the playground shows first.
+        # In its first seconds the service also tunes the playground's first setting.
         loaded(running, binary, 5)
         connection = running.connect()
         row("HTTP, binary", timed(lambda: through_http(connection, binary, BINARY), 3000))
@@ -216,7 +216,7 @@ def measure(file: Path, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, help="ONNX files of 'feduplink export'")
-    parser.add_argument("--seconds", type=float, default=60, help="how long the load lasts")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of the load, in s")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for file in options.files:

@@ -32,6 +32,7 @@ PUBLIC = {
     "feduplink.export": "ONNX files",
     "feduplink.proofs": "Proofs",
     "feduplink.experiments": "Figures of the paper",
+    "feduplink.serving": "The service",
     "feduplink.serving.playground": "The playground",
 }
 #: Modules without ``__all__``: all that has no underscore is public.
