@@ -1,25 +1,20 @@
-"""A GPU that is not there: tensors that say they are elsewhere and are computed on the CPU.
+"""A simulated GPU: tensors on PyTorch's ``meta`` device, computed on the CPU.
 
-PyTorch's ``meta`` device stands for it. The simulation refuses what CUDA refuses, tensors of two
-devices in one operation, and counts the kernels that are launched and how often the CPU has to
-wait for a result. So a computation that ends here finds all its tensors on a GPU, with the same
-numbers, and what it launches is known.
+As CUDA does, the simulation refuses operations on tensors of two devices. It counts the kernels
+launched and the waits of the CPU for a result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-
-from feduplink.optimum import boxes, branch_and_bound, log_power_search, power_search
 
 GPU = torch.device("meta")
 _aten = torch.ops.aten
@@ -132,17 +127,6 @@ def _weights_replaced() -> Iterator[None]:
 @contextmanager
 def simulated_gpu() -> Iterator[SimulatedGpu]:
     """A machine with one GPU, :data:`GPU`."""
-    sizes = (
-        branch_and_bound._ROWS,
-        boxes._MIN_RUN,
-        power_search.CHUNK,
-        log_power_search._BATCH,
-    )
-    with ExitStack() as stack:
-        for by_device in sizes:
-            stack.enter_context(mock.patch.dict(by_device, {GPU.type: by_device["cuda"]}))
-        for module in ("optimum.solution", "evaluation"):
-            stack.enter_context(mock.patch(f"feduplink.{module}.usable_device", torch.device))
-        # Weights become other tensors there: what they are on the CPU cannot be exchanged in place.
-        stack.enter_context(_weights_replaced())
-        yield stack.enter_context(SimulatedGpu())
+    # Weights moved there become other tensors: their data on the CPU cannot be replaced in place.
+    with _weights_replaced(), SimulatedGpu() as gpu:
+        yield gpu

@@ -161,7 +161,10 @@ def import_extra(module: str, extra: str) -> Any:
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """The device of this name if it is there."""
+    """The device of this name, if the machine has it.
+
+    A ``torch.device`` of a type other than CPU and CUDA is returned unchecked.
+    """
     import torch  # here: options are declared long before anything is computed
 
     try:
@@ -169,6 +172,8 @@ def usable_device(device: str | torch.device) -> torch.device:
     except RuntimeError:
         raise InputError(f"device: {device!r} is unknown; accepted: cpu, cuda, cuda:N.") from None
     if chosen.type not in ("cpu", "cuda"):
+        if isinstance(device, torch.device):
+            return chosen
         raise InputError(f"device: {device!r} is not supported; accepted: cpu, cuda, cuda:N.")
     if chosen.type == "cuda":
         if (chosen.index or 0) >= torch.cuda.device_count():

@@ -13,7 +13,7 @@ from feduplink.tensor_record import TensorRecord
 
 #: Mean number of consecutive boxes of one channel from which on they share a matrix product.
 #: Launching one takes longer on a GPU.
-_MIN_RUN = {"cpu": 16, "cuda": 4096}
+_MIN_RUN = {"cpu": 16, "gpu": 4096}
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ class CrossGains:
 
     def __init__(self, cross: Tensor, channel: Tensor) -> None:
         runs, counts = torch.unique_consecutive(channel, return_counts=True)
-        self._own = len(runs) * _MIN_RUN[channel.device.type] > len(channel)
+        shortest = _MIN_RUN["cpu" if channel.is_cpu else "gpu"]
+        self._own = len(runs) * shortest > len(channel)
         if self._own:
             self._gains = cross[channel]
         else:

@@ -191,7 +191,7 @@ class TreeRecorder:
 
 
 #: Allocations climbed from at a time, of one start or several: a few take as long as many.
-_ROWS = {"cpu": 1024, "cuda": 2**16}
+_ROWS = {"cpu": 1024, "gpu": 2**16}
 
 
 class Incumbents:
@@ -207,7 +207,8 @@ class Incumbents:
         self.power = torch.zeros_like(batch.direct)
         self.value = batch.value(self.power, prices)
         every = torch.arange(len(self.value), device=self.value.device)
-        together = max(1, _ROWS[every.device.type] // max(1, len(every)))
+        rows = _ROWS["cpu" if every.is_cpu else "gpu"]
+        together = max(1, rows // max(1, len(every)))
         for starts in _in_groups(starting_points(batch, prices), together):
             self.search_from(every.repeat(len(starts)), torch.cat(starts), rounds=4)
         best, value = self.power, torch.full_like(self.value, -torch.inf)

@@ -16,7 +16,7 @@ from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 
 #: Boxes bounded at a time: enough to hide the overhead of calls, or to fill a GPU.
-_BATCH = {"cpu": 4096, "cuda": 2**17}
+_BATCH = {"cpu": 4096, "gpu": 2**17}
 #: Smallest share of the open boxes that is split in a step: a step copies the others, which must
 #: not take longer than the step itself.
 _MIN_SPLIT_SHARE = 0.12
@@ -35,7 +35,7 @@ class RelaxationSearch(BranchAndBound):
         super().__init__(batch, prices, target, record=record)
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
         self.relaxation = Relaxation(batch, prices, recorded=record)
-        self.batch_size = _BATCH[batch.direct.device.type]
+        self.batch_size = _BATCH["cpu" if batch.direct.is_cpu else "gpu"]
         on_cpu = batch.direct.device.type == "cpu"
         self.threads = torch.get_num_threads() if on_cpu else 1
         self.pool = _pool(self.threads) if self.threads > 1 else None

@@ -20,7 +20,7 @@ from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
 from feduplink.tensor_record import TensorRecord
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
-CHUNK = {"cpu": 2**16, "cuda": 2**22}
+CHUNK = {"cpu": 2**16, "gpu": 2**22}
 #: Smallest share of the open boxes that is split in a step: a step copies the others, which must
 #: not take longer than the step itself.
 _MIN_SPLIT_SHARE = 0.25
@@ -75,7 +75,8 @@ class PowerSearch(BranchAndBound):
         self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
         self.bound = MonotoneBound(batch, prices)
         workers = batch.direct.shape[-1]
-        self.chunk = (chunk or CHUNK[batch.direct.device.type]) // workers
+        kind = "cpu" if batch.direct.is_cpu else "gpu"
+        self.chunk = (chunk or CHUNK[kind]) // workers
         self.max_open = max_open // workers
         #: A recorded tree starts at the floor of every worker; bound on the value below it.
         self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
