@@ -2,6 +2,7 @@
 # make demo    the main job at small scale, in minutes
 # make test    the quick tests of the core;  make test-extras  those of Flower, Sionna, ONNX, service, proofs
 # make test-all  all tests, the slow ones too
+# make test-portable  the numeric tests without and with AVX2, on one and on two threads
 # make coverage  all quick tests, and how much of every package they run
 # make lint    style, types and the direction of imports
 # make numbers  tables and numbers in the pages from the results in docs/results
@@ -19,10 +20,12 @@ PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) src/feduplink/$(name))) \
     tests/channels/test_sionna.py tests/link/test_bler.py tests/cli/test_check.py tests/cli/test_export.py \
     tests/cli/test_serve.py tests/docs/test_flower_page.py tests/docs/test_site.py
+# Tests whose outcome must not depend on the order of floating-point operations.
+NUMERIC := $(wildcard $(addprefix tests/,channels lagrangian link optimum policies proofs scheduling training))
 # Only what is used is compiled to bytecode, when it is first used, and kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: all install install-all demo test test-extras test-all coverage lint numbers site notebooks clean
+.PHONY: all install install-all demo test test-extras test-all test-portable coverage lint numbers site notebooks clean
 
 all: install-all
 
@@ -50,6 +53,11 @@ test-extras: $(ALL)
 
 test-all: $(ALL)
 	$(PYTEST) -m 'slow or not slow'
+
+test-portable: $(ALL)
+	for instructions in default avx2; do for threads in 1 2; do \
+	    ATEN_CPU_CAPABILITY=$$instructions OMP_NUM_THREADS=$$threads $(PYTEST) $(NUMERIC) || exit 1; \
+	done; done
 
 coverage: $(ALL)
 	$(PYTEST) --cov --cov-report=
