@@ -40,7 +40,7 @@ from feduplink.policies import (
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES
-from feduplink.training import Training, TrainingData, training_settings
+from feduplink.training import PrimalDualLearning, Trainer, TrainingData, training_settings
 
 SEED = 0
 #: Channels to train on, to tune on, and to judge on.
@@ -135,7 +135,8 @@ def trained(scenario: Scenario, csi: Channels) -> Policy:
     torch.manual_seed(SEED)
     policy = GraphPolicy(scenario)
     data = TrainingData(csi.training, csi.validation)
-    Training(policy, data, training_settings(GraphPolicy, epochs=EPOCHS), seed=SEED).run()
+    settings = training_settings(GraphPolicy, epochs=EPOCHS)
+    Trainer(PrimalDualLearning(policy, data, settings, seed=SEED)).run()
     return policy
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from feduplink import Scenario, Training, TrainingData
+from feduplink import PrimalDualLearning, Scenario, Trainer, TrainingData
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.experiments.optimality_gap import OptimalityGap
@@ -45,12 +45,12 @@ STEPS = {
 }
 
 
-class PlainAscent(Training):
+class PlainAscent(PrimalDualLearning):
     """Training whose weights follow the paper's equation too, Θ ← Θ + γ_Θ ∇, without Adam."""
 
     def __init__(self, policy: NeuralPolicy, *args: Any, **kwargs: Any) -> None:
         super().__init__(policy, *args, **kwargs)
-        self._optimizer = torch.optim.SGD(
+        self.optimizer = torch.optim.SGD(
             policy.parameters(),
             lr=self.settings.learning_rate,
             weight_decay=self.settings.weight_decay,
@@ -62,7 +62,7 @@ def trained(
     preset: Preset,
     scenario: Scenario,
     seed: int,
-    training: type[Training] = Training,
+    algorithm: type[PrimalDualLearning] = PrimalDualLearning,
 ) -> tuple[Judgement, Judgement, float]:
     """Judgements on validation and test channels, and the CPU seconds of training."""
     torch.set_num_threads(1)
@@ -70,7 +70,7 @@ def trained(
     splits = make_channels(scenario, seed=seed)
     data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
-    training(policy, data, preset.settings, seed=seed).run()
+    Trainer(algorithm(policy, data, preset.settings, seed=seed)).run()
     seconds = time.process_time() - start
     validation, test = (judge_policy(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds

@@ -23,12 +23,10 @@ from torch import Tensor
 
 from feduplink import (
     FullPower,
-    GraphPolicy,
     OpenLoop,
     Scenario,
-    Training,
-    TrainingData,
     evaluate,
+    make_trainer,
 )
 from feduplink.channels import Channels, make_channels
 from feduplink.federated import TDMA
@@ -39,7 +37,6 @@ from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import find_optimum, repair_by_silence
 from feduplink.policies import DualPolicy, Policy, shipped_pdx
 from feduplink.problem import Problem
-from feduplink.training import training_settings
 
 _AT = {"carrier_hz": 3.5e9}
 CELLS = {
@@ -66,13 +63,12 @@ def full_power(scenario: Scenario, csi: Tensor) -> tuple[float, float]:
 
 
 def tuned(scenario: Scenario, splits: Channels, epochs: int) -> dict[str, Policy]:
-    pdg = GraphPolicy.initialised(scenario, SEED)
-    settings = training_settings(GraphPolicy, epochs=epochs)
-    Training(pdg, TrainingData(splits.training, splits.validation), settings, seed=SEED).run()
+    trainer = make_trainer("pdg", scenario, splits, seed=SEED, epochs=epochs)
+    trainer.run()
     return {
         "max": FullPower(scenario),
         "openloop": OpenLoop.tuned(scenario, splits.training),
-        "pdg": pdg,
+        "pdg": trainer.trained(),
         "dual": DualPolicy.learned(scenario, splits.training),
         "pdx": shipped_pdx(scenario, splits.training),
     }

@@ -31,7 +31,7 @@ settings.load_profile("feduplink")
 
 #: Long tests that coverage's tracing makes a half longer, while others run most of the same code.
 NOT_TRACED = (
-    "learning/test_amortised.py",
+    "training/test_unrolled.py",
     "policies/test_every_policy.py",
     "reporting/test_comparison.py",
     "reporting/test_federated.py",

@@ -14,8 +14,9 @@ from feduplink import (
     OpenLoop,
     Optimum,
     Orthogonal,
+    PrimalDualLearning,
     Scenario,
-    Training,
+    Trainer,
     TrainingData,
     TrainingSettings,
     draw_channels,
@@ -102,16 +103,14 @@ def test_the_reprs_of_policies(optimum: Optimum):
         assert len(repr(policy)) < 80
 
 
-def test_the_repr_of_a_training(csi: Tensor):
-    policy = GraphPolicy.initialised(Scenario(workers=3))
-    training = Training(policy, TrainingData(csi, csi), TrainingSettings(epochs=2))
-    assert repr(training) == "Training(pdg, 0 of 2 epochs)"
-    assert repr(training.data) == (
-        "TrainingData(30 channels for training, 30 for validation, 3 workers)"
-    )
-    best = training.run()
-    expected = f"Training(pdg, 2 of 2 epochs, best: epoch {best.number + 1}, objective "
-    assert repr(training).startswith(expected)
+def test_the_repr_of_a_trainer(csi: Tensor):
+    policy, data = GraphPolicy.initialised(Scenario(workers=3)), TrainingData(csi, csi)
+    trainer = Trainer(PrimalDualLearning(policy, data, TrainingSettings(epochs=2)))
+    assert repr(trainer) == "Trainer(pdg, 0 of 2 epochs)"
+    assert repr(data) == "TrainingData(30 channels for training, 30 for validation, 3 workers)"
+    best = trainer.run()
+    assert repr(trainer) == f"Trainer(pdg, 2 of 2 epochs, best: {best})"
+    assert str(best).startswith(f"epoch {best.number + 1}, objective 0.")
 
 
 def test_the_repr_of_a_federated_history():

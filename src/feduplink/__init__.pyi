@@ -30,7 +30,13 @@ from .problem import Constraint, Problem
 from .progress import Callback, report_to, show_progress
 from .scenario import Scenario, shipped_scenarios
 from .settings import TrainingSettings
-from .training import Training, TrainingData
+from .training import (
+    PrimalDualLearning,
+    Trainer,
+    TrainingCallback,
+    TrainingData,
+    make_trainer,
+)
 from .version import __version__
 from .workflows import (
     Evaluation,
@@ -73,6 +79,7 @@ __all__ = [
     "Outcome",
     "PerceptronPolicy",
     "Policy",
+    "PrimalDualLearning",
     "Problem",
     "ProofCheck",
     "ProofError",
@@ -81,7 +88,8 @@ __all__ = [
     "Scenario",
     "Sweep",
     "Task",
-    "Training",
+    "Trainer",
+    "TrainingCallback",
     "TrainingData",
     "TrainingRun",
     "TrainingSettings",
@@ -102,6 +110,7 @@ __all__ = [
     "make_policies",
     "make_policy",
     "make_schedules",
+    "make_trainer",
     "read_channels",
     "report_to",
     "save_policy",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from feduplink.federated.uplink.access import AccessScheme
     from feduplink.link.measures import Measure
     from feduplink.scenario import Scenario
+    from feduplink.training.trainer import LearningAlgorithm
 
 _T = TypeVar("_T")
 
@@ -211,6 +212,18 @@ MEASURES: Registry[type[Measure]] = Registry(
         "rate": "feduplink.link.measures:Rate",
         "energy_efficiency": "feduplink.link.measures:EnergyEfficiency",
         "tb-success": "feduplink.link.bler:TransportBlockSuccess",
+    },
+)
+
+#: Classes of learning algorithms, :class:`feduplink.training.LearningAlgorithm`, which the
+#: ``algorithm`` of a policy class names.
+ALGORITHMS: Registry[type[LearningAlgorithm[Any]]] = Registry(
+    "algorithm",
+    "feduplink.algorithms",
+    {
+        "primal-dual": "feduplink.training.primal_dual:PrimalDualLearning",
+        "lagrangian": "feduplink.training.unrolled:LagrangianLearning",
+        "schedules": "feduplink.training.phase_network:ScheduleLearning",
     },
 )
 

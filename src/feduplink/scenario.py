@@ -363,13 +363,6 @@ class Scenario(Goal, Radio, Cell):
             changes["ee_min"] = e0.tolist()
         return self.replace(**changes)
 
-    def replace(self, **changes: Any) -> Scenario:
-        """A copy with some fields changed, validated again.
-
-        ``model_fields_set`` of the copy has the fields that were given here or there.
-        """
-        return Scenario(**{**self.model_dump(include=self.model_fields_set), **changes})
-
     def to_yaml(self) -> str:
         """The scenario as YAML text; :meth:`load` reads it back to an equal one."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -1,5 +1,5 @@
-"""Settings of training, networks and federations. Nothing here imports PyTorch, so that options of
-commands are listed at once.
+"""Settings of training, networks and federations, without PyTorch: the command line reads them to
+list its options.
 """
 
 from __future__ import annotations
@@ -13,77 +13,112 @@ from feduplink.validation import ValidatedModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Hyperparameters with a name, see :mod:`feduplink.training.primal_dual`.
+#: Names of sets of hyperparameters, see :class:`feduplink.training.Preset`.
 PresetName = Literal["ours", "paper"]
 
-#: Where the auxiliary variables r and e start: at the thresholds, or at what the first batch
-#: reaches.
+#: Start of the auxiliary variables r and e: the thresholds, or the estimates of the first batch.
 RequiredStart = Literal["thresholds", "first-batch"]
 
 
 class TrainingSettings(ValidatedModel):
     """Hyperparameters of primal–dual learning; the defaults are ours for ``pdg``.
 
-    ``presets`` has those of the paper beside ours, for both policies; docs/paper-settings.md says
-    in one table where the two and the authors' code differ, and why.
+    :class:`~feduplink.training.Preset` has those of the paper beside ours, for both policies;
+    docs/paper-settings.md compares the two and the authors' code in one table, with reasons.
     """
 
     epochs: int = Field(
-        default=1000, ge=1, le=10**6, description="most passes over the training set"
+        default=1000, ge=1, le=10**6, description="Largest number of passes over the training set"
     )
-    batch_size: int = Field(default=100, ge=1, le=10**6, description="channels in a batch")
+    batch_size: int = Field(
+        default=100, ge=1, le=10**6, description="Number of channels in a batch"
+    )
     learning_rate: float = Field(
-        default=5e-4, gt=0, le=1, description="Adam's step for the weights (pdm: 0.0001)"
+        default=5e-4, gt=0, le=1, description="Learning rate of Adam for the weights (pdm: 0.0001)"
     )
     primal_dual_step: float = Field(
-        default=1e-3, gt=0, le=1, description="step of the auxiliary variables and the multipliers"
+        default=1e-3,
+        gt=0,
+        le=1,
+        description="Step size of the auxiliary variables and the multipliers",
     )
     margin: float = Field(
         default=0.05,
         ge=0,
         le=1,
-        description="share by which training aims above the thresholds: 1000 channels estimate "
+        description="Relative margin that training adds to the thresholds: 1000 channels estimate "
         "a worker's expectation with a standard error of 1 to 2 %",
     )
     relative_units: bool = Field(
-        default=True, description="divide each constraint by its threshold, so that all weigh alike"
+        default=True,
+        description="Divide each constraint by its threshold, so that all have the same scale",
     )
     required_start: RequiredStart = Field(
-        default="thresholds", description="where the auxiliary variables r and e start"
+        default="thresholds", description="Initial values of the auxiliary variables r and e"
     )
-    weight_decay: float = Field(default=1e-6, ge=0, le=1, description="Adam's weight decay")
-    clip_norm: float = Field(default=5.0, gt=0, le=1e6, description="largest norm of the gradient")
+    weight_decay: float = Field(default=1e-6, ge=0, le=1, description="Weight decay of Adam")
+    clip_norm: float = Field(default=5.0, gt=0, le=1e6, description="Largest norm of the gradient")
     patience: int = Field(
         default=1000,
         ge=1,
         le=10**6,
-        description="epochs without improvement before stopping, counted "
-        "from the first feasible one",
+        description="Number of epochs without a better one before training stops, counted from the "
+        "first feasible epoch",
     )
     subset_workers: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="workers drawn at random for every batch, the others being silent; none: all "
-        "(policies that take any number of workers only)",
+        description="Number of workers drawn to transmit in each batch; none: all (only for "
+        "policies that take any number of workers)",
     )
     fresh_channels: bool = Field(
-        default=False, description="draw new training channels for every batch"
+        default=False, description="Draw new training channels for every batch"
     )
     checkpoint_every: int = Field(
-        default=20, ge=1, le=10**6, description="epochs between checkpoints"
+        default=20, ge=1, le=10**6, description="Number of epochs between checkpoints"
     )
 
 
-class NetworkSettings(ValidatedModel):
-    """Hyperparameters of the network's training; the defaults suit one scenario on a CPU."""
+class OneCycleSettings(ValidatedModel):
+    """Hyperparameters of training on fresh batches with a one-cycle learning rate."""
 
-    steps: int = Field(default=1500, ge=100, le=10**7, description="batches of fresh channels")
-    batch_size: int = Field(default=128, ge=1, le=10**6, description="channels in a batch")
-    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's largest step")
+    steps: int = Field(
+        default=1500, ge=100, le=10**7, description="Number of batches of fresh channels"
+    )
+    batch_size: int = Field(
+        default=128, ge=1, le=10**6, description="Number of channels in a batch"
+    )
+    learning_rate: float = Field(
+        default=2e-3, gt=0, le=1, description="Largest learning rate of AdamW"
+    )
 
 
-#: A power below this is zero: the worker stays silent, W.
+class NetworkSettings(OneCycleSettings):
+    """Hyperparameters of the network of ``pdx``; the defaults suit one scenario on a CPU."""
+
+    everything: bool = Field(
+        default=False,
+        description="Train for random cells, radios, objectives, weights and thresholds, as the "
+        "shipped weights were; the scenario then only sets the multipliers",
+    )
+
+
+class PhaseSettings(OneCycleSettings):
+    """Hyperparameters of the network of learned schedules."""
+
+    steps: int = Field(
+        default=2000, ge=100, le=10**7, description="Number of batches of fresh channels"
+    )
+    batch_size: int = Field(
+        default=64, ge=1, le=10**6, description="Number of channels of 8 workers in a batch"
+    )
+    learning_rate: float = Field(
+        default=8e-4, gt=0, le=1, description="Largest learning rate of AdamW"
+    )
+
+
+#: Largest power that counts as silence, W.
 SILENCE_W = 1e-10
 _PUBLISHED_SILENCE_W = 1e-20
 
@@ -91,18 +126,18 @@ _PREFIX = "architecture."
 
 
 class Architecture(ValidatedModel):
-    """What holds for every network."""
+    """Architecture of any network of the paper."""
 
     silence_w: float = Field(
         default=SILENCE_W,
         gt=0,
         le=1e-3,
-        description="powers of pdg and pdm below this are zero, W",
+        description="Power of pdg and pdm below which a worker is silent, W",
     )
 
     @classmethod
     def as_published(cls) -> Self:
-        """As the paper and the authors' code have it."""
+        """The architecture of the paper and the authors' code."""
         return cls(silence_w=_PUBLISHED_SILENCE_W)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -111,7 +146,7 @@ class Architecture(ValidatedModel):
 
     @classmethod
     def split(cls, tensors: dict[str, Tensor]) -> tuple[Self, dict[str, Tensor]]:
-        """Inverse of :meth:`tensors`: the architecture, and the tensors that are not of it."""
+        """Split tensors into the architecture of :meth:`tensors` and the weights."""
         fields = {
             name.removeprefix(_PREFIX): value.item()
             for name, value in tensors.items()
@@ -122,36 +157,37 @@ class Architecture(ValidatedModel):
 
 
 class GraphArchitecture(Architecture):
-    """What holds for a graph convolutional network."""
+    """Architecture of a graph convolutional network."""
 
     transposed_graph: bool = Field(
         default=True,
-        description="pdg gathers over Hᵀ, from those a worker disturbs, instead of over H",
+        description="Aggregate over Hᵀ, from the workers that a worker interferes with, instead of "
+        "over H (pdg)",
     )
-    bias: bool = Field(default=True, description="pdg's layers have a bias")
+    bias: bool = Field(default=True, description="Add a bias to the graph convolutions (pdg)")
 
     @classmethod
     def as_published(cls) -> Self:
-        """As the paper and the authors' code have it."""
+        """The architecture of the paper and the authors' code."""
         return cls(silence_w=_PUBLISHED_SILENCE_W, transposed_graph=False, bias=False)
 
 
 def _scalar(value: float | bool) -> Tensor:
-    import torch  # not for the options of a command
+    import torch  # here, so that importing the settings does not load it
 
     return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)
 
 
-#: How images are spread over the workers: alike, with pixel noise, or with skewed labels.
+#: Partition of images over the workers: i.i.d., with pixel noise, or with skewed labels.
 Partition = Literal["iid", "gaussian", "dirichlet"]
 
-#: Which SINR decides whether an upload arrives: that of the full set of senders, the least of the
-#: round, as in the paper; or that of every phase, each weighing as many bits as are sent in it.
+#: SINR that decides whether an upload arrives: with all transmitting workers, the lowest of the
+#: round, as in the paper; or that of every phase, weighted by the bits sent in it.
 PacketSuccess = Literal["worst-phase", "every-phase"]
 
 
-#: Channels in each of the three sets, unless asked otherwise.
+#: Default number of channels in each of the three splits.
 CHANNELS_PER_SPLIT = 1000
 
-#: Channels to learn from, to choose by and to report on.
+#: Names of the splits.
 PARTS = ("training", "validation", "test")

@@ -1,105 +1,130 @@
-"""What keeps a training run's figures: a CSV file, TensorBoard."""
+"""Trackers: callbacks that record the figures of any work, in a CSV file or for TensorBoard."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
 import time
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from feduplink.progress import Callback, Step, Work
 from feduplink.storage.files import write_text
-from feduplink.training.trainer import Epoch
+from feduplink.validation import import_extra
 
-#: Epochs may be short, and every one would be written with all before it.
-_WRITE_EVERY_S = 2.0
+#: Least time between two writes of a file: steps may be short, and each write is of the whole file.
+_WRITE_INTERVAL_S = 2.0
+
+
+@runtime_checkable
+class Record(Protocol):
+    """The ``detail`` of a step that chooses what is recorded of it."""
+
+    def row(self) -> dict[str, Any]:
+        """Columns of a CSV file."""
+
+    def scalars(self) -> dict[str, float]:
+        """Scalars by tag."""
 
 
 class CsvLog(Callback):
-    """One row per epoch: objective, participation, violation and all constraints by worker.
+    """A CSV file with one row per step, written at least every two seconds.
 
-    The file is whole at all times, and behind by no more than some seconds.
+    Columns are those of the step's :class:`Record`, such as an
+    :class:`~feduplink.training.Epoch`; otherwise the amount of work done and the figures. The file
+    is complete at all times.
+
+    Args:
+        path: file to write.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._rows: list[dict[str, Any]] = []
+        self._columns: list[str] = []
+        self._text = io.StringIO(newline="")
+        self._written_s = 0.0
 
     def on_begin(self, work: Work) -> None:
-        """Start the file anew with the epochs so far."""
-        self._text = io.StringIO(newline="")
-        self._writer = csv.writer(self._text)
+        """Write the earlier steps of a resumed run."""
         for step in work.earlier:
-            self._add(step)
+            self._add(work, step)
         self._write()
 
     def on_step(self, work: Work, step: Step) -> None:
         """Add a row."""
-        self._add(step)
-        if time.monotonic() - self._written > _WRITE_EVERY_S:
+        self._add(work, step)
+        if time.monotonic() - self._written_s > _WRITE_INTERVAL_S:
             self._write()
 
     def on_end(self, work: Work) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self._write()
 
     def _write(self) -> None:
         write_text(self._path, self._text.getvalue())
-        self._written = time.monotonic()
+        self._written_s = time.monotonic()
 
-    def _add(self, step: Step) -> None:
-        epoch = step.detail
-        if not isinstance(epoch, Epoch):
-            return
-        if not self._text.tell():
-            self._writer.writerow(
-                ["epoch", "objective", "participation", "violation", "feasible"]
-                + [
-                    f"{name}_{worker}"
-                    for name, values in epoch.constraints.items()
-                    for worker in range(1, len(values) + 1)
-                ]
-            )
-        figures = (epoch.objective, epoch.participation, epoch.violation)
-        reached = itertools.chain(*epoch.constraints.values())
-        self._writer.writerow(
-            [epoch.number + 1, *map(_digits, figures), epoch.feasible, *map(_digits, reached)]
-        )
-
-
-def _digits(value: float) -> str:
-    """Six digits: more are noise of the channels that were drawn."""
-    return f"{value:.6g}"
+    def _add(self, work: Work, step: Step) -> None:
+        row = _row(work, step)
+        self._rows.append(row)
+        waiting = [row]
+        if row.keys() - set(self._columns):
+            # Further columns, as of the next work of a command: the table is written anew.
+            self._columns += [name for name in row if name not in self._columns]
+            self._text, waiting = io.StringIO(newline=""), self._rows
+        writer = csv.DictWriter(self._text, self._columns)
+        if waiting is self._rows:
+            writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in waiting)
 
 
 class TensorBoardLog(Callback):
-    """Scalars for TensorBoard (install the ``track`` extra)."""
+    """Scalars of every step for TensorBoard.
+
+    Tags are those of the step's :class:`Record`; otherwise ``TITLE/FIGURE``.
+
+    Args:
+        directory: directory of the event files.
+
+    Raises:
+        InputError: TensorBoard is not installed.
+    """
 
     def __init__(self, directory: Path) -> None:
+        import_extra("tensorboard", "track")
         from torch.utils.tensorboard import SummaryWriter
 
-        # A resumed run writes its earlier epochs again: those of the interrupted one go.
+        # A resumed run writes its earlier steps again, in place of those of the interrupted one.
         self._writer = SummaryWriter(str(directory), purge_step=0)
 
     def on_begin(self, work: Work) -> None:
-        """Write the epochs so far."""
+        """Write the earlier steps of a resumed run."""
         for step in work.earlier:
             self.on_step(work, step)
 
     def on_step(self, work: Work, step: Step) -> None:
-        """Write the epoch's figures."""
-        if not isinstance(step.detail, Epoch):
-            return
-        epoch = step.detail
-        figures = {
-            "objective": epoch.objective,
-            "participation": epoch.participation,
-            "violation": epoch.violation,
-            **epoch.worst,
-        }
-        for name, value in figures.items():
-            self._writer.add_scalar(f"validation/{name}", value, epoch.number + 1)
+        """Write the scalars of a step."""
+        for tag, value in _scalars(work, step).items():
+            self._writer.add_scalar(tag, value, int(step.done))
 
     def on_end(self, work: Work) -> None:
-        """Close the writer."""
-        self._writer.close()
+        """Flush the writer."""
+        self._writer.flush()
+
+
+def _row(work: Work, step: Step) -> dict[str, Any]:
+    if isinstance(step.detail, Record):
+        return step.detail.row()
+    return {work.unit or "steps": step.done, **step.figures}
+
+
+def _scalars(work: Work, step: Step) -> dict[str, float]:
+    if isinstance(step.detail, Record):
+        return step.detail.scalars()
+    return {f"{work.title}/{name}": value for name, value in step.figures.items()}
+
+
+def _cell(value: Any) -> Any:
+    """Floats with six digits: the rest is noise of the drawn channels."""
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -27,6 +27,13 @@ class ValidatedModel(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise InputError(_first_problem(error, type(self))) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated again.
+
+        ``model_fields_set`` of the copy has the fields that were given here or there.
+        """
+        return type(self)(**{**self.model_dump(include=self.model_fields_set), **changes})
 
     @model_validator(mode="before")
     @classmethod

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from feduplink import Scenario, Training, TrainingData, TrainingSettings, draw_csi
-from feduplink.channels import Realisations, read_channels, write_channels
+from feduplink import Scenario, Trainer, draw_csi, make_trainer
+from feduplink.channels import Realisations, make_channels, read_channels, write_channels
 from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
 from feduplink.federated.data.reviews import read_reviews
 from feduplink.federated.tasks import (
@@ -31,7 +31,7 @@ from feduplink.federated.tasks import (
 from feduplink.federated.tasks import (
     reviews as imdb_task,
 )
-from feduplink.policies import GraphPolicy, load_policy, save_policy, shipped_pdx
+from feduplink.policies import load_policy, save_policy, shipped_pdx
 from feduplink.proofs import read_proof, write_proof
 from feduplink.reporting.page import read_csv_tables, read_figures, read_markdown
 from feduplink.reporting.style import figure, save_figure
@@ -69,17 +69,16 @@ def _written(write: Callable[[Path], object], file: str) -> bytes:
         return Path(directory, file).read_bytes()
 
 
-def _training() -> Training:
+def _trainer() -> Trainer[Any]:
     scenario = Scenario(workers=3)
-    csi = draw_csi(scenario, 20, torch.Generator().manual_seed(0))
-    settings = TrainingSettings(epochs=2, batch_size=10)
-    return Training(GraphPolicy.initialised(scenario), TrainingData(csi[:10], csi[10:]), settings)
+    channels = make_channels(scenario, 10)
+    return make_trainer("pdg", scenario, channels, epochs=2, batch_size=10)
 
 
 def _resumed(path: Path) -> Any:
-    training = _training()
-    training.resume(path / "checkpoint.safetensors")
-    return training.history, _same(training.policy.state_dict())
+    trainer = _trainer()
+    trainer.resume(path / "checkpoint.safetensors")
+    return trainer.history, _same(trainer.trained().state_dict())
 
 
 def _federation() -> Federation:
@@ -191,7 +190,7 @@ def formats() -> list[Format]:
     from proofs.plain_search import plain_proof
 
     csi = draw_csi(Scenario(workers=3), 40, torch.Generator().manual_seed(0))
-    training, federation = _training(), _federation()
+    trainer, federation = _trainer(), _federation()
     limits = Limits()
     body = csi[:4].numpy().astype("<f4")
     pictures = _written(_drawing, "a.png")
@@ -206,7 +205,7 @@ def formats() -> list[Format]:
         ),
         Format(
             "pdg", "policy.safetensors",
-            _written(lambda p: save_policy(training.policy, p), "policy.safetensors"),
+            _written(lambda p: save_policy(trainer.trained(), p), "policy.safetensors"),
             lambda p: _same(load_policy(p).tensors()),
         ),
         Format(
@@ -217,7 +216,7 @@ def formats() -> list[Format]:
         Format(
             "training checkpoint", "checkpoint.safetensors",
             _written(
-                lambda p: training.run(checkpoint=p / "checkpoint.safetensors"),
+                lambda p: trainer.run(checkpoint=p / "checkpoint.safetensors"),
                 "checkpoint.safetensors",
             ),
             _resumed,

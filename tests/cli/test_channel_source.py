@@ -12,8 +12,9 @@ from feduplink import (
     FullPower,
     GraphPolicy,
     OpenLoop,
+    PrimalDualLearning,
     Scenario,
-    Training,
+    Trainer,
     TrainingData,
     draw_csi,
     read_channels,
@@ -114,7 +115,8 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4, weights="ones")
     policy = GraphPolicy.initialised(scenario, 0)
     data = TrainingData(csi[0::3], csi[1::3])
-    best = Training(policy, data, training_settings(GraphPolicy, epochs=3)).run()
+    settings = training_settings(GraphPolicy, epochs=3)
+    best = Trainer(PrimalDualLearning(policy, data, settings)).run()
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["best_epoch"] == best.number + 1
     assert metrics["validation"] == judge_policy(policy, csi[1::3], scenario).as_metrics()

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from feduplink import Scenario, Training, TrainingData, TrainingSettings, load_policy
+from feduplink import Scenario, TrainingSettings, load_policy, make_trainer
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.policies import GraphPolicy
-from feduplink.registry import POLICIES
 from feduplink.tracking import CsvLog
 from feduplink.training import training_settings
 
@@ -39,11 +38,9 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
 
     scenario = Scenario(workers=3)
     splits = make_channels(scenario, 40, seed=3)
-    kind = POLICIES.find(policy)
-    settings = training_settings(kind, epochs=4, batch_size=20, checkpoint_every=2)
-    expected = kind.initialised(scenario, 3)
-    data = TrainingData(splits.training, splits.validation)
-    best = Training(expected, data, settings, seed=3).run()
+    options = {"epochs": 4, "batch_size": 20, "checkpoint_every": 2}
+    trainer = make_trainer(policy, scenario, splits, seed=3, **options)
+    best, expected = trainer.run(), trainer.trained()
     trained = load_policy(directory)
     for name, tensor in expected.tensors().items():
         torch.testing.assert_close(trained.tensors()[name], tensor, rtol=0, atol=0)
@@ -52,6 +49,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     assert metrics["policy"] == policy
     assert metrics["epochs"] == 4
     assert metrics["best_epoch"] == best.number + 1
+    settings = training_settings(type(expected), **options)
     assert TrainingSettings(**metrics["settings"]) == settings
     for split in ("validation", "test"):
         verdict = judge_policy(expected, getattr(splits, split), scenario, seed=3)
@@ -198,12 +196,12 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
         (("--policy", "pdg", "--epochs", 0), "epochs"),
         (("--policy", "pdg", "--learning-rate", "nan"), "learning_rate"),
         (("--policy", "pdg", "--margin", 2), "margin"),
-        (("--policy", "pdm", "--no-bias"), "bias: pdm has no such option"),
+        (("--policy", "pdm", "--no-bias"), "bias: pdm has no such training option"),
         (("--policy", "pdm", "--subset-workers", 4), "subset_workers: pdm takes exactly 8"),
         (("--policy", "pdg", "--subset-workers", 9), "subset_workers: 9 of 8 workers"),
         (("--policy", "pdg", "--preset", "theirs"), "paper"),
-        (("--policy", "pdx", "--preset", "paper"), "preset: accepted for pdg and pdm only"),
-        (("--policy", "pdx", "--no-bias"), "bias: an option of primal-dual training"),
+        (("--policy", "pdx", "--preset", "paper"), "preset: pdx has no such training option"),
+        (("--policy", "pdx", "--no-bias"), "bias: pdx has no such training option"),
         (("--policy", "pdg", "--channels-per-split", 0), "channels_per_split"),
     ],
 )
@@ -227,5 +225,7 @@ def test_a_device_that_is_not_there_is_refused(run: Run, tmp_path: Path, policy:
 
 @pytest.mark.parametrize("option", [("--steps", 500), ("--everything",)])
 def test_options_of_pdx_are_refused(run: Run, tmp_path: Path, option: tuple):
-    assert "accepted for pdx" in refused(run("train", "--policy", "pdg", *QUICK, *option))
+    assert "pdg has no such training option" in refused(
+        run("train", "--policy", "pdg", *QUICK, *option)
+    )
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,15 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from feduplink import Problem, Scenario, Training, TrainingData, TrainingSettings, link
+from feduplink import (
+    PrimalDualLearning,
+    Problem,
+    Scenario,
+    Trainer,
+    TrainingData,
+    TrainingSettings,
+    link,
+)
 from feduplink.policies import NeuralPolicy
 from feduplink.training import primal_dual_step
 
@@ -72,7 +80,7 @@ def test_training_lands_on_the_constrained_optimum(optimum):
         epochs=500, patience=500, learning_rate=0.05, primal_dual_step=0.05, margin=0.0
     )
     policy = ConstantPower(SCENARIO)
-    best = Training(policy, TrainingData(CSI, CSI), settings).run()
+    best = Trainer(PrimalDualLearning(policy, TrainingData(CSI, CSI), settings)).run()
     assert best.violation == 0
     assert best.objective == pytest.approx(objective(optimum).item(), abs=2e-3)
     torch.testing.assert_close(policy.allocate(CSI)[0], optimum, rtol=0.05, atol=0)

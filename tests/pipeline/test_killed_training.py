@@ -12,14 +12,22 @@ from pathlib import Path
 
 import torch
 
-from feduplink import GraphPolicy, Scenario, Training, TrainingData, TrainingSettings, draw_csi
+from feduplink import (
+    GraphPolicy,
+    PrimalDualLearning,
+    Scenario,
+    Trainer,
+    TrainingData,
+    TrainingSettings,
+    draw_csi,
+)
 
 EPOCHS = 120
 #: That are seen before the run is killed.
 CHECKPOINTS = 5
 
 
-def make_training() -> Training:
+def new_trainer() -> Trainer:
     torch.set_num_threads(1)
     scenario = Scenario(workers=3)
     channels = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
@@ -28,7 +36,7 @@ def make_training() -> Training:
     )
     policy = GraphPolicy.initialised(scenario)
     data = TrainingData(channels[:150], channels[150:], functools.partial(draw_csi, scenario))
-    return Training(policy, data, settings)
+    return Trainer(PrimalDualLearning(policy, data, settings))
 
 
 def _written(checkpoint: Path) -> int | None:
@@ -39,8 +47,8 @@ def _written(checkpoint: Path) -> int | None:
 def test_killed_run_resumes_to_the_same_weights(tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
     program = (
-        "import sys; from pathlib import Path; from test_killed_training import make_training; "
-        "make_training().run(checkpoint=Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from test_killed_training import new_trainer; "
+        "new_trainer().run(checkpoint=Path(sys.argv[1]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, checkpoint],
@@ -59,13 +67,13 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
         process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "the run was over before it could be killed"
 
-    resumed = make_training()
+    resumed = new_trainer()
     resumed.resume(checkpoint)
     assert 0 < len(resumed.history) < EPOCHS
     resumed.run(checkpoint=checkpoint)
-    uninterrupted = make_training()
+    uninterrupted = new_trainer()
     uninterrupted.run()
 
     assert resumed.history == uninterrupted.history
-    for name, weights in uninterrupted.policy.state_dict().items():
-        assert torch.equal(resumed.policy.state_dict()[name], weights), name
+    for name, weights in uninterrupted.trained().state_dict().items():
+        assert torch.equal(resumed.trained().state_dict()[name], weights), name

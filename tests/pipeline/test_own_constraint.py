@@ -7,8 +7,9 @@ import torch
 
 from feduplink import (
     GraphPolicy,
+    PrimalDualLearning,
     Scenario,
-    Training,
+    Trainer,
     TrainingData,
     TrainingSettings,
     draw_csi,
@@ -34,8 +35,9 @@ def test_pdg_lowers_its_average_power_to_the_limit():
     )
     policy = GraphPolicy.initialised(scenario)
     assert (policy.allocate(validation).mean(0) > 2 * limit).all()
-    best = Training(policy, TrainingData(training, validation), settings).run()
-    assert best.met
+    data = TrainingData(training, validation)
+    best = Trainer(PrimalDualLearning(policy, data, settings)).run()
+    assert best.meets_constraints
     assert all(0.9 * limit < power <= limit for power in best.constraints["power"])
     verdict = judge_policy(policy, unseen, scenario)
     assert verdict.feasible is not False

@@ -4,8 +4,9 @@ import pytest
 
 from feduplink import (
     GraphPolicy,
+    PrimalDualLearning,
     Scenario,
-    Training,
+    Trainer,
     TrainingData,
     TrainingSettings,
     draw_csi,
@@ -22,7 +23,7 @@ def test_pdg_at_the_default_setting_is_feasible_and_as_good_as_published():
         draw_csi(scenario, 1000, torch_generator(0, "validation-channels")),
     )
     policy = GraphPolicy.initialised(scenario)
-    best = Training(policy, data, TrainingSettings()).run()
-    assert best.met
+    best = Trainer(PrimalDualLearning(policy, data, TrainingSettings())).run()
+    assert best.meets_constraints
     test = draw_csi(scenario, 1000, torch_generator(0, "test-channels"))
     assert judge_policy(policy, test, scenario).objective >= 0.915

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from drawings import is_picture, rendered
-from feduplink import (
-    GraphPolicy,
-    Problem,
-    Scenario,
-    Training,
-    TrainingData,
-    TrainingSettings,
+from feduplink import Problem, Scenario, make_channels, make_trainer
+from feduplink.reporting.training import (
+    plot_convergence,
+    plot_convergences,
+    plot_network_training,
 )
-from feduplink.reporting.training import plot_convergence, plot_convergences
-from feduplink.training import Epoch
+from feduplink.training import Epoch, NetworkEpoch
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -72,9 +69,17 @@ def test_a_user_defined_upper_limit_has_its_panel():
 @pytest.mark.parametrize("rate_min", [0.7, (0.7, 0.6, 0.5)])
 def test_the_plot_of_a_training_is_a_picture(default_csi, rate_min):
     scenario = Scenario(workers=3, rate_min=rate_min)
-    csi = default_csi[:20, :3, :3]
-    training = Training(
-        GraphPolicy.initialised(scenario), TrainingData(csi, csi), TrainingSettings(epochs=3)
-    )
-    training.run()
-    assert is_picture(plot_convergence(training.history, training.problem, "pdg"))
+    channels = make_channels(scenario, default_csi[:60, :3, :3])
+    trainer = make_trainer("pdg", scenario, channels, epochs=3)
+    trainer.run()
+    problem = Problem.from_scenario(scenario)
+    assert is_picture(plot_convergence(trainer.history, problem, "pdg"))
+
+
+def test_the_training_of_a_network_is_plotted_by_step():
+    history = [NetworkEpoch(n, 100 * (n + 1), {"Lagrangian": float(n)}) for n in range(3)]
+    (axes,) = rendered(plot_network_training(history, "pdx")).axes
+    (line,) = axes.lines
+    assert line.get_xdata().tolist() == [100, 200, 300]
+    assert line.get_ydata().tolist() == [0.0, 1.0, 2.0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "Lagrangian")

@@ -83,10 +83,13 @@ class Convergence(Experiment[ConvergenceResult]):
         return [
             judge_claim(
                 "Training raises the objective of PDG while both constraints hold for all workers",
-                [b.met and b.objective > start for b, start in zip(bests, starts, strict=True)],
+                [
+                    b.meets_constraints and b.objective > start
+                    for b, start in zip(bests, starts, strict=True)
+                ],
                 "; ".join(
                     f"{start:.3f} to {b.objective:.3f} at epoch {b.number + 1}, "
-                    + ("feasible" if b.met else f"violation {b.violation:.1%}")
+                    + ("feasible" if b.meets_constraints else f"violation {b.violation:.1%}")
                     for b, start in zip(bests, starts, strict=True)
                 ),
             )

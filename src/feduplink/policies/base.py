@@ -40,6 +40,8 @@ class Policy(ABC):
         by_default: whether it is compared where no policies are named.
         is_tuned: whether :meth:`make` tunes the policy on the training channels.
         options: names of the further arguments of :meth:`make`.
+        algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
+            ``package.module:Class``; None: there is nothing to train.
         colour, marker: how matplotlib draws it in all figures; None takes what is free.
 
     ``by_default``, ``colour`` and ``marker`` are said of a class itself, not of those derived from
@@ -51,6 +53,7 @@ class Policy(ABC):
     by_default: ClassVar[bool] = False
     is_tuned: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
+    algorithm: ClassVar[str | None] = None
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
 
@@ -162,6 +165,8 @@ class FunctionPolicy(Policy):
 
 class NeuralPolicy(Policy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
+
+    algorithm = "primal-dual"
 
     @classmethod
     def make(

@@ -1,4 +1,4 @@
-"""How a training run went: constraints by worker and objective, epoch by epoch."""
+"""Plots of training histories: constraints by worker and objective, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from feduplink.reporting.style import (
     set_objective_scale,
 )
 from feduplink.scenario import Scenario
-from feduplink.training import Epoch, best_epoch
+from feduplink.training import Epoch, NetworkEpoch, best_epoch
 
 #: More workers than these are not named.
 _NAMED_WORKERS = 16
@@ -82,7 +82,7 @@ def plot_convergences(
     return drawing
 
 
-def plot_convergence(history: list[Epoch], problem: Problem, policy: str) -> StyledFigure:
+def plot_convergence(history: Sequence[Epoch], problem: Problem, policy: str) -> StyledFigure:
     """A panel for every constraint, by worker and with its limits, and one for the objective."""
     panels = 1 + len(problem.constraints)
     caption = f"Training of {policy}: constraints by worker and objective, epoch by epoch"
@@ -93,19 +93,43 @@ def plot_convergence(history: list[Epoch], problem: Problem, policy: str) -> Sty
     return drawing
 
 
-def plot_objective(objective: Any, history: list[Epoch], policy: str) -> None:
+def plot_objective(objective: Any, history: Sequence[Epoch], policy: str) -> None:
     """The objective by epoch in axes, with the best epoch marked."""
     look = looks_of([policy])[policy]
     _plot_objective(objective, history, look)
     best = best_epoch(history)
-    style = {**marker_style(look, best.met, 12), "marker": "*", "markeredgecolor": "black"}
+    style = {
+        **marker_style(look, best.meets_constraints, 12),
+        "marker": "*",
+        "markeredgecolor": "black",
+    }
     label = f"best: epoch {best.number + 1}, {best.objective:.4f}"
     objective.plot(best.number + 1, best.objective, label=label, zorder=4, **style)
     _finish_objective(objective, [epoch.objective for epoch in history])
     objective.legend(loc="best")
 
 
-def _plot_constraints(panels: Sequence[Any], history: list[Epoch], problem: Problem) -> None:
+def plot_network_training(history: Sequence[NetworkEpoch], policy: str) -> StyledFigure:
+    """Plot the training figures of a network without validation by step."""
+    names = list(history[0].last)
+    with figure(6 * len(names), 3.8, f"Training of {policy}: {', '.join(names)}") as drawing:
+        for ax, name in zip(drawing.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+            plot_training_figure(ax, history, policy, name)
+    return drawing
+
+
+def plot_training_figure(
+    ax: Any, history: Sequence[NetworkEpoch], policy: str, name: str | None = None
+) -> None:
+    """Plot a training figure by step in axes, by default the first one."""
+    name = name or next(iter(history[0].last))
+    steps, values = [epoch.steps for epoch in history], [epoch.last[name] for epoch in history]
+    ax.plot(steps, values, color=looks_of([policy])[policy].colour)
+    ax.set_xlabel("step")
+    ax.set_ylabel(name)
+
+
+def _plot_constraints(panels: Sequence[Any], history: Sequence[Epoch], problem: Problem) -> None:
     epochs = [epoch.number + 1 for epoch in history]
     window = _window(len(epochs))
     smoothing = f" (running median of {window})" if window > 1 else ""
@@ -178,7 +202,7 @@ def _plot_objective(axes: Any, epochs: Sequence[Epoch], look: Look) -> None:
     """A thin line; thick where all constraints are met."""
     at = [epoch.number + 1 for epoch in epochs]
     values = np.array([epoch.objective for epoch in epochs])
-    met = np.array([epoch.met for epoch in epochs])
+    met = np.array([epoch.meets_constraints for epoch in epochs])
     axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7)
     axes.plot(at, np.where(met, values, np.nan), color=look.colour, linewidth=1.6)
     # A lone epoch is no line.

@@ -1,40 +1,69 @@
-"""Primal–dual training: variables, step, loop, checkpoints, logs."""
+"""Training: one trainer with callbacks, learning algorithms, curricula, histories."""
 
 from feduplink.training.curriculum import AnyScenario, Curriculum, OneScenario, TunedProblems
-from feduplink.training.phase_network import PhaseCurriculum, PhaseSettings, train_phase_network
+from feduplink.training.history import (
+    Epoch,
+    EpochRecord,
+    History,
+    NetworkEpoch,
+    best_epoch,
+)
+from feduplink.training.one_cycle import OneCycleLearning
+from feduplink.training.phase_network import PhaseCurriculum, ScheduleLearning
 from feduplink.training.primal_dual import (
     Expectations,
     Preset,
+    PrimalDualLearning,
     PrimalDualState,
+    TrainingData,
     draw_subset,
     preset_names,
+    primal_dual_step,
     subset_powers,
     training_settings,
 )
-from feduplink.training.trainer import Epoch, Training, TrainingData, best_epoch, primal_dual_step
-from feduplink.training.unrolled import NetworkLoss, NetworkTraining, RecordedLosses
+from feduplink.training.trainer import (
+    Checkpoint,
+    EarlyStopping,
+    LearningAlgorithm,
+    Trainer,
+    TrainingCallback,
+    check_options,
+    make_trainer,
+)
+from feduplink.training.unrolled import LagrangianLearning, NetworkLoss, RecordedLosses
 
 __all__ = [
     "AnyScenario",
+    "Checkpoint",
     "Curriculum",
+    "EarlyStopping",
     "Epoch",
+    "EpochRecord",
     "Expectations",
+    "History",
+    "LagrangianLearning",
+    "LearningAlgorithm",
+    "NetworkEpoch",
     "NetworkLoss",
-    "NetworkTraining",
+    "OneCycleLearning",
     "OneScenario",
     "PhaseCurriculum",
-    "PhaseSettings",
     "Preset",
+    "PrimalDualLearning",
     "PrimalDualState",
     "RecordedLosses",
-    "Training",
+    "ScheduleLearning",
+    "Trainer",
+    "TrainingCallback",
     "TrainingData",
     "TunedProblems",
     "best_epoch",
+    "check_options",
     "draw_subset",
+    "make_trainer",
     "preset_names",
     "primal_dual_step",
     "subset_powers",
-    "train_phase_network",
     "training_settings",
 ]

@@ -1,43 +1,37 @@
-"""Training the network of learned schedules: mixtures of its phases are to cost little.
+"""Training of the network of learned schedules: minimise the cost of mixtures of its phases.
 
-No teacher: the loss is the cost of the best mixture itself, whose slope in every phase is known
-from the duals of the linear program. Fresh channels, cells, sizes and prices of energy in every
-step.
+There is no teacher: the loss is the cost of the best mixture, whose derivative in every phase
+follows from the duals of the linear program. Channels, cells, sizes and prices of energy are drawn
+anew in every step.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
-from pydantic import Field
+from torch import Tensor
 
-from feduplink.channels import draw_csi
+from feduplink.channels import Channels, draw_csi
 from feduplink.lagrangian import ChannelBatch
-from feduplink.progress import track
-from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.scheduling.learned import PhaseProposal, PricedRounds, mixing_loss
 from feduplink.scheduling.phase_network import PhaseNetwork
-from feduplink.validation import ValidatedModel
+from feduplink.settings import PhaseSettings
+from feduplink.storage.tensorfile import TensorFile
+from feduplink.training.one_cycle import OneCycleLearning
+from feduplink.training.trainer import check_options
 
-_REPORT_EVERY = 100
-#: The weights that count are a mean over about so many of the last steps.
+#: Steps over which the weights of the result are averaged, about.
 _AVERAGED_STEPS = 200
-_LARGEST_GRADIENT = 0.3
+_MAX_GRADIENT_NORM = 0.3
 #: κ of a channel: 0 in this share of them, else log-uniform between these, s/J.
 _FASTEST = 0.25
 _KAPPAS = (0.2, 200.0)
-
-
-class PhaseSettings(ValidatedModel):
-    """Hyperparameters of the training."""
-
-    steps: int = Field(default=2000, ge=100, le=10**7, description="batches of fresh channels")
-    batch_size: int = Field(default=64, ge=1, le=10**6, description="channels of 8 workers")
-    learning_rate: float = Field(default=8e-4, gt=0, le=1, description="AdamW's largest step")
 
 
 @dataclass(frozen=True)
@@ -75,36 +69,97 @@ class PhaseCurriculum:
         return PricedRounds.from_batch(batch, demand, torch.where(random[1] < _FASTEST, 0.0, kappa))
 
 
-def train_phase_network(
-    settings: PhaseSettings, *, seed: int = 0, device: torch.device | str = "cpu"
-) -> PhaseNetwork:
-    """A network trained on fresh channels, its weights averaged over the last steps."""
-    network = PhaseNetwork.initialised(seed).to(device)
-    averaged = copy.deepcopy(network).requires_grad_(False)
-    curriculum = PhaseCurriculum()
-    generator = torch_generator(seed, "train-channels", device=torch.device(device))
-    optimiser = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4
-    )
-    rates = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=settings.learning_rate, total_steps=settings.steps, pct_start=0.05
-    )
-    with track("training of learned schedules", settings.steps, "steps") as progress:
-        for step in range(settings.steps):
-            proposal = PhaseProposal(curriculum.draw(settings.batch_size, generator))
-            before = proposal.master.value
-            loss = mixing_loss(proposal, proposal.propose(network.weights))
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), _LARGEST_GRADIENT)
-            optimiser.step()
-            rates.step()
-            share = max(1 / _AVERAGED_STEPS, 1 / (step + 1))
-            with torch.no_grad():
-                pairs = zip(averaged.parameters(), network.parameters(), strict=True)
-                for mean, weight in pairs:
-                    mean.lerp_(weight, share)
-            if (step + 1) % _REPORT_EVERY == 0:
-                cost = float((proposal.master.value / before).mean())
-                progress.advance(step + 1, {"cost over one at a time": cost})
-    return averaged
+class ScheduleLearning(OneCycleLearning):
+    """Training of the network of learned schedules on random cells and prices of energy.
+
+    The result has the mean of the weights over about the last 200 steps.
+
+    Args:
+        network: network to be trained, in place.
+        settings: hyperparameters.
+        curriculum: cells to train on.
+        seed: seed of the curriculum.
+    """
+
+    title = "learned schedules"
+
+    def __init__(
+        self,
+        network: PhaseNetwork,
+        settings: PhaseSettings,
+        *,
+        curriculum: PhaseCurriculum | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(network, settings, seed=seed, clip_norm=_MAX_GRADIENT_NORM)
+        self.curriculum = curriculum or PhaseCurriculum()
+        self._network = network
+        self._averaged = copy.deepcopy(network).requires_grad_(False)
+        self._costs = torch.tensor(torch.nan), torch.tensor(torch.nan)
+
+    @classmethod
+    def make(
+        cls,
+        kind: type[Any],
+        scenario: Scenario,
+        channels: Channels,
+        options: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Make the algorithm for a network with random weights; it is for all scenarios.
+
+        Options are the fields of :class:`PhaseSettings`.
+        """
+        check_options(kind.name, options, PhaseSettings.model_fields)
+        network = PhaseNetwork.initialised(seed).to(device)
+        return cls(network, PhaseSettings(**options), seed=seed)
+
+    def trained(self) -> PhaseNetwork:
+        """The network, on the CPU."""
+        return self._network.cpu()
+
+    def draw(self) -> PricedRounds:
+        """Draw rounds of one cell."""
+        return self.curriculum.draw(self.settings.batch_size, self.generator)
+
+    def loss(self, batch: PricedRounds) -> Tensor:
+        """The loss of the mixtures of proposed phases."""
+        proposal = PhaseProposal(batch)
+        one_at_a_time = proposal.master.value
+        loss = mixing_loss(proposal, proposal.propose(self._network.weights))
+        self._costs = proposal.master.value, one_at_a_time
+        return loss
+
+    def step(self, batch: PricedRounds) -> None:
+        """Take a step and average the weights."""
+        super().step(batch)
+        share = max(1 / _AVERAGED_STEPS, 1 / self.steps)
+        with torch.no_grad():
+            pairs = zip(self._averaged.parameters(), self._network.parameters(), strict=True)
+            for mean, weight in pairs:
+                mean.lerp_(weight, share)
+
+    def figures(self) -> dict[str, float]:
+        """The cost of the mixtures relative to one worker at a time."""
+        mixed, one_at_a_time = self._costs
+        return {"relative cost": float((mixed / one_at_a_time).mean())}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The averaged weights."""
+        return self._averaged.state_dict()
+
+    def identity(self) -> dict[str, Any]:
+        """Curriculum, settings and seed."""
+        cells = {name: list(values) for name, values in vars(self.curriculum).items()}
+        return {"curriculum": cells, **super().identity()}
+
+    def state(self) -> TensorFile:
+        """Position in the learning rate's cycle, and the averaged weights."""
+        return TensorFile(self._averaged.state_dict(), super().state().header)
+
+    def restore(self, state: TensorFile) -> None:
+        """Continue both."""
+        super().restore(state)
+        self._averaged.load_state_dict(state.tensors)

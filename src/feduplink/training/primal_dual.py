@@ -1,26 +1,41 @@
-"""Primal–dual learning: its variables besides the weights, subsets of workers, presets.
+"""Primal–dual learning of ``pdm`` and ``pdg``: presets, variables, subsets of workers, the step.
 
 Where the paper gives no value, its preset has that of the authors' code. docs/paper-settings.md
 shows both beside each other with the reasons; a test keeps that table and this module the same.
 
-Whoever is not in a batch's subset is silent in it. The SINR of the others is then that of the
-principal submatrix of H, and the problem, with its weights and thresholds by worker, stays as it
-is.
+With ``subset_workers`` only a random subset of the workers transmits in each batch. The SINR of the
+subset is that of the principal submatrix of H; the weights and thresholds by worker stay as they
+are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from feduplink import link
+from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
+from feduplink.evaluation import allocate_seen
+from feduplink.judgement import judge
 from feduplink.policies.base import NeuralPolicy
-from feduplink.problem import Problem
+from feduplink.problem import Constraint, Problem
+from feduplink.progress import track
+from feduplink.randomness import torch_generator
+from feduplink.registry import MEASURES, POLICIES
+from feduplink.scenario import Scenario
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
+from feduplink.storage.tensorfile import TensorFile, checksum, object_identity
+from feduplink.training.history import Epoch
+from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, check_options
+
+#: Settings that may change when a run is resumed, such as more epochs.
+_STOPPING_SETTINGS = {"epochs", "patience", "checkpoint_every"}
 
 _PAPER_SETTINGS = TrainingSettings(
     learning_rate=1e-3,
@@ -57,8 +72,7 @@ def training_settings(
     kind: type[NeuralPolicy], preset: PresetName = "ours", **changes: Any
 ) -> TrainingSettings:
     """The settings of a preset for a policy, with some fields changed and validated again."""
-    settings = Preset.for_policy(kind, preset).settings
-    return TrainingSettings(**{**settings.model_dump(), **changes})
+    return Preset.for_policy(kind, preset).settings.replace(**changes)
 
 
 @dataclass(frozen=True)
@@ -213,3 +227,258 @@ def subset_powers(policy: NeuralPolicy, csi: Tensor, subset: Tensor) -> Tensor:
     """
     power: Tensor = policy(csi[:, subset[:, None], subset])
     return power.new_zeros(csi.shape[:-1]).index_copy(-1, subset, power)
+
+
+@dataclass(frozen=True, repr=False)
+class TrainingData:
+    """Channels of primal–dual learning.
+
+    Attributes:
+        training: H to train on, (N, L, L).
+        validation: H to choose the best epoch on, (N, L, L).
+        fresh: ``fresh(count, generator)`` draws further training channels, (count, L, L), for
+            ``fresh_channels``; None if no others can be drawn.
+    """
+
+    training: Tensor
+    validation: Tensor
+    fresh: Callable[[int, torch.Generator], Tensor] | None = None
+
+    @classmethod
+    def from_channels(cls, channels: Channels) -> TrainingData:
+        """The training and validation channels of a set, and its model to draw further ones."""
+        fresh = None if channels.recorded else channels.fresh
+        return cls(channels.training, channels.validation, fresh)
+
+    def __repr__(self) -> str:
+        """The number of channels."""
+        return (
+            f"TrainingData({len(self.training)} channels for training, {len(self.validation)} for "
+            f"validation, {self.training.shape[-1]} workers)"
+        )
+
+    def to(self, device: torch.device) -> TrainingData:
+        """The same channels on another device."""
+        return TrainingData(self.training.to(device), self.validation.to(device), self.fresh)
+
+    def checksum(self) -> str:
+        """SHA-256 of all channels."""
+        return checksum({"training": self.training, "validation": self.validation}, {})
+
+
+def primal_dual_step(
+    policy: NeuralPolicy,
+    optimizer: torch.optim.Optimizer,
+    problem: Problem,
+    csi: Tensor,
+    state: PrimalDualState | None,
+    settings: TrainingSettings,
+    *,
+    seen: Tensor | None = None,
+    subset: Tensor | None = None,
+) -> PrimalDualState:
+    """One batch: ascend the weights on the Lagrangian, then update the other variables.
+
+    ``state`` is None for the first batch of a run, which sets the starting point. The policy sees
+    ``seen`` instead of the channels ``csi`` (N, L, L), if given. With a ``subset`` of the workers,
+    (K,) indices, the others are silent and their variables stay; those of the subset take steps
+    L/K times as long, so that on average they get as far as with all workers in every batch.
+    """
+    seen = csi if seen is None else seen
+    power = policy(seen) if subset is None else subset_powers(policy, seen, subset)
+    expected = Expectations.estimate(problem, csi, power)
+    state = state or PrimalDualState.start(problem, expected, settings.required_start, subset)
+    optimizer.zero_grad(set_to_none=True)
+    (-state.lagrangian(expected)).backward()
+    clip_grad_norm_(policy.parameters(), settings.clip_norm)
+    optimizer.step()
+    step = settings.primal_dual_step
+    if subset is not None:
+        step *= csi.shape[-1] / len(subset)
+    return state.updated(problem, expected, step, subset)
+
+
+class PrimalDualLearning(LearningAlgorithm[Epoch]):
+    """Primal–dual learning of a policy: an epoch is one pass over the training channels.
+
+    The best epoch is chosen on the validation channels. Training runs on the device of the policy;
+    random numbers are those of the CPU on every device.
+
+    Args:
+        policy: network to be trained, in place.
+        data: training and validation channels.
+        settings: hyperparameters.
+        seed: seed of batches, noise and subsets.
+        problem: problem to be solved; None is the problem of the policy's scenario.
+
+    Attributes:
+        problem: the problem that validation judges by.
+        training_problem: the problem that training solves, in relative units and with a margin if
+            the settings say so.
+    """
+
+    record_type = Epoch
+    settings: TrainingSettings
+
+    def __init__(
+        self,
+        policy: NeuralPolicy,
+        data: TrainingData,
+        settings: TrainingSettings,
+        *,
+        seed: int = 0,
+        problem: Problem | None = None,
+    ) -> None:
+        for csi in (data.training, data.validation):
+            check_csi(csi, policy.scenario.workers)
+        if settings.fresh_channels and data.fresh is None:
+            raise InputError(
+                "fresh_channels: the channels are recorded and no others can be drawn; accepted: "
+                "channels drawn from a scenario."
+            )
+        check_subset_size(settings.subset_workers, policy)
+        self.title, self.network, self.policy = policy.name, policy, policy
+        self._device = next(policy.parameters()).device
+        self.data = data.to(self._device)
+        self.settings, self.seed = settings, seed
+        self.epochs, self.checkpoint_every = settings.epochs, settings.checkpoint_every
+        self.callbacks = (EarlyStopping(settings.patience),)
+        self.problem = problem or Problem.from_scenario(policy.scenario)
+        # Now, before the problem is used: a user's measure may change its attributes.
+        self._problem_identity = _problem_identity(self.problem)
+        self.training_problem = replace(
+            self.problem,
+            constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
+        )
+        self.generator = torch_generator(seed, "batches")
+        self._state: PrimalDualState | None = None
+        with track("loading PyTorch's optimisers", transient=True):  # seconds, for the first one
+            self.optimizer = torch.optim.Adam(
+                policy.parameters(),
+                lr=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                fused=True,
+            )
+
+    @classmethod
+    def make(
+        cls,
+        kind: type[NeuralPolicy],
+        scenario: Scenario,
+        channels: Channels,
+        options: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Make the algorithm for a policy with random weights.
+
+        Options are ``preset``, the fields of :class:`TrainingSettings` and those of the policy's
+        architecture.
+        """
+        of_settings, of_architecture = (
+            TrainingSettings.model_fields,
+            kind.architecture_type.model_fields,
+        )
+        check_options(kind.name, options, ["preset", *of_settings, *of_architecture])
+        preset = Preset.for_policy(kind, options.get("preset", "ours"))
+        settings = preset.settings.replace(**_part(options, of_settings))
+        architecture = preset.architecture.replace(**_part(options, of_architecture))
+        policy = kind.initialised(scenario, seed, architecture).to(device)
+        return cls(policy, TrainingData.from_channels(channels), settings, seed=seed)
+
+    def trained(self) -> NeuralPolicy:
+        """The policy, on the CPU."""
+        return self.policy.cpu()
+
+    def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Channels of each batch, (N, L, L), and the workers that transmit, (K,), or None."""
+        return zip(self._csi_batches(), self._subsets(epoch), strict=False)
+
+    def step(self, batch: tuple[Tensor, Tensor | None]) -> None:
+        """Take a primal–dual step on noisy CSI, if the scenario has noise."""
+        csi, subset = batch
+        self._state = primal_dual_step(
+            self.policy,
+            self.optimizer,
+            self.training_problem,
+            csi,
+            self._state,
+            self.settings,
+            seen=noisy_csi(csi, self.policy.scenario.csi_noise, self.generator),
+            subset=subset,
+        )
+
+    def end_epoch(self, epoch: int) -> Epoch:
+        """Judge the policy on the validation channels."""
+        scenario, csi = self.policy.scenario, self.data.validation
+        power = allocate_seen(self.policy, csi, scenario, seed=self.seed)
+        return Epoch.from_judgement(epoch, judge(scenario, csi, power, problem=self.problem))
+
+    def identity(self) -> dict[str, Any]:
+        """Policy, scenario, problem, settings, seed and a checksum of the channels."""
+        return {
+            "policy": POLICIES.name_of(type(self.policy)),
+            "architecture": self.policy.architecture.model_dump(mode="json"),
+            "scenario": self.policy.scenario.model_dump(mode="json"),
+            "problem": self._problem_identity,
+            "settings": self.settings.model_dump(mode="json", exclude=_STOPPING_SETTINGS),
+            "seed": self.seed,
+            "channel_set": self.data.checksum(),
+        }
+
+    def state(self) -> TensorFile:
+        """Auxiliary variables and multipliers; nothing before the first batch."""
+        return TensorFile(self._state.tensors() if self._state else {}, {})
+
+    def restore(self, state: TensorFile) -> None:
+        """Restore auxiliary variables and multipliers."""
+        tensors = {name: tensor.to(self._device) for name, tensor in state.tensors.items()}
+        self._state = PrimalDualState(**tensors) if tensors else None
+
+    def _csi_batches(self) -> Iterator[Tensor]:
+        size = self.settings.batch_size
+        if self.settings.fresh_channels and self.data.fresh is not None:
+            for start in range(0, len(self.data.training), size):
+                count = min(size, len(self.data.training) - start)
+                yield self.data.fresh(count, self.generator).to(self._device)
+        else:
+            order = torch.randperm(len(self.data.training), generator=self.generator)
+            for start in range(0, len(order), size):
+                yield self.data.training[order[start : start + size]]
+
+    def _subsets(self, epoch: int) -> Iterator[Tensor | None]:
+        """The transmitting workers of every batch of an epoch, without end; None: all of them."""
+        # A generator per epoch, so that subsets need no state and leave the batches as they are.
+        generator = torch_generator(self.seed, "batches", 1 + epoch)
+        size = self.settings.subset_workers
+        workers = self.policy.scenario.workers
+        while True:
+            yield None if size is None else draw_subset(size, workers, generator)
+
+
+def _part(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
+
+
+def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
+    """The constraint in the units and with the margin of the settings."""
+    constraint = constraint.relative() if settings.relative_units else constraint
+    return constraint.with_margin(settings.margin)
+
+
+def _problem_identity(problem: Problem) -> dict[str, Any]:
+    """Objective, utility and constraints by name and settings, for JSON."""
+    return {
+        "objective": object_identity(problem.objective, MEASURES),
+        "utility": object_identity(problem.utility),
+        "constraints": [
+            {
+                "measure": object_identity(constraint.measure, MEASURES),
+                "limit": constraint.limit.tolist(),
+                "at most": constraint.at_most,
+                "active": constraint.active.tolist(),
+            }
+            for constraint in problem.constraints
+        ],
+    }

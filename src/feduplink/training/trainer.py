@@ -1,417 +1,437 @@
-"""The training loop: early stopping, the best epoch, checkpoints, exact resume."""
+"""The training loop: epochs, the best weights, callbacks, checkpoints and exact resume.
+
+A :class:`Trainer` runs a :class:`LearningAlgorithm`, which knows what a step and an epoch are.
+:func:`make_trainer` makes the trainer of a policy class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
-from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
+from pydantic import BaseModel
+from torch import Tensor, nn
 
-from feduplink.channels import Channels, check_csi, noisy_csi
-from feduplink.errors import InputError
-from feduplink.evaluation import allocate_seen
-from feduplink.judgement import Judgement, feasible_first, judge
-from feduplink.policies.base import NeuralPolicy
-from feduplink.problem import Constraint, Problem
-from feduplink.progress import Callback, Step, track
-from feduplink.randomness import torch_generator
-from feduplink.registry import MEASURES, POLICIES
-from feduplink.settings import TrainingSettings
+from feduplink.channels import Channels
+from feduplink.errors import InputError, did_you_mean
+from feduplink.policies import Policy, policy_class
+from feduplink.progress import Callback, Step, Work, track
+from feduplink.registry import ALGORITHMS, POLICIES, TRAINABLE
+from feduplink.scenario import Scenario
 from feduplink.storage.tensorfile import (
     TensorFile,
     check_same,
-    checksum,
     fitting,
-    object_identity,
     read_tensors,
     write_tensors,
 )
-from feduplink.training.primal_dual import (
-    Expectations,
-    PrimalDualState,
-    check_subset_size,
-    draw_subset,
-    subset_powers,
-)
+from feduplink.training.history import EpochRecord, History
 
-
-def adam_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Moments and steps of every parameter, ``exp_avg.0`` and so on."""
-    return {
-        f"{name}.{i}": tensor
-        for i, entry in optimizer.state_dict()["state"].items()
-        for name, tensor in entry.items()
-    }
-
-
-def restore_adam(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Inverse of :func:`adam_tensors`."""
-    saved = optimizer.state_dict()
-    for key, tensor in tensors.items():
-        name, index = key.rsplit(".", 1)
-        saved["state"].setdefault(int(index), {})[name] = tensor
-    optimizer.load_state_dict(saved)
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The validation figures after one epoch.
-
-    Attributes:
-        number: counted from 0.
-        objective, participation, violation, feasible: as in a :class:`Judgement`.
-        constraints: what every constrained measure came to, by its name, one value per worker.
-        worst: of each, that of the worker nearest to its limit, as in ``metrics.json``.
-
-    """
-
-    number: int
-    objective: float
-    participation: float
-    violation: float
-    feasible: bool | None
-    constraints: dict[str, tuple[float, ...]]
-    worst: dict[str, float]
-
-    @classmethod
-    def from_judgement(cls, number: int, verdict: Judgement) -> Epoch:
-        """The record of epoch ``number`` judged on the validation channels."""
-        return cls(
-            number,
-            verdict.objective,
-            verdict.participation,
-            verdict.violation,
-            verdict.feasible,
-            {name: tuple(r.expected.tolist()) for name, r in verdict.constraints.items()},
-            {value.key: value.worst for value in verdict.constraints.values()},
-        )
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Epoch:
-        """Inverse of :meth:`to_json`."""
-        listed = {name: tuple(values) for name, values in fields["constraints"].items()}
-        return cls(**{**fields, "constraints": listed})
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Sort key of the best-epoch rule.
-
-        Epochs in which all workers meet all constraints, without tolerance, come first, by
-        objective; the others by how little they miss.
-        """
-        return feasible_first(self.violation, self.objective)
-
-    @property
-    def met(self) -> bool:
-        """Whether every worker meets every constraint exactly."""
-        return self.violation == 0.0
-
-
-def best_epoch(history: list[Epoch]) -> Epoch:
-    """The first epoch of the highest rank."""
-    return max(history, key=lambda epoch: epoch.rank)
-
+R = TypeVar("R", bound=EpochRecord)
 
 _CHECKPOINT = "training checkpoint"
 #: To be increased when a checkpoint changes its meaning, so that older ones are refused.
-_FORMAT = 1
-#: Settings that may change when a run is resumed: more epochs, for instance.
-_WHEN_TO_STOP = {"epochs", "patience", "checkpoint_every"}
+_FORMAT = 2
 
 
-@dataclass(frozen=True, repr=False)
-class TrainingData:
-    """Channels to learn from and to choose the best epoch on, (N, L, L) each.
+class LearningAlgorithm(ABC, Generic[R]):
+    """What is trained, and how.
 
-    ``fresh(count, generator)`` draws further ones to learn from, for ``fresh_channels``; None
-    where no others can be drawn.
+    A subclass sets the attributes in its constructor and overrides :meth:`batches`, :meth:`step`,
+    :meth:`end_epoch`, :meth:`identity` and :meth:`trained`; with :meth:`make` it can be named by
+    the ``algorithm`` of a policy class. One with variables of its own that the next step depends
+    on, besides weights, optimiser and generator, overrides :meth:`state` and :meth:`restore`.
+
+    Attributes:
+        title: name of what is trained, for progress bars.
+        network: module whose weights are trained, on its device.
+        settings: hyperparameters.
+        optimizer: optimiser of the weights.
+        generator: generator of all random numbers of the training.
+        epochs: largest number of epochs.
+        total: amount of training at most, in ``unit``; an epoch reports how much is done.
+        unit: what ``total`` counts, in the plural.
+        checkpoint_every: epochs between checkpoints.
+        callbacks: called in every run, such as early stopping.
+        record_type: class of the records of epochs.
     """
 
-    training: Tensor
-    validation: Tensor
-    fresh: Callable[[int, torch.Generator], Tensor] | None = None
+    title: str
+    network: nn.Module
+    settings: BaseModel
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    epochs: int
+    checkpoint_every: int = 1
+    callbacks: Sequence[Callback] = ()
+    unit: ClassVar[str] = "epochs"
+    record_type: type[R]
 
     @classmethod
-    def from_source(cls, source: Channels) -> TrainingData:
-        """The parts of a source that training may see."""
-        return cls(source.training, source.validation, None if source.recorded else source.fresh)
-
-    def __repr__(self) -> str:
-        """How many channels there are."""
-        return (
-            f"TrainingData({len(self.training)} channels for training, {len(self.validation)} for "
-            f"validation, {self.training.shape[-1]} workers)"
-        )
-
-    def to(self, device: torch.device) -> TrainingData:
-        """The same channels on another device."""
-        return TrainingData(self.training.to(device), self.validation.to(device), self.fresh)
-
-    def checksum(self) -> str:
-        """SHA-256 of all channels."""
-        return checksum({"training": self.training, "validation": self.validation}, {})
-
-
-def primal_dual_step(
-    policy: NeuralPolicy,
-    optimizer: torch.optim.Optimizer,
-    problem: Problem,
-    csi: Tensor,
-    state: PrimalDualState | None,
-    settings: TrainingSettings,
-    *,
-    seen: Tensor | None = None,
-    subset: Tensor | None = None,
-) -> PrimalDualState:
-    """One batch: ascend the weights on the Lagrangian, then update the other variables.
-
-    ``state`` is None for the first batch of a run, which sets the starting point. The policy sees
-    ``seen`` instead of the channels ``csi`` (N, L, L), if given. With a ``subset`` of the workers,
-    (K,) indices, the others are silent and their variables stay; those of the subset take steps
-    L/K times as long, so that on average they get as far as with all workers in every batch.
-    """
-    seen = csi if seen is None else seen
-    power = policy(seen) if subset is None else subset_powers(policy, seen, subset)
-    expected = Expectations.estimate(problem, csi, power)
-    state = state or PrimalDualState.start(problem, expected, settings.required_start, subset)
-    optimizer.zero_grad(set_to_none=True)
-    (-state.lagrangian(expected)).backward()
-    clip_grad_norm_(policy.parameters(), settings.clip_norm)
-    optimizer.step()
-    step = settings.primal_dual_step
-    if subset is not None:
-        step *= csi.shape[-1] / len(subset)
-    return state.updated(problem, expected, step, subset)
-
-
-class Training:
-    """A run of primal–dual learning that can be stopped and resumed at any epoch.
-
-    Everything that the next epoch depends on is in the checkpoint: weights, Adam's moments,
-    primal and dual variables, the random generator. A run that is killed and resumed therefore
-    ends with the same weights, bit for bit, as one left alone on the same machine.
-
-    It runs on the device that the policy is on; random numbers are those of the CPU everywhere.
-    """
-
-    def __init__(
-        self,
-        policy: NeuralPolicy,
-        data: TrainingData,
-        settings: TrainingSettings,
+    def make(
+        cls,
+        kind: type[Any],
+        scenario: Scenario,
+        channels: Channels,
+        options: Mapping[str, Any],
         *,
         seed: int = 0,
-        problem: Problem | None = None,
-    ) -> None:
-        for csi in (data.training, data.validation):
-            check_csi(csi, policy.scenario.workers)
-        if settings.fresh_channels and data.fresh is None:
-            raise InputError(
-                "fresh_channels: the channels are recorded and no others can be drawn; accepted: "
-                "channels drawn from a scenario."
-            )
-        check_subset_size(settings.subset_workers, policy)
-        self.policy = policy
-        self._device = next(policy.parameters()).device
-        self.data = data.to(self._device)
-        self.settings = settings
-        self.problem = problem or Problem.from_scenario(policy.scenario)
-        # Now, before the problem is used: a measure of the user's own may change its attributes.
-        self._problem_identity = _problem_identity(self.problem)
-        self.history: list[Epoch] = []
-        self._state: PrimalDualState | None = None
-        self._seed = seed
-        self._generator = torch_generator(seed, "batches")
-        with track("loading PyTorch's optimisers", transient=True):  # seconds, for the first one
-            self._optimizer = torch.optim.Adam(
-                policy.parameters(),
-                lr=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                fused=True,
-            )
-        self._best_weights = _clone(policy.state_dict())
-        # Training may aim above the thresholds and measure by them; validation judges.
-        self._training_problem = replace(
-            self.problem,
-            constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
-        )
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Make the algorithm that trains a policy class.
 
-    def __repr__(self) -> str:
-        """How far it is, and the best epoch so far."""
-        so_far = f"{len(self.history)} of {self.settings.epochs} epochs"
-        if not self.history:
-            return f"Training({self.policy.name}, {so_far})"
-        best = best_epoch(self.history)
-        misses = "constraints met" if best.met else f"misses {best.violation:.1%}"
-        return (
-            f"Training({self.policy.name}, {so_far}, best: epoch {best.number + 1}, objective "
-            f"{best.objective:.4f}, {misses})"
-        )
+        Args:
+            kind: class of policies whose ``algorithm`` this is.
+            scenario: the cell and its problem.
+            channels: training and validation channels.
+            options: settings by name; those not given keep their defaults.
+            seed: seed of weights and batches.
+            device: device to train on.
+
+        Raises:
+            InputError: an option is unknown or out of range.
+        """
+        raise InputError(f"algorithm: {cls.__name__} trains no class of policies.")
 
     @property
-    def finished(self) -> bool:
-        """All epochs done, or no better epoch for ``patience`` of them since a feasible one."""
-        if len(self.history) >= self.settings.epochs:
-            return True
-        if not self.history or not (best := best_epoch(self.history)).met:
-            return False
-        return len(self.history) - 1 - best.number >= self.settings.patience
+    def total(self) -> int:
+        """Amount of training at most, in :attr:`unit`."""
+        return self.epochs
 
-    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> Epoch:
-        """Train to the end; the policy then has the best epoch's weights. Returns that epoch.
+    @abstractmethod
+    def batches(self, epoch: int) -> Iterator[Any]:
+        """Draw the batches of an epoch, counted from 0, one when the one before is done."""
 
-        The ``callbacks`` are called after every :class:`Epoch`.
+    @abstractmethod
+    def step(self, batch: Any) -> None:
+        """Take one step on a batch."""
+
+    @abstractmethod
+    def end_epoch(self, epoch: int) -> R:
+        """Validate and record an epoch, counted from 0."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Everything an epoch depends on, as JSON: a checkpoint of another one is refused."""
+
+    @abstractmethod
+    def trained(self) -> Any:
+        """The result of a finished training on the CPU, as a rule a policy."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that a finished training would return now."""
+        return self.network.state_dict()
+
+    def state(self) -> TensorFile:
+        """Variables that the next step depends on, besides weights, optimiser and generator."""
+        return TensorFile({}, {})
+
+    def restore(self, state: TensorFile) -> None:
+        """Restore the variables of :meth:`state`."""
+
+
+class TrainingCallback(Callback):
+    """Callbacks of a training run; a subclass overrides those it needs.
+
+    >>> class StopAtObjective(TrainingCallback):
+    ...     def on_epoch_end(self, trainer: Trainer, epoch: EpochRecord) -> None:
+    ...         if epoch.objective > 0.95:
+    ...             trainer.stop()
+
+    They are given to :meth:`Trainer.run`, beside callbacks of any work such as
+    :class:`~feduplink.tracking.CsvLog`, or hold for a block by ``report_to``.
+    """
+
+    def on_train_begin(self, trainer: Trainer[Any]) -> None:
+        """Called before the first epoch of a run, which may be a resumed one."""
+
+    def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
+        """Called after every epoch with its record, which the trainer's history already has."""
+
+    def on_train_end(self, trainer: Trainer[Any]) -> None:
+        """Called after the last epoch; not if the training failed or was interrupted."""
+
+    def on_begin(self, work: Work) -> None:
+        """Call :meth:`on_train_begin`."""
+        if isinstance(work.source, Trainer):
+            self.on_train_begin(work.source)
+
+    def on_step(self, work: Work, step: Step) -> None:
+        """Call :meth:`on_epoch_end`."""
+        if isinstance(work.source, Trainer):
+            self.on_epoch_end(work.source, step.detail)
+
+    def on_end(self, work: Work) -> None:
+        """Call :meth:`on_train_end` if the training is finished."""
+        if isinstance(work.source, Trainer) and work.source.is_finished:
+            self.on_train_end(work.source)
+
+
+class Checkpoint(TrainingCallback):
+    """Save a checkpoint every few epochs and at the end.
+
+    Args:
+        path: file to write.
+        every: epochs between checkpoints.
+    """
+
+    def __init__(self, path: Path, every: int = 1) -> None:
+        self.path, self.every = path, every
+
+    def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
+        """Save if it is time."""
+        if (epoch.number + 1) % self.every == 0:
+            trainer.save(self.path)
+
+    def on_train_end(self, trainer: Trainer[Any]) -> None:
+        """Save the final state."""
+        trainer.save(self.path)
+
+
+class EarlyStopping(TrainingCallback):
+    """Stop after some epochs without a better one, counted from the first feasible one.
+
+    Args:
+        patience: number of epochs without a better one.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+
+    def on_train_begin(self, trainer: Trainer[Any]) -> None:
+        """Stop a resumed training that had been stopped."""
+        if trainer.history:
+            self.on_epoch_end(trainer, trainer.history[-1])
+
+    def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
+        """Stop if patience is exhausted."""
+        best = trainer.best
+        if best.meets_constraints and epoch.number - best.number >= self.patience:
+            trainer.stop()
+
+
+class Trainer(Generic[R]):
+    """A training run that can be stopped and resumed after any epoch.
+
+    A checkpoint holds everything that the next epoch depends on: weights, the optimiser's moments,
+    the algorithm's variables, the state of the random generator. A run that is interrupted and
+    resumed therefore ends with the same weights as one left alone, bit for bit on a CPU.
+
+    Args:
+        algorithm: what is trained, and how.
+
+    Attributes:
+        algorithm: as given.
+        history: the records of the epochs so far.
+    """
+
+    def __init__(self, algorithm: LearningAlgorithm[R]) -> None:
+        self.algorithm = algorithm
+        self.history: History[R] = History()
+        self._best: R | None = None
+        self._best_weights = _clone(algorithm.weights())
+        # Weights to continue from; the network has the best ones after a run.
+        self._last_weights: dict[str, Tensor] | None = None
+        self._is_stopped = False
+
+    def __repr__(self) -> str:
+        """The number of epochs, and the best epoch so far."""
+        done = f"{len(self.history)} of {self.algorithm.epochs} epochs"
+        best = "" if self._best is None else f", best: {self._best}"
+        return f"Trainer({self.algorithm.title}, {done}{best})"
+
+    @property
+    def best(self) -> R:
+        """The record of the best epoch so far."""
+        if self._best is None:
+            raise InputError("best: there is no epoch yet; run the trainer first.")
+        return self._best
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done or the run was stopped."""
+        return self._is_stopped or len(self.history) >= self.algorithm.epochs
+
+    def stop(self) -> None:
+        """End the run after the present epoch."""
+        self._is_stopped = True
+
+    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> R:
+        """Train to the end; the network then has the best epoch's weights.
+
+        Args:
+            callbacks: called after every epoch, also with its record as the step's ``detail``.
+            checkpoint: file to save checkpoints to, before other callbacks are called.
+
+        Returns:
+            The record of the best epoch.
         """
-        title, epochs = f"training of {self.policy.name}", self.settings.epochs
-        earlier = _advances(self.history)
-        with track(title, epochs, "epochs", callbacks, earlier=earlier) as progress:
-            while not self.finished:
-                epoch = self._run_epoch()
-                # First the checkpoint, which a failing callback must not cost.
-                if checkpoint and len(self.history) % self.settings.checkpoint_every == 0:
-                    self.save(checkpoint)
-                best = best_epoch(self.history)
-                progress.advance(epoch.number + 1, _figures(epoch, best), epoch)
+        algorithm = self.algorithm
+        own = list(algorithm.callbacks)
         if checkpoint:
-            self.save(checkpoint)
-        self.policy.load_state_dict(self._best_weights)
-        return best_epoch(self.history)
+            own.append(Checkpoint(checkpoint, algorithm.checkpoint_every))
+        self._continue_from_last_weights()
+        self._is_stopped = False
+        with track(
+            f"training of {algorithm.title}",
+            algorithm.total,
+            algorithm.unit,
+            [*own, *callbacks],
+            earlier=self._steps(),
+            source=self,
+        ) as progress:
+            while not self.is_finished:
+                epoch = self._run_epoch()
+                progress.advance(epoch.done, epoch.figures(self.best), epoch)
+        self._last_weights = _clone(algorithm.network.state_dict())
+        algorithm.network.load_state_dict(self._best_weights)
+        return self.best
+
+    def trained(self) -> Any:
+        """The result of a finished training, as a rule the policy, on the CPU."""
+        return self.algorithm.trained()
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the state between two epochs."""
+        algorithm = self.algorithm
+        state, optimizer = algorithm.state(), _optimizer_state(algorithm.optimizer)
+        parts = {
+            "network": self._last_weights or algorithm.network.state_dict(),
+            "best": self._best_weights,
+            "optimizer": optimizer.tensors,
+            "algorithm": state.tensors,
+        }
         tensors = {
-            **{f"policy.{k}": v for k, v in self.policy.state_dict().items()},
-            **{f"best.{k}": v for k, v in self._best_weights.items()},
-            **{f"adam.{k}": v for k, v in adam_tensors(self._optimizer).items()},
-            **{f"state.{k}": v for k, v in (self._state.tensors() if self._state else {}).items()},
-            "generator": self._generator.get_state(),
+            f"{part}.{name}": tensor
+            for part, tensors in parts.items()
+            for name, tensor in tensors.items()
         }
         header = {
             **self._identity(),
-            "history": [epoch.to_json() for epoch in self.history],
+            "optimizer": optimizer.header,
+            "state": state.header,
+            "history": self.history.to_json(),
         }
+        tensors["generator"] = algorithm.generator.get_state()
         write_tensors(path, _CHECKPOINT, TensorFile(tensors, header))
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same policy, problem, settings, seed and channels."""
+        """Continue from a checkpoint of the same algorithm, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
+        algorithm, header = self.algorithm, file.header
         with fitting(path, _CHECKPOINT, "this run"):
-            self.policy.load_state_dict(file.under("policy."))
-            self._best_weights = file.under("best.")
-            state = file.under("state.")
-            self._state = (
-                PrimalDualState(**{name: t.to(self._device) for name, t in state.items()})
-                if state
-                else None
+            algorithm.network.load_state_dict(file.under("network."))
+            self._best_weights, self._last_weights = file.under("best."), None
+            _restore_optimizer(
+                algorithm.optimizer, TensorFile(file.under("optimizer."), header["optimizer"])
             )
-            restore_adam(self._optimizer, file.under("adam."))
-            self._generator.set_state(file.tensors["generator"])
-            self.history = [Epoch.from_json(fields) for fields in file.header["history"]]
+            algorithm.restore(TensorFile(file.under("algorithm."), header["state"]))
+            algorithm.generator.set_state(file.tensors["generator"])
+            records = map(algorithm.record_type.from_json, header["history"])
+            self.history = History(records)
+            self._best = self.history.best if self.history else None
 
     def _identity(self) -> dict[str, Any]:
-        """What a run must share with a checkpoint to continue it: all that an epoch depends on."""
-        return {
-            "format": _FORMAT,
-            "policy": POLICIES.name_of(type(self.policy)),
-            "architecture": self.policy.architecture.model_dump(mode="json"),
-            "scenario": self.policy.scenario.model_dump(mode="json"),
-            "problem": self._problem_identity,
-            "settings": self.settings.model_dump(mode="json", exclude=_WHEN_TO_STOP),
-            "seed": self._seed,
-            "channel_set": self.data.checksum(),
-        }
+        name = ALGORITHMS.name_of(type(self.algorithm))
+        return {"format": _FORMAT, "algorithm": name, **self.algorithm.identity()}
 
-    def _run_epoch(self) -> Epoch:
-        for csi, subset in zip(self._batches(), self._subsets(), strict=False):
-            self._state = primal_dual_step(
-                self.policy,
-                self._optimizer,
-                self._training_problem,
-                csi,
-                self._state,
-                self.settings,
-                seen=noisy_csi(csi, self.policy.scenario.csi_noise, self._generator),
-                subset=subset,
-            )
-        verdict = judge(
-            self.policy.scenario,
-            self.data.validation,
-            allocate_seen(self.policy, self.data.validation, self.policy.scenario, seed=self._seed),
-            problem=self.problem,
-        )
-        epoch = Epoch.from_judgement(len(self.history), verdict)
+    def _run_epoch(self) -> R:
+        number = len(self.history)
+        for batch in self.algorithm.batches(number):
+            self.algorithm.step(batch)
+        epoch = self.algorithm.end_epoch(number)
         self.history.append(epoch)
-        if best_epoch(self.history) is epoch:
-            self._best_weights = _clone(self.policy.state_dict())
+        if self._best is None or epoch.rank > self._best.rank:
+            self._best = epoch
+            self._best_weights = _clone(self.algorithm.weights())
         return epoch
 
-    def _batches(self) -> Iterator[Tensor]:
-        size = self.settings.batch_size
-        if self.settings.fresh_channels and self.data.fresh is not None:
-            for start in range(0, len(self.data.training), size):
-                count = min(size, len(self.data.training) - start)
-                yield self.data.fresh(count, self._generator).to(self._device)
-        else:
-            order = torch.randperm(len(self.data.training), generator=self._generator)
-            for start in range(0, len(order), size):
-                yield self.data.training[order[start : start + size]]
+    def _continue_from_last_weights(self) -> None:
+        if self._last_weights is not None:
+            self.algorithm.network.load_state_dict(self._last_weights)
+            self._last_weights = None
 
-    def _subsets(self) -> Iterator[Tensor | None]:
-        """The workers of every batch of the coming epoch, without end; None: all of them."""
-        # A generator per epoch, so that subsets need no state and leave the batches as they are.
-        generator = torch_generator(self._seed, "batches", 1 + len(self.history))
-        size = self.settings.subset_workers
-        workers = self.policy.scenario.workers
-        while True:
-            yield None if size is None else draw_subset(size, workers, generator)
+    def _steps(self) -> list[Step]:
+        """The steps that were reported for the epochs so far."""
+        steps: list[Step] = []
+        best: R | None = None
+        for epoch in self.history:
+            best = epoch if best is None or epoch.rank > best.rank else best
+            steps.append(Step(epoch.done, epoch.figures(best), epoch))
+        return steps
 
 
-def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
-    """The constraint in the units and with the margin of the settings."""
-    constraint = constraint.relative() if settings.relative_units else constraint
-    return constraint.with_margin(settings.margin)
+def make_trainer(
+    kind: str | type[Policy],
+    scenario: Scenario,
+    channels: Channels,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    **options: Any,
+) -> Trainer[Any]:
+    """Make the trainer of a policy class, which names its learning algorithm.
+
+    Args:
+        kind: a registered policy that learns, ``package.module:Class`` or a class.
+        scenario: the cell and its problem.
+        channels: training and validation channels.
+        seed: seed of weights and batches.
+        device: device to train on.
+        options: settings by name, see the settings of the algorithm; None keeps the default.
+
+    >>> from feduplink.channels import make_channels
+    >>> scenario = Scenario(workers=2)
+    >>> trainer = make_trainer("pdg", scenario, make_channels(scenario, 20), epochs=1)
+    >>> epoch = trainer.run()
+    >>> trainer.trained()
+    GraphPolicy(pdg for 2 workers, 3,768 stored numbers)
+    """
+    named = policy_class(POLICIES.find(kind)) if isinstance(kind, str) else kind
+    name = getattr(named, "algorithm", None)
+    if name is None:
+        raise InputError(
+            f"policy: {named.name} has nothing to train; accepted: {', '.join(TRAINABLE)}, or a "
+            "subclass of feduplink.policies.NeuralPolicy."
+        )
+    given = {option: value for option, value in options.items() if value is not None}
+    algorithm = ALGORITHMS.find(name)
+    return Trainer(algorithm.make(named, scenario, channels, given, seed=seed, device=device))
 
 
-def _problem_identity(problem: Problem) -> dict[str, Any]:
-    """Objective, utility and constraints by name and settings, for JSON."""
-    return {
-        "objective": object_identity(problem.objective, MEASURES),
-        "utility": object_identity(problem.utility),
-        "constraints": [
-            {
-                "measure": object_identity(constraint.measure, MEASURES),
-                "limit": constraint.limit.tolist(),
-                "at most": constraint.at_most,
-                "active": constraint.active.tolist(),
-            }
-            for constraint in problem.constraints
-        ],
+def check_options(policy: str, options: Iterable[str], accepted: Collection[str]) -> None:
+    """Refuse training options that a policy does not have."""
+    for name in options:
+        if name not in accepted:
+            raise InputError(
+                f"{name}: {policy} has no such training option{did_you_mean(name, accepted)} "
+                f"accepted: {', '.join(accepted)}."
+            )
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> TensorFile:
+    """The state dict of an optimiser: moments and steps ``exp_avg.0``, and its settings."""
+    state = optimizer.state_dict()
+    tensors = {
+        f"{name}.{index}": tensor
+        for index, entry in state["state"].items()
+        for name, tensor in entry.items()
     }
+    return TensorFile(tensors, {"param_groups": state["param_groups"]})
 
 
-def _advances(history: list[Epoch]) -> list[Step]:
-    """The steps that were reported for the epochs of ``history``."""
-    best_so_far = accumulate(history, lambda *epochs: best_epoch(list(epochs)))
-    return [
-        Step(epoch.number + 1, _figures(epoch, best), epoch)
-        for epoch, best in zip(history, best_so_far, strict=True)
-    ]
+def _restore_optimizer(optimizer: torch.optim.Optimizer, saved: TensorFile) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in saved.tensors.items():
+        name, index = key.rsplit(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    groups = saved.header["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _figures(epoch: Epoch, best: Epoch) -> dict[str, float]:
-    """Of an epoch and of the best one so far."""
-    return {"objective": epoch.objective, "best": best.objective, "best misses": best.violation}
-
-
-def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}

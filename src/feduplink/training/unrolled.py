@@ -1,42 +1,36 @@
 """Training of the network of ``pdx``: maximise the Lagrangian at random channels and prices.
 
-A step is some thousand small kernels, and starting them takes a GPU's host four times as long as
-computing them. CUDA graphs start them all at once.
+No constraint appears here. The network learns the inner problem of the dual, the maximum over p of
+the Lagrangian, for any channel, weights, Pmax and multipliers; the multipliers for the constraints
+of a scenario are found afterwards, with the network in the loop.
 
-No constraint appears here. The network learns the inner problem of the dual, max_p of the
-Lagrangian, for any channel, weights, Pmax and multipliers; the multipliers that make the
-constraints of a scenario hold are found afterwards, with the network in the loop.
+A step consists of about a thousand small kernels. Starting them takes the host of a GPU four times
+as long as computing them, so that a CUDA graph starts them all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
+from feduplink.channels import Channels
 from feduplink.lagrangian import ChannelBatch, Prices
+from feduplink.policies import UnrolledPolicy
 from feduplink.policies.pdx_network import (
     UnrolledNetwork,
     better_end,
     lagrangian_at_gates,
     price_unit,
 )
-from feduplink.progress import Callback, Step, track
-from feduplink.randomness import torch_generator
+from feduplink.scenario import Scenario
 from feduplink.settings import NetworkSettings
-from feduplink.storage.tensorfile import (
-    TensorFile,
-    check_same,
-    fitting,
-    read_tensors,
-    write_tensors,
-)
-from feduplink.training.curriculum import Curriculum
-from feduplink.training.trainer import adam_tensors, restore_adam
+from feduplink.storage.tensorfile import TensorFile
+from feduplink.training.curriculum import Curriculum, OneScenario, TunedProblems
+from feduplink.training.one_cycle import OneCycleLearning
+from feduplink.training.trainer import check_options
 
 #: How much each iteration's output counts in the loss, the start first.
 _DEPTH_WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
@@ -123,112 +117,93 @@ class RecordedLosses:
         return loss, reached.detach(), power.detach()
 
 
-#: Steps between two reports and two checkpoints.
-_REPORT_EVERY = 100
-_CHECKPOINT = "pdx training checkpoint"
-#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
-_FORMAT = 1
+class LagrangianLearning(OneCycleLearning):
+    """Training of the network of ``pdx`` on the channels and prices of a curriculum.
 
-
-class NetworkTraining:
-    """Training in place on fresh channels at every step, the rate rising once and then falling.
-
-    Everything that the next step depends on is in the checkpoint, so that a run that is killed and
-    resumed ends with the same weights as one left alone (bit for bit on a CPU).
+    Args:
+        network: network to be trained, in place.
+        scenario: the scenario that the trained policy is for.
+        settings: hyperparameters.
+        curriculum: channels and prices to train on; None is that of the settings.
+        recorded: channels to train on and to find the multipliers on, (N, L, L); None draws them
+            from the scenario.
+        seed: seed of the curriculum.
     """
+
+    title = "pdx"
 
     def __init__(
         self,
         network: UnrolledNetwork,
-        curriculum: Curriculum,
+        scenario: Scenario,
         settings: NetworkSettings,
         *,
+        curriculum: Curriculum | None = None,
+        recorded: Tensor | None = None,
         seed: int = 0,
     ) -> None:
-        self.network, self.curriculum, self.settings = network, curriculum, settings
-        self.step = 0
-        self._seed = seed
+        super().__init__(network, settings, seed=seed, clip_norm=1.0, fused=True)
+        self.scenario, self.recorded = scenario, recorded
+        if curriculum is None and settings.everything:
+            curriculum = TunedProblems(seed=seed)
+        self.curriculum = curriculum or OneScenario(scenario, recorded)
+        self._network = network
         self._loss = RecordedLosses(network)
-        device = next(network.parameters()).device
-        self._generator = torch_generator(seed, "train-channels", device=device)
-        self._optimizer = torch.optim.AdamW(
-            network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
-        )
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer,
-            max_lr=settings.learning_rate,
-            total_steps=settings.steps,
-            pct_start=0.05,
-        )
+        self._reached = torch.tensor(torch.nan)
 
-    def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> None:
-        """Take the steps that are left.
+    @classmethod
+    def make(
+        cls,
+        kind: type[Any],
+        scenario: Scenario,
+        channels: Channels,
+        options: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Make the algorithm for a network with random weights.
 
-        The ``callbacks`` are called every hundred steps with the Lagrangian reached; as often the
-        state is written to ``checkpoint``.
+        Options are the fields of :class:`NetworkSettings`.
         """
-        earlier = [Step(self.step)] if self.step else []
-        steps = self.settings.steps
-        with track("training of pdx", steps, "steps", callbacks, earlier=earlier) as progress:
-            while self.step < steps:
-                reached = self._take_step()
-                self.step += 1
-                if self.step % _REPORT_EVERY == 0:
-                    if checkpoint:
-                        self.save(checkpoint)
-                    progress.advance(self.step, {"Lagrangian": float(reached)})
+        check_options(kind.name, options, NetworkSettings.model_fields)
+        network = UnrolledNetwork.initialised(seed).to(device)
+        recorded = channels.training if channels.recorded else None
+        return cls(network, scenario, NetworkSettings(**options), recorded=recorded, seed=seed)
 
-    def save(self, path: Path) -> None:
-        """Write a checkpoint of the state between two steps."""
-        group = self._optimizer.param_groups[0]
-        curriculum = self.curriculum.state()
-        tensors = {
-            **{f"network.{k}": v for k, v in self.network.state_dict().items()},
-            **{f"adam.{k}": v for k, v in adam_tensors(self._optimizer).items()},
-            **{f"curriculum.{k}": v for k, v in curriculum.tensors.items()},
-            "generator": self._generator.get_state(),
-        }
-        state = {
-            "step": self.step,
-            "rate": group["lr"],
-            "betas": list(group["betas"]),
-            "curriculum": curriculum.header,
-        }
-        write_tensors(path, _CHECKPOINT, TensorFile(tensors, {**self._identity(), "state": state}))
+    def trained(self) -> UnrolledPolicy:
+        """The network with multipliers found for the scenario, which takes seconds."""
+        network = self._network.cpu()
+        if self.recorded is None:
+            return UnrolledPolicy.calibrated_on_draws(network, self.scenario, seed=self.seed)
+        return UnrolledPolicy.calibrated(network, self.scenario, self.recorded, seed=self.seed)
 
-    def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same curriculum, settings and seed."""
-        file = read_tensors(path, _CHECKPOINT)
-        check_same(path, file, self._identity())
-        with fitting(path, _CHECKPOINT, "this run"):
-            state = file.header["state"]
-            self.step = state["step"]
-            self.network.load_state_dict(file.under("network."))
-            restore_adam(self._optimizer, file.under("adam."))
-            self._optimizer.param_groups[0].update(lr=state["rate"], betas=tuple(state["betas"]))
-            self._schedule.load_state_dict({"last_epoch": self.step, "_step_count": self.step + 1})
-            self._generator.set_state(file.tensors["generator"])
-            self.curriculum.restore(
-                TensorFile(file.under("curriculum."), state["curriculum"]), self._generator.device
-            )
+    def draw(self) -> tuple[ChannelBatch, Prices]:
+        """Draw channels with prices from the curriculum."""
+        return self.curriculum.draw(self.settings.batch_size, self.generator)
 
-    def _identity(self) -> dict[str, Any]:
-        """What a run must share with a checkpoint to continue it."""
-        return {
-            "format": _FORMAT,
-            "curriculum": self.curriculum.identity(),
-            "settings": self.settings.model_dump(mode="json"),
-            "seed": self._seed,
-        }
-
-    def _take_step(self) -> Tensor:
-        """One batch; the Lagrangian that the last iteration reached, a scalar."""
-        batch, prices = self.curriculum.draw(self.settings.batch_size, self._generator)
-        loss, reached, power = self._loss(batch, prices)
+    def loss(self, batch: tuple[ChannelBatch, Prices]) -> Tensor:
+        """Minus the weighted Lagrangian; the curriculum learns of the powers."""
+        loss, self._reached, power = self._loss(*batch)
         self.curriculum.respond(power)
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        clip_grad_norm_(self.network.parameters(), 1.0)
-        self._optimizer.step()
-        self._schedule.step()
-        return reached
+        return loss
+
+    def figures(self) -> dict[str, float]:
+        """The Lagrangian that the last iteration reached."""
+        return {"Lagrangian": float(self._reached)}
+
+    def identity(self) -> dict[str, Any]:
+        """Curriculum, settings and seed."""
+        return {"curriculum": self.curriculum.identity(), **super().identity()}
+
+    def state(self) -> TensorFile:
+        """Position in the learning rate's cycle, and the state of the curriculum."""
+        curriculum = self.curriculum.state()
+        header = {**super().state().header, "curriculum": curriculum.header}
+        return TensorFile(curriculum.tensors, header)
+
+    def restore(self, state: TensorFile) -> None:
+        """Continue both."""
+        super().restore(state)
+        curriculum = TensorFile(state.tensors, state.header["curriculum"])
+        self.curriculum.restore(curriculum, self.generator.device)

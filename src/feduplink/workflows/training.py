@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
@@ -20,7 +20,6 @@ from feduplink.registry import TRAINABLE
 from feduplink.scenario import Scenario
 from feduplink.settings import (
     CHANNELS_PER_SPLIT,
-    Architecture,
     GraphArchitecture,
     NetworkSettings,
     PresetName,
@@ -50,14 +49,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from feduplink.channels import Channels
-    from feduplink.policies import NeuralPolicy, Policy, UnrolledPolicy
+    from feduplink.policies import Policy
     from feduplink.progress import Callback
     from feduplink.reporting.style import StyledFigure
-    from feduplink.training import Epoch
+    from feduplink.storage.tensorfile import TensorFile
+    from feduplink.training import History, Trainer
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
-#: Settings of primal–dual training that the other trainings have too.
-_SHARED = ("batch_size", "learning_rate")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -66,7 +64,7 @@ class TrainingRun(Result):
 
     Attributes:
         policy: with the weights of the best epoch.
-        history: all epochs; empty for ``pdx``, whose network is trained in steps.
+        history: the records of all epochs; of ``pdx``, every hundred steps.
         test: the policy on the test channels.
         validation: the policy on the validation channels; None for ``pdx``.
         settings: of the training.
@@ -79,7 +77,7 @@ class TrainingRun(Result):
     files = "policy, history.csv, plots and metrics.json"
 
     policy: Policy
-    history: tuple[Epoch, ...]
+    history: History[Any]
     test: Outcome
     validation: Outcome | None
     settings: Mapping[str, Any]
@@ -94,14 +92,12 @@ class TrainingRun(Result):
 
     @property
     def best_epoch(self) -> int | None:
-        """Number of the best epoch, from 1; None for ``pdx``."""
-        from feduplink.training import best_epoch
-
-        return best_epoch(list(self.history)).number + 1 if self.history else None
+        """Number of the best epoch on the validation channels, from 1; None for ``pdx``."""
+        return None if self.validation is None else self.history.best.number + 1
 
     def headline(self) -> str:
         """The best epoch."""
-        if not self.history:
+        if self.best_epoch is None:
             return ""
         epochs = len(self.history)
         return f"best epoch {self.best_epoch} of {epochs}; on the test channels:"
@@ -114,29 +110,31 @@ class TrainingRun(Result):
         return comparison_table(judgements, self.scenario, notes=self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The objective by epoch; without ``ax``, the constraints beside it."""
-        from feduplink.problem import Problem
-        from feduplink.reporting.training import plot_convergence, plot_objective
+        """The objective by epoch; without ``ax``, the constraints beside it.
 
-        if not self.history:
-            raise InputError("plot: pdx has no epochs to plot; accepted: pdg and pdm.")
-        if ax is None:
+        Of ``pdx``, the Lagrangian by step.
+        """
+        from feduplink.problem import Problem
+        from feduplink.reporting.training import (
+            plot_convergence,
+            plot_network_training,
+            plot_objective,
+            plot_training_figure,
+        )
+
+        name, is_validated = self.policy.name, self.validation is not None
+        if ax is None and is_validated:
             problem = Problem.from_scenario(self.scenario)
-            return plot_convergence(list(self.history), problem, self.policy.name).axes[-1]
-        plot_objective(ax, list(self.history), self.policy.name)
+            return plot_convergence(self.history, problem, name).axes[-1]
+        if ax is None:
+            return plot_network_training(self.history, name).axes[-1]
+        (plot_objective if is_validated else plot_training_figure)(ax, self.history, name)
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns epoch, objective, participation, violation, feasible, one per constraint."""
+        """The columns of ``history.csv``, one row per epoch."""
         for epoch in self.history:
-            yield {
-                "epoch": epoch.number + 1,
-                "objective": epoch.objective,
-                "participation": epoch.participation,
-                "violation": epoch.violation,
-                "feasible": epoch.feasible,
-                **epoch.worst,
-            }
+            yield epoch.row()
 
     def metrics(self) -> dict[str, Any]:
         """Scenario, settings, and the outcomes on validation and test channels."""
@@ -149,7 +147,7 @@ class TrainingRun(Result):
             "settings": dict(self.settings),
             "test": self.test.judgement.as_metrics(),
         }
-        if self.history and self.validation is not None:
+        if self.validation is not None:
             architecture = getattr(self.policy, "architecture", None)
             metrics |= {
                 "architecture": architecture.model_dump(mode="json") if architecture else None,
@@ -174,22 +172,32 @@ class TrainingRun(Result):
         """The convergence, and the distribution of the powers on the test channels."""
         from feduplink.problem import Problem
         from feduplink.reporting.comparison import plot_power_histogram
-        from feduplink.reporting.training import plot_convergence
+        from feduplink.reporting.training import plot_convergence, plot_network_training
 
         name = self.policy.name
-        figures = {"power-histogram": plot_power_histogram({name: self.test.power}, self.scenario)}
-        if self.history:
+        powers = plot_power_histogram({name: self.test.power}, self.scenario)
+        if self.validation is None:
+            convergence = plot_network_training(self.history, name)
+        else:
             problem = Problem.from_scenario(self.scenario)
-            figures["convergence"] = plot_convergence(list(self.history), problem, name)
-        return figures
+            convergence = plot_convergence(self.history, problem, name)
+        return {"power-histogram": powers, "convergence": convergence}
 
     @classmethod
     def classes(cls) -> list[type]:
         """Epochs and outcomes."""
         from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.training import Epoch
+        from feduplink.training import Epoch, NetworkEpoch
 
-        return [Epoch, Outcome, ConstraintValue, Judgement]
+        return [Epoch, NetworkEpoch, Outcome, ConstraintValue, Judgement]
+
+    @classmethod
+    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
+        """Restore the run; a file has a plain list of epochs."""
+        from feduplink.training import History
+
+        run = super().from_tensors(content, scenario, directory)
+        return replace(run, history=History(run.history))
 
 
 @workflow
@@ -214,13 +222,6 @@ def train(
         ),
         CommandLine(default="ours"),
     ] = None,
-    everything: Annotated[
-        bool,
-        Field(
-            description="Train pdx for cells, radios, objectives, weights and thresholds of all "
-            "kinds, as the shipped weights; the scenario then only sets the multipliers"
-        ),
-    ] = False,
     tensorboard: Annotated[
         bool, Field(description="Also log for TensorBoard (extra: track)")
     ] = False,
@@ -232,11 +233,11 @@ def train(
         Any,
         FieldsOf(
             {
-                "training of pdg and pdm (batch size and learning rate also of pdx)": (
+                "training of pdg and pdm (batch size and learning rate also of the others)": (
                     TrainingSettings
                 ),
                 "network of pdg and pdm": GraphArchitecture,
-                "training of pdx": NetworkSettings,
+                "training of pdx (steps also of learned-schedule)": NetworkSettings,
             }
         ),
     ],
@@ -253,7 +254,6 @@ def train(
         channels: recorded or drawn channels.
         channels_per_split: number of channels to draw for each split, without ``channels``.
         preset: ``ours`` or ``paper``.
-        everything: train ``pdx`` for scenarios of all kinds.
         tensorboard: also log for TensorBoard, in ``out``.
         out: directory for checkpoint and log; without it none is written.
         resume: continue from the checkpoint in ``out``.
@@ -262,126 +262,53 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
-    from feduplink.policies import NeuralPolicy, UnrolledPolicy
+    from feduplink.federated import LearnedSchedule
     from feduplink.policies.store import policy_class
     from feduplink.registry import POLICIES
     from feduplink.storage.run_directory import check_beginning, resume_hint
+    from feduplink.training import make_trainer
     from feduplink.validation import usable_device
 
-    if policy == "learned-schedule":
-        return _train_phases(settings, resume=resume, seed=seed, device=device)
     checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
     if checkpoint is not None:
         check_beginning(checkpoint, "a training run", resume=resume)
     elif resume:
         raise InputError("resume: accepted only with out, the directory of the checkpoint.")
-    kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
-    if not issubclass(kind, NeuralPolicy | UnrolledPolicy):
-        raise InputError(
-            f"policy: {policy} has nothing to train; accepted: {', '.join(TRAINABLE)}, or a "
-            "subclass of feduplink.policies.NeuralPolicy."
-        )
-    usable_device(device)
+    kind: Any = LearnedSchedule
+    if policy != LearnedSchedule.name:
+        kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    options = {"preset": preset, **settings}
+    chosen = usable_device(device)
     with resume_hint(checkpoint):
-        if issubclass(kind, UnrolledPolicy):
-            if preset or tensorboard:
-                name = "preset" if preset else "tensorboard"
-                raise InputError(f"{name}: accepted for pdg and pdm only.")
-            chosen = NetworkSettings(**_only(settings, NetworkSettings, "pdx"))
-            scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+        trainer = make_trainer(kind, scenario, data, seed=seed, device=chosen, **options)
+        if resume and checkpoint is not None:
+            trainer.resume(checkpoint)
+        if kind is not LearnedSchedule:
             _warn_unreachable(scenario, data)
-            return _train_network(
-                scenario, data, chosen, everything, seed, device, checkpoint, resume
-            )
-        if everything:
-            raise InputError("everything: accepted for pdx only.")
-        accepted = {*TrainingSettings.model_fields, *kind.architecture_type.model_fields}
-        for name in settings.keys() - accepted:
-            other = "pdg" if name in GraphArchitecture.model_fields else "pdx"
-            raise InputError(f"{name}: {kind.name} has no such option; accepted for {other} only.")
-        scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
-        _warn_unreachable(scenario, data)
-        logs = _logs(out, tensorboard)
-        return _train_primal_dual(
-            kind, scenario, data, preset or "ours", settings, seed, device, checkpoint, resume, logs
-        )
+        trainer.run(_trackers(out, tensorboard), checkpoint)
+        return _result(trainer, data, seed)
 
 
-def _train_primal_dual(
-    kind: type[NeuralPolicy],
-    scenario: Scenario,
-    data: Channels,
-    preset: PresetName,
-    given: Mapping[str, Any],
-    seed: int,
-    device: str,
-    checkpoint: Path | None,
-    resume: bool,
-    logs: list[Callback],
-) -> TrainingRun:
-    from feduplink.training import Preset, Training, TrainingData, training_settings
+def _result(trainer: Trainer[Any], data: Channels, seed: int) -> TrainingRun | PhaseNetworkRun:
+    from feduplink.policies import Policy
 
-    fields = {name: value for name, value in given.items() if name in TrainingSettings.model_fields}
-    settings = training_settings(kind, preset, **fields)
-    architecture = _architecture(Preset.for_policy(kind, preset).architecture, given)
-    training = Training(
-        kind.initialised(scenario, seed, architecture).to(device),
-        TrainingData.from_source(data),
+    trained, settings = trainer.trained(), trainer.algorithm.settings.model_dump(mode="json")
+    if not isinstance(trained, Policy):
+        return PhaseNetworkRun(trained.state_dict(), settings, seed)
+
+    def judged(csi: Tensor) -> Outcome:
+        return judge_policies({trained.name: trained}, csi, trained.scenario, seed=seed)[
+            trained.name
+        ]
+
+    is_validated = trainer.algorithm.record_type.is_validated
+    return TrainingRun(
+        trained,
+        trainer.history,
+        judged(data.test),
+        judged(data.validation) if is_validated else None,
         settings,
-        seed=seed,
-    )
-    if resume and checkpoint is not None:
-        training.resume(checkpoint)
-    training.run(logs, checkpoint)
-    policy = training.policy.cpu()
-    by_name = {policy.name: policy}
-    validation = judge_policies(by_name, data.validation, scenario, seed=seed)[policy.name]
-    test = judge_policies(by_name, data.test, scenario, seed=seed)[policy.name]
-    return TrainingRun(
-        policy,
-        tuple(training.history),
-        test,
-        validation,
-        settings.model_dump(mode="json"),
-        _channel_entries(data),
-        tuple(data.notes),
-        seed,
-    )
-
-
-def _train_network(
-    scenario: Scenario,
-    data: Channels,
-    settings: NetworkSettings,
-    everything: bool,
-    seed: int,
-    device: str,
-    checkpoint: Path | None,
-    resume: bool,
-) -> TrainingRun:
-    from feduplink.policies import UnrolledNetwork, UnrolledPolicy
-    from feduplink.training import NetworkTraining, OneScenario, TunedProblems
-
-    recorded = data.training if data.recorded else None
-    curriculum = TunedProblems(seed=seed) if everything else OneScenario(scenario, recorded)
-    network = UnrolledNetwork.initialised(seed).to(device)
-    training = NetworkTraining(network, curriculum, settings, seed=seed)
-    if resume and checkpoint is not None:
-        training.resume(checkpoint)
-    training.run(checkpoint=checkpoint)
-    if recorded is None:
-        policy: UnrolledPolicy = UnrolledPolicy.calibrated_on_draws(
-            network.cpu(), scenario, seed=seed
-        )
-    else:
-        policy = UnrolledPolicy.calibrated(network.cpu(), scenario, recorded, seed=seed)
-    test = judge_policies({policy.name: policy}, data.test, scenario, seed=seed)[policy.name]
-    return TrainingRun(
-        policy,
-        (),
-        test,
-        None,
-        {**settings.model_dump(mode="json"), "everything": everything},
         _channel_entries(data),
         tuple(data.notes),
         seed,
@@ -432,58 +359,22 @@ class PhaseNetworkRun(Result):
         save_phase_network(network, directory / "phase_network.safetensors")
 
 
-def _train_phases(
-    given: Mapping[str, Any], *, resume: bool, seed: int, device: str
-) -> PhaseNetworkRun:
-    from feduplink.training import PhaseSettings, train_phase_network
-    from feduplink.validation import usable_device
-
-    if resume:
-        raise InputError("resume: accepted for pdg, pdm and pdx; learned-schedule begins anew.")
-    settings = PhaseSettings(**_only(given, PhaseSettings, "learned-schedule"))
-    network = train_phase_network(settings, seed=seed, device=usable_device(device)).cpu()
-    return PhaseNetworkRun(network.state_dict(), settings.model_dump(mode="json"), seed)
-
-
-def _only(given: Mapping[str, Any], model: Any, policy: str) -> dict[str, Any]:
-    """The given settings; those of primal–dual training are refused."""
-    for name in sorted(given.keys() - model.model_fields.keys()):
-        raise InputError(
-            f"{name}: an option of primal-dual training; accepted for {policy}: steps, "
-            f"{', '.join(_SHARED)}."
-        )
-    return dict(given)
-
-
-def _architecture(preset: Architecture, given: Mapping[str, Any]) -> Architecture:
-    """The preset's architecture with the given fields."""
-    accepted = type(preset).model_fields
-    fields = {name: value for name, value in given.items() if name in accepted}
-    return type(preset)(**{**preset.model_dump(), **fields})
-
-
 def _warn_unreachable(scenario: Scenario, data: Channels) -> None:
     from feduplink.optimum import check_reachable
 
     warn_unreachable(check_reachable(scenario, data.training))
 
 
-def _logs(out: Path | None, tensorboard: bool) -> list[Callback]:
+def _trackers(out: Path | None, tensorboard: bool) -> list[Callback]:
     from feduplink.tracking import CsvLog, TensorBoardLog
 
     if out is None:
         if tensorboard:
             raise InputError("tensorboard: accepted only with out, the directory of the log.")
         return []
-    logs: list[Callback] = []
-    if tensorboard:
-        try:
-            logs.append(TensorBoardLog(Path(out) / "tensorboard"))
-        except ModuleNotFoundError:
-            raise InputError(
-                "tensorboard: not installed; accepted after pip install 'feduplink[track]'."
-            ) from None
-    return [*logs, CsvLog(Path(out) / "history.csv")]
+    directory = Path(out)
+    trackers: list[Callback] = [CsvLog(directory / "history.csv")]
+    return [*trackers, TensorBoardLog(directory / "tensorboard")] if tensorboard else trackers
 
 
 def _channel_entries(data: Channels) -> dict[str, Any]:

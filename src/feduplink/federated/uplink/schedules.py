@@ -163,6 +163,7 @@ class LearnedSchedule(ComputedSchedule):
     """
 
     name = "learned-schedule"
+    algorithm = "schedules"
     colour, marker = "#DDAA33", "p"
 
     def _of_senders(

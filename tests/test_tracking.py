@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from feduplink.progress import Callback, Step, Work
+from feduplink import InputError
+from feduplink.progress import Callback, Step, Work, report_to, track
 from feduplink.tracking import CsvLog, TensorBoardLog
 from feduplink.training import Epoch
 
@@ -51,6 +54,36 @@ def test_csv_has_every_epoch_once_also_after_a_resume(tmp_path):
     assert [rows[0][f"rate_{i}"] for i in (1, 2)] == ["nan", "0.625"]
     assert [rows[0][f"energy_efficiency_{i}"] for i in (1, 2)] == ["nan", "40"]
     assert [rows[0][f"power_{i}"] for i in (1, 2)] == ["0", "0.0078125"]
+
+
+def test_csv_of_any_work_has_its_figures(tmp_path):
+    """Works of one command may have different figures."""
+    path = tmp_path / "log.csv"
+    with report_to(CsvLog(path)):
+        with track("dual problem", None, "evaluations") as progress:
+            progress.advance(1, {"value": 0.98765432})
+        with track("certificate", 10, "boxes") as progress:
+            progress.advance(5, {"gap": 0.5})
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [
+        {"evaluations": "1", "value": "0.987654", "boxes": "", "gap": ""},
+        {"evaluations": "", "value": "", "boxes": "5", "gap": "0.5"},
+    ]
+
+
+def test_tensorboard_of_any_work_has_its_figures(tmp_path):
+    with track("certificate", 10, "boxes", [TensorBoardLog(tmp_path)]) as progress:
+        progress.advance(5, {"gap": 0.5})
+    events = EventAccumulator(str(tmp_path)).Reload()
+    (event,) = events.Scalars("certificate/gap")
+    assert (event.step, event.value) == (5, 0.5)
+
+
+def test_a_missing_tensorboard_is_one_sentence_with_the_install_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(InputError, match=r"tensorboard is not installed.*feduplink\[track\]"):
+        TensorBoardLog(tmp_path)
 
 
 def test_tensorboard_has_every_epoch_once_also_after_a_resume(tmp_path):

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import pytest
 import torch
 
-from feduplink import Scenario, judge
-from feduplink.training import Epoch, best_epoch
+from feduplink import InputError, Scenario, judge
+from feduplink.training import Epoch, History, NetworkEpoch, best_epoch
 
 
 def epoch(number: int, objective: float, violation: float) -> Epoch:
@@ -42,7 +43,8 @@ def test_best_epoch(history, best):
 
 def test_json_round_trip():
     original = epoch(3, 0.9, 0.0)
-    assert Epoch.from_json(json.loads(json.dumps(original.to_json()))) == original
+    (fields,) = json.loads(json.dumps(History([original]).to_json()))
+    assert Epoch.from_json(fields) == original
 
 
 def test_an_epoch_has_the_figures_of_its_judgement():
@@ -57,9 +59,32 @@ def test_an_epoch_has_the_figures_of_its_judgement():
     assert (epoch.number, epoch.objective) == (7, verdict.objective)
     assert epoch.participation == 0.25
     assert epoch.violation == pytest.approx(0.25)
-    assert not epoch.met
+    assert not epoch.meets_constraints
     assert epoch.constraints["power"] == pytest.approx((0.005, 0.0))
     assert epoch.constraints["rate"][0] == pytest.approx(math.log(2), rel=1e-6)
     assert math.isnan(epoch.constraints["rate"][1])
     assert epoch.worst["power_max"] == pytest.approx(0.005)
     assert epoch.worst["rate_min"] == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_a_data_frame_has_a_row_per_epoch():
+    pandas = pytest.importorskip("pandas")
+    frame = History([epoch(0, 0.5, 0.1), epoch(1, 0.75, 0.0)]).to_dataframe()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["epoch"].tolist() == [1, 2]
+    assert frame["objective"].tolist() == [0.5, 0.75]
+    assert frame["feasible"].tolist() == [False, True]
+    assert frame["rate_2"].tolist() == [float("inf")] * 2
+    steps = History([NetworkEpoch(0, 100, {"Lagrangian": 0.5})]).to_dataframe()
+    assert steps.to_dict("records") == [{"steps": 100, "Lagrangian": 0.5}]
+
+
+def test_a_missing_pandas_is_one_sentence_with_the_install_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pandas is not installed; accepted after pip install"):
+        History([epoch(0, 0.5, 0.1)]).to_dataframe()
+
+
+def test_the_last_epoch_of_a_network_without_validation_is_the_best():
+    history = History(NetworkEpoch(n, 100 * n, {"cost": n % 2}) for n in range(3))
+    assert history.best.number == 2
