@@ -29,9 +29,7 @@ from feduplink import (
     make_trainer,
 )
 from feduplink.channels import Channels, make_channels
-from feduplink.federated import TDMA
-from feduplink.federated.uplink.access import Sender, access_scheme
-from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
+from feduplink.federated import TDMA, Rounds, UplinkRules, everyone, transmit
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import find_optimum, repair_by_silence
@@ -74,11 +72,11 @@ def tuned(scenario: Scenario, splits: Channels, epochs: int) -> dict[str, Policy
     }
 
 
-def round_cost(sender: Sender, scenario: Scenario, csi: Tensor) -> str:
+def round_cost(policy: Policy, scenario: Scenario, csi: Tensor) -> str:
     present = everyone(*csi.shape[:2])
     rounds = Rounds(csi, csi, torch.zeros(present.shape), present)
     rules = UplinkRules(scenario, scenario.model_bits(WEIGHTS))
-    uploads = access_scheme(sender).uploads(rounds, rules)
+    uploads = transmit(policy, rounds, rules)
     return f"{float(uploads.airtime_s.median()):.3g} | {float(uploads.energy_j.median()):.3g}"
 
 

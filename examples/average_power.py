@@ -8,10 +8,10 @@ in the directory of this file. The mean is over all rounds: a silent device save
 
 from torch import Tensor
 
-from feduplink import Measure
+from feduplink import SeparableMeasure
 
 
-class AveragePower(Measure):
+class AveragePower(SeparableMeasure):
     """The transmit power p of a worker."""
 
     name = "power"

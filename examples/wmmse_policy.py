@@ -9,10 +9,10 @@ saving and loading.
 import torch
 from torch import Tensor
 
-from feduplink import Policy
+from feduplink import PowerPolicy
 
 
-class Wmmse(Policy):
+class Wmmse(PowerPolicy):
     """The iterations of Shi, Razaviyayn, Luo and He (2011), all channels at once."""
 
     name = "wmmse"

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, OpenLoop, Orthogonal, Scenario, judge
-from feduplink.evaluation import allocate_seen, judge_policy
-from feduplink.policies import Policy
+from feduplink.evaluation import allocate_from_noisy_csi, judge_policy
+from feduplink.policies import PowerPolicy
 
 
-class Recorder(Policy):
+class Recorder(PowerPolicy):
     """Transmits at full power and keeps what it was shown."""
 
     name = "recorder"
@@ -67,4 +67,6 @@ def test_bad_channels_are_refused(default_scenario, csi, sentence):
 
 def test_a_device_that_is_not_there_is_refused(default_csi, default_scenario):
     with pytest.raises(InputError, match="device: 'cuda:99' is not on this machine"):
-        allocate_seen(FullPower(default_scenario), default_csi, default_scenario, device="cuda:99")
+        allocate_from_noisy_csi(
+            FullPower(default_scenario), default_csi, default_scenario, device="cuda:99"
+        )

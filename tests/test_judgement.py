@@ -13,7 +13,7 @@ from scipy import stats
 from feduplink import Constraint, InputError, Judgement, Problem, Scenario, judge
 from feduplink.judgement import Shortfalls, mean_interval
 from feduplink.link import Rate
-from feduplink.problem import WeightedSum
+from feduplink.problem import WeightedSum, link_state
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
 TWO = Scenario(workers=2, weights=(3.0, 1.0), rate_min=(0.5, 0.6), ee_min=30.0)
@@ -244,7 +244,8 @@ def test_an_upper_limit_over_all_rounds_counts_silent_ones():
     limit = torch.full((1,), 0.1, dtype=torch.float64)
     constraint = Constraint.below(AveragePower(), limit)
     problem = Problem(Rate(), WeightedSum(torch.ones(1)), (constraint,))
-    found = Shortfalls.from_problem(problem, power, power)
+    counted = torch.ones_like(power, dtype=torch.bool)
+    found = Shortfalls.from_samples(problem.constraint_values(power, power), counted[None], problem)
     mean, low, high = mean_interval(power, torch.ones_like(power, dtype=torch.bool), 0.95)
     assert found.estimate.item() == pytest.approx(-0.5)
     assert found.high.item() == pytest.approx((high.item() - 0.1) / 0.1)
@@ -254,7 +255,8 @@ def test_an_upper_limit_over_all_rounds_counts_silent_ones():
 
 def test_without_constraints_powers_are_feasible():
     problem = Problem(Rate(), WeightedSum(torch.ones(2)), ())
-    found = Shortfalls.from_problem(problem, torch.ones(5, 2), torch.ones(5, 2))
+    state = link_state(Scenario(workers=2), torch.ones(5, 2, 2), torch.ones(5, 2))
+    found = Shortfalls.from_problem(problem, state)
     assert found.worst == (0.0, 0.0)
     assert found.feasible is True
 

@@ -10,7 +10,7 @@ from .channels import (
 from .errors import InputError, ProofError
 from .federated import Task, load_task
 from .judgement import Judgement, judge
-from .link import Measure
+from .link import LinkState, Measure, SeparableMeasure
 from .optimum import Optimum
 from .policies import (
     DualPolicy,
@@ -20,7 +20,9 @@ from .policies import (
     Orthogonal,
     PerceptronPolicy,
     Policy,
+    PowerPolicy,
     RandomPower,
+    SchedulePolicy,
     load_policy,
     make_policies,
     make_policy,
@@ -71,6 +73,7 @@ __all__ = [
     "GraphPolicy",
     "InputError",
     "Judgement",
+    "LinkState",
     "Measure",
     "OpenLoop",
     "Optimum",
@@ -79,6 +82,7 @@ __all__ = [
     "Outcome",
     "PerceptronPolicy",
     "Policy",
+    "PowerPolicy",
     "PrimalDualLearning",
     "Problem",
     "ProofCheck",
@@ -86,6 +90,8 @@ __all__ = [
     "RandomPower",
     "Result",
     "Scenario",
+    "SchedulePolicy",
+    "SeparableMeasure",
     "Sweep",
     "Task",
     "Trainer",

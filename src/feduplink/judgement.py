@@ -18,10 +18,10 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from feduplink import link
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.problem import Constraint, Problem, success_rate
+from feduplink.link import LinkState, Schedule
+from feduplink.problem import Constraint, Problem, link_state, success_rate
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
@@ -65,12 +65,13 @@ class Shortfalls:
     high: Tensor
 
     @classmethod
-    def from_problem(cls, problem: Problem, sinr: Tensor, power: Tensor) -> Shortfalls:
-        """Estimate the shortfalls of a problem from SINRs and powers in W, (N, L) each."""
+    def from_problem(cls, problem: Problem, state: LinkState) -> Shortfalls:
+        """Estimate the shortfalls of a problem from N rounds on the link."""
+        power = state.power
         if not problem.constraints:
             return cls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
         return cls.from_samples(
-            problem.constraint_values(sinr, power),
+            problem.constraint_values_of(state),
             torch.stack([constraint.counted(power) for constraint in problem.constraints]),
             problem,
         )
@@ -207,6 +208,8 @@ class Judgement:
         shortfall: largest relative shortfall of a constraint on these channels; negative if all
             are slack, 0 without constraints.
         shortfall_error: half the width of its confidence interval.
+        is_simultaneous: whether each worker has one power per round and all start together. The
+            optimum and its bound are of such policies, and say nothing about schedules.
 
     """
 
@@ -217,6 +220,7 @@ class Judgement:
     feasible: bool | None
     shortfall: float
     shortfall_error: float
+    is_simultaneous: bool = True
 
     @property
     def verdict(self) -> Verdict:
@@ -291,47 +295,60 @@ def feasible_first(
 
 
 def judge(
-    scenario: Scenario, csi: Tensor, power: Tensor, *, problem: Problem | None = None
+    scenario: Scenario,
+    csi: Tensor,
+    power: Tensor | Schedule,
+    *,
+    problem: Problem | None = None,
 ) -> Judgement:
-    """Judge transmit powers on the true channels, in float64 on the CPU.
+    """Judge transmit powers or schedules on the true channels, in float64 on the CPU.
+
+    Under a schedule the SINR of a worker is the lowest of its phases, and its power the mean while
+    it transmits the model of 39,760 weights.
 
     Args:
         scenario: the cell and its radio.
         csi: H, (N, L, L).
-        power: transmit powers, (N, L) W.
+        power: transmit powers, (N, L) W, or the phases of N rounds.
         problem: objective and constraints; None for those of the scenario.
 
     Raises:
         InputError: if shapes do not fit, or powers are negative or not finite.
     """
     check_csi(csi, scenario.workers)
-    if csi.ndim != 3 or len(csi) == 0 or power.shape != csi.shape[:-1]:
+    given = power.power if isinstance(power, Schedule) else power[..., None, :]
+    if csi.ndim != 3 or len(csi) == 0 or given[..., 0, :].shape != csi.shape[:-1]:
         raise InputError(
-            f"power: shape {tuple(power.shape)}; accepted with csi {tuple(csi.shape)}: (N, L) "
-            "and (N, L, L) with N >= 1."
+            f"power: shape {tuple(given[..., 0, :].shape)}; accepted with csi {tuple(csi.shape)}: "
+            "(N, L) and (N, L, L) with N >= 1."
         )
-    if not bool((power.isfinite() & (power >= 0)).all()):
+    if not bool((given.isfinite() & (given >= 0)).all()):
         raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
     problem = problem or Problem.from_scenario(scenario)
-    power = power.detach().to("cpu", torch.float64)
-    sinr = link.sinr(csi.detach().to("cpu", torch.float64), power)
+    powers = power if isinstance(power, Schedule) else power.detach()
+    state = link_state(
+        scenario, csi.detach().to("cpu", torch.float64), powers.to("cpu").to(torch.float64)
+    )
+    power = state.power
     on_air = power > 0
 
     weights = scenario.worker_weights * on_air
-    per = success_rate(problem.objective, scenario).error(sinr, power)
-    shortfalls = Shortfalls.from_problem(problem, sinr, power)
+    per = success_rate(problem.objective, scenario).error(state.sinr, power)
+    shortfalls = Shortfalls.from_problem(problem, state)
     shortfall, shortfall_error = shortfalls.worst
+    objective = problem.objective.of(state).mean(0)
     return Judgement(
-        objective=problem.objective_value(sinr, power),
+        objective=float(problem.utility.value(objective)),
         weighted_per=float((weights * per).sum() / weights.sum()),
         participation=float(on_air.double().mean()),
         constraints={
             constraint.name: ConstraintValue(
-                constraint, constraint.mean(constraint.measure.value(sinr, power), power)
+                constraint, constraint.mean(constraint.measure.of(state), power)
             )
             for constraint in problem.constraints
         },
         feasible=shortfalls.feasible,
         shortfall=shortfall,
         shortfall_error=shortfall_error,
+        is_simultaneous=isinstance(powers, Tensor),
     )

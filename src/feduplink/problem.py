@@ -17,9 +17,19 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate, Slopes, SuccessRate
+from feduplink.link import (
+    AnyMeasure,
+    EnergyEfficiency,
+    LinkState,
+    PacketSuccess,
+    Rate,
+    Schedule,
+    SeparableMeasure,
+    Slopes,
+    SuccessRate,
+)
 from feduplink.registry import MEASURES
-from feduplink.scenario import ConstraintText, Scenario
+from feduplink.scenario import MODEL_WEIGHTS, ConstraintText, Scenario
 
 #: Beyond this, the exponential overflows.
 _LARGEST_EXPONENT = 700.0
@@ -139,19 +149,21 @@ class Constraint:
 
     """
 
-    measure: Measure
+    measure: AnyMeasure
     limit: Tensor
     at_most: bool
     active: Tensor
 
     @classmethod
-    def at_least(cls, measure: Measure, limit: Tensor, active: Tensor | None = None) -> Constraint:
+    def at_least(
+        cls, measure: AnyMeasure, limit: Tensor, active: Tensor | None = None
+    ) -> Constraint:
         """E[measure] ≥ limit, for all workers unless ``active`` says for which."""
         everyone = torch.ones(limit.shape, dtype=torch.bool)
         return cls(measure, limit, False, everyone if active is None else active)
 
     @classmethod
-    def below(cls, measure: Measure, limit: Tensor) -> Constraint:
+    def below(cls, measure: AnyMeasure, limit: Tensor) -> Constraint:
         """E[measure] ≤ limit, for all workers."""
         return cls(measure, limit, True, torch.ones(limit.shape, dtype=torch.bool))
 
@@ -185,8 +197,14 @@ class Constraint:
         return -1.0 if self.at_most else 1.0
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """The separable measure, negated for an upper limit, (..., L)."""
+        return self._signed(separable(self.measure).value(sinr, power))
+
+    def of(self, state: LinkState) -> Tensor:
         """The measure, negated for an upper limit, (..., L)."""
-        value = self.measure.value(sinr, power)
+        return self._signed(self.measure.of(state))
+
+    def _signed(self, value: Tensor) -> Tensor:
         return -value if self.at_most else value
 
     def counted(self, power: Tensor) -> Tensor:
@@ -233,26 +251,29 @@ class Constraint:
         return replace(self, measure=_Scaled(self.measure, scale), limit=self.limit / scale)
 
 
-class _Scaled(Measure):
+class _Scaled(SeparableMeasure):
     """A measure in other units, worker by worker."""
 
-    def __init__(self, measure: Measure, unit: Tensor) -> None:
+    def __init__(self, measure: AnyMeasure, unit: Tensor) -> None:
         self._measure, self._unit = measure, unit
         self.name, self.symbol = measure.name, measure.symbol  # type: ignore[misc]
         self.on_air_only = measure.on_air_only  # type: ignore[misc]
 
+    def of(self, state: LinkState) -> Tensor:
+        return self._measure.of(state) / self._unit.to(state.power)
+
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        return self._measure.value(sinr, power) / self._unit.to(sinr)
+        return separable(self._measure).value(sinr, power) / self._unit.to(sinr)
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
-        return (1 / self._unit.to(sinr)) * self._measure.slopes(sinr, power)
+        return (1 / self._unit.to(sinr)) * separable(self._measure).slopes(sinr, power)
 
 
 @dataclass(frozen=True)
 class Problem:
     """Objective, utility and constraints; build the usual one with :meth:`from_scenario`."""
 
-    objective: Measure
+    objective: AnyMeasure
     utility: Utility
     constraints: tuple[Constraint, ...]
 
@@ -308,14 +329,23 @@ class Problem:
         rows = [constraint.value(sinr, power) for constraint in self.constraints]
         return torch.stack(rows) if rows else power.new_zeros(0, *power.shape)
 
+    def constraint_values_of(self, state: LinkState) -> Tensor:
+        """Values of all constraints in a state of the link, (K, N, L)."""
+        rows = [constraint.of(state) for constraint in self.constraints]
+        return torch.stack(rows) if rows else state.power.new_zeros(0, *state.power.shape)
+
     def mean_surplus(self, sinr: Tensor, power: Tensor) -> Tensor:
         """E[surplus] of every constraint and worker, (K, L); met where it is not negative."""
         rows = [constraint.surplus(sinr, power).mean(0) for constraint in self.constraints]
         return torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
 
+    def objective_values(self, sinr: Tensor, power: Tensor) -> Tensor:
+        """The separable objective f of every worker, (..., L)."""
+        return separable(self.objective).value(sinr, power)
+
     def objective_value(self, sinr: Tensor, power: Tensor) -> float:
         """g(E[f]) over a batch, (N, L) each."""
-        return float(self.utility.value(self.objective.value(sinr, power).mean(0)))
+        return float(self.utility.value(self.objective_values(sinr, power).mean(0)))
 
     def with_thresholds(self, thresholds: Tensor) -> Problem:
         """The same with other thresholds, (K, L)."""
@@ -327,18 +357,53 @@ class Problem:
         return replace(self, constraints=tuple(c.with_margin(margin) for c in self.constraints))
 
 
-def success_rate(objective: Measure, scenario: Scenario) -> SuccessRate:
-    """What decides whether an upload arrives: the objective if it says so, else the waterfall."""
+def success_rate(objective: AnyMeasure, scenario: Scenario) -> SuccessRate:
+    """The success rate that decides arrivals: the objective if it is one, else the waterfall."""
     if isinstance(objective, SuccessRate):
         return objective
     return PacketSuccess.from_scenario(scenario)
 
 
-def find_measure(name: str) -> type[Measure]:
+def link_state(
+    scenario: Scenario,
+    csi: Tensor,
+    transmission: Tensor | Schedule,
+    *,
+    bits: Tensor | None = None,
+    deadline_s: float | None = None,
+) -> LinkState:
+    """The uplink of a scenario under powers (..., L) in W or a schedule, on channels (..., L, L).
+
+    Args:
+        scenario: the cell, the radio and the problem.
+        csi: H.
+        transmission: powers or a schedule.
+        bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
+        deadline_s: end of a round, s.
+
+    """
+    objective = find_measure(scenario.objective).from_scenario(scenario)
+    uploaded = scenario.model_bits(MODEL_WEIGHTS) if bits is None else bits
+    success = success_rate(objective, scenario)
+    return LinkState(csi, transmission, scenario, success, uploaded, deadline_s)
+
+
+def separable(measure: AnyMeasure) -> SeparableMeasure:
+    """The measure itself, if it depends on a worker's own SINR and power alone."""
+    if not isinstance(measure, SeparableMeasure):
+        raise InputError(
+            f"measure: {measure.name} depends on the whole upload; accepted in the Lagrangian "
+            "(dual, pdx, optimum) and by open-loop tuning: a feduplink.SeparableMeasure."
+        )
+    return measure
+
+
+def find_measure(name: str) -> type[AnyMeasure]:
     """The class of a measure by its registered name or ``package.module:Class``."""
     found = MEASURES.find(name)
-    if not (isinstance(found, type) and issubclass(found, Measure)):
+    if not (isinstance(found, type) and issubclass(found, AnyMeasure)):
         raise InputError(
-            f"measure: {name} is {found!r}; accepted: a subclass of feduplink.link.Measure."
+            f"measure: {name} is {found!r}; accepted: a subclass of feduplink.SeparableMeasure or "
+            "feduplink.Measure."
         )
     return found

@@ -22,7 +22,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from feduplink.errors import InputError, unknown_name
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from feduplink.channels.models import ChannelModel
     from feduplink.federated.server import Aggregation
     from feduplink.federated.tasks.task import Task
-    from feduplink.federated.uplink.access import AccessScheme
-    from feduplink.link.measures import Measure
+    from feduplink.link.measures import AnyMeasure
     from feduplink.scenario import Scenario
     from feduplink.training.trainer import LearningAlgorithm
 
@@ -49,6 +48,24 @@ def _installed() -> dict[str, tuple[EntryPoint, ...]]:
 def object_path(item: object) -> str:
     """``package.module:Object`` of a class or function."""
     return f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
+
+
+class _ClassName:
+    """An attribute of a class and its objects with the name of the class."""
+
+    def __get__(self, _instance: object, owner: type) -> str:
+        return owner.__name__
+
+
+def class_name() -> str:
+    """Default of the attribute ``name`` of a class: the name of the class itself.
+
+    >>> class Goodput:
+    ...     name = class_name()
+    >>> Goodput.name
+    'Goodput'
+    """
+    return cast("str", _ClassName())
 
 
 class Registry(Generic[_T]):
@@ -176,13 +193,21 @@ POLICIES: Registry[Any] = Registry(
         "pdg": "feduplink.policies.paper:GraphPolicy",
         "dual": "feduplink.policies.dual:DualPolicy",
         "pdx": "feduplink.policies.pdx:UnrolledPolicy",
+        "ideal": "feduplink.policies.baselines:Ideal",
+        "tdma": "feduplink.policies.scheduled:TDMA",
+        "ofdma": "feduplink.policies.scheduled:OFDMA",
+        "fixed-power": "feduplink.policies.scheduled:FixedPower",
+        "schedule": "feduplink.policies.scheduled:ComputedSchedule",
+        "learned-schedule": "feduplink.policies.scheduled:LearnedSchedule",
     },
 )
 
-#: Those of them that learn, and those that are compared where none are named. Their classes say
-#: the same, so that classes of users can; here it is known before any is imported.
-TRAINABLE = ("pdm", "pdg", "pdx")
+#: Policies that are trained, those that are compared where none are named, and those that
+#: federations compare in addition. The first two are attributes of the classes too, so that classes
+#: of users can have them; here they are known before any class is imported.
+TRAINABLE = ("pdm", "pdg", "pdx", "learned-schedule")
 COMPARED = ("rand", "orth", "max", "openloop")
+SCHEDULED = ("ideal", "tdma", "ofdma", "fixed-power", "schedule", "learned-schedule")
 
 #: What builds a channel model for a scenario, :class:`feduplink.channels.ChannelModel`.
 CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
@@ -203,8 +228,8 @@ CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
     },
 )
 
-#: Classes of measures, :class:`feduplink.link.Measure`.
-MEASURES: Registry[type[Measure]] = Registry(
+#: Classes of measures, :class:`feduplink.link.SeparableMeasure` or :class:`feduplink.link.Measure`.
+MEASURES: Registry[type[AnyMeasure]] = Registry(
     "measure",
     "feduplink.measures",
     {
@@ -247,20 +272,5 @@ AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
         "exact": "feduplink.federated.server:ExactAverage",
         "unbiased": "feduplink.federated.server:UnbiasedAverage",
         "published": "feduplink.federated.server:PublishedAverage",
-    },
-)
-
-#: Classes or functions that make a :class:`feduplink.federated.AccessScheme`, without arguments or
-#: with some of the keywords ``seconds_per_joule``, ``delivery``, ``scenario`` and ``channels``.
-ACCESS_SCHEMES: Registry[Callable[..., AccessScheme]] = Registry(
-    "access scheme",
-    "feduplink.access_schemes",
-    {
-        "ideal": "feduplink.federated.uplink.access:Ideal",
-        "tdma": "feduplink.federated.uplink.access:TDMA",
-        "ofdma": "feduplink.federated.uplink.access:OFDMA",
-        "fixed-power": "feduplink.federated.uplink.schedules:FixedPowerAccess",
-        "schedule": "feduplink.federated.uplink.schedules:ComputedSchedule",
-        "learned-schedule": "feduplink.federated.uplink.schedules:LearnedSchedule",
     },
 )

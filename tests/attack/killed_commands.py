@@ -12,7 +12,7 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.channels import Realisations, write_channels
-from feduplink.cli import reproduce
+from feduplink.experiments import context
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def reproduce_cases(directory: Path) -> list[Case]:
 def _tiny() -> None:
     from experiments import tiny
 
-    reproduce.QUICK = tiny.TINY
+    context.QUICK = tiny.TINY
     tiny.limit_settings(pytest.MonkeyPatch())
 
 

@@ -15,7 +15,7 @@ from feduplink.judgement import Shortfalls, judge
 from feduplink.link import sinr
 from feduplink.optimum import find_optimum
 from feduplink.policies import FullPower, PerceptronPolicy, shipped_pdx
-from feduplink.problem import Problem
+from feduplink.problem import Problem, link_state
 from feduplink.settings import Architecture
 
 
@@ -48,13 +48,11 @@ def test_verdicts_near_the_threshold_are_rarely_wrong():
     wrong = {"met": 0, "missed": 0}
     for _ in range(200):
         some = torch.randint(len(csi), (1000,), generator=generator)
-        gains = sinr(csi[some], power[some])
+        state = link_state(scenario, csi[some], power[some])
         for name, factor in (("met", 1 / 1.0075), ("missed", 1.03 / 0.99)):
             aims = problem.thresholds.clone()
             aims[0], aims[1] = truth * factor, 1e-3
-            verdict = Shortfalls.from_problem(
-                problem.with_thresholds(aims), gains, power[some]
-            ).feasible
+            verdict = Shortfalls.from_problem(problem.with_thresholds(aims), state).feasible
             wrong[name] += verdict is (name == "missed")
     assert max(wrong.values()) <= 0.05 * 200 + 3 * math.sqrt(0.05 * 0.95 * 200)
 

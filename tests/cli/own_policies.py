@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.channels import make_channels
-from feduplink.policies import NeuralPolicy, Policy
+from feduplink.policies import NeuralPolicy, PowerPolicy
 from feduplink.scenario import Scenario
 
 
-class Half(Policy):
+class Half(PowerPolicy):
     """Half of Pmax, always."""
 
     name = "half"
@@ -19,7 +19,7 @@ class Half(Policy):
         return (self.scenario.pmax_w.to(csi) / 2).expand(csi.shape[:-1])
 
 
-class Median(Policy):
+class Median(PowerPolicy):
     """Full power for direct gains over the median of the training channels."""
 
     name = "median"

@@ -202,7 +202,7 @@ def test_completion_knows_commands_options_and_choices(
         (["evaluate", "--policies", "op"], ["openloop"]),
         (["evaluate", "--policies", "max,pd"], ["max,pdm", "max,pdg", "max,pdx"]),
         (["evaluate", "--policies", "runs/tr"], ["runs/trained"]),
-        (["evaluate", "--policies", "td"], []),
+        (["evaluate", "--policies", "td"], ["tdma"]),
         (["federate", "--policies", "td"], ["tdma"]),
         (["federate", "--task", "di"], ["digits"]),
         (["channels", "--scenario", "interference-x"], [f"interference-x{n}" for n in (2, 4, 8)]),

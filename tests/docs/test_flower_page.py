@@ -15,8 +15,7 @@ import torch
 from flwr.app import Context, RecordDict
 
 from feduplink import FullPower, Scenario
-from feduplink.federated import FederationSettings, federate, load_task
-from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.federated import FederationSettings, UplinkRecord, federate, load_task
 from feduplink.flower import TaskResult, TaskRun, UplinkRound
 from flower.in_process_grid import InProcessGrid
 

@@ -21,9 +21,10 @@ from feduplink.experiments.federated_tasks import (
     load_images,
     pdg_claims,
 )
-from feduplink.federated import FederatedHistory, FederationSettings, Ideal, federate
+from feduplink.federated import FederatedHistory, FederationSettings, federate
 from feduplink.federated.data import data_set
 from feduplink.federated.data.partition import weighed_by_noise
+from feduplink.policies import Ideal
 from feduplink.progress import report_to
 from feduplink.settings import Partition
 from feduplink.storage.run_directory import Claim
@@ -147,7 +148,9 @@ def test_noisy_images_are_weighed_by_quality(
     own = dataclasses.replace(context, directory=tmp_path)
     found = Comparison("images", 1, ("ideal",), partition).run(own)
     task = load_images(own, partition)
-    expected = federate(task, {"ideal": Ideal()}, scenario, FederationSettings(runs=1, rounds=3))
+    expected = federate(
+        task, {"ideal": Ideal(scenario)}, scenario, FederationSettings(runs=1, rounds=3)
+    )
     assert found.final_errors("ideal") == pytest.approx(expected.final_errors("ideal"))
 
 

@@ -190,15 +190,24 @@ OUTSIDE = """
 import torch
 from torch import nn
 from feduplink.federated import Examples, FederatedData, LocalWork, Task
-from feduplink.federated import ExactAverage, Ideal
+from feduplink.federated import ExactAverage
+from feduplink import PowerPolicy
 
-class Late(Ideal):
+class Late(PowerPolicy):
     name = "late"
+    has_state = True
 
-    def uploads(self, rounds, rules):
-        found = super().uploads(rounds, rules)
-        found.success[:3] = 0
-        return found
+    def reset(self):
+        self.rounds = 0
+
+    def powers(self, csi):
+        silent = self.rounds <= 3
+        return torch.zeros(csi.shape[:-1]) if silent else 0.01 * torch.ones(csi.shape[:-1])
+
+    def step(self, csi, feedback=None, *, present=None, bits=None):
+        self.rounds += 1
+        assert (feedback is None) == (self.rounds == 1)
+        return super().step(csi, feedback, present=present, bits=bits)
 
 def signs(*, workers):
     def draw(rng):
@@ -246,13 +255,15 @@ def test_a_task_and_an_average_from_outside(
     assert "made with another aggregation (name, state)" in refusal
 
 
-def test_an_access_scheme_from_outside(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_policy_with_a_state_from_outside(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "outside_of_it.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
     words = ("federate", "--task", "outside_of_it:signs", "--workers", 3)
     assert run(*words, "--policies", "outside_of_it:Late,ideal")[0] == 0
     directory = tmp_path / "runs/federate"
-    assert _first_run(directory, "late")["arrivals"] == [0] * 3 + [3] * 6
+    assert _first_run(directory, "late")["transmitting"] == [0] * 3 + [3] * 6
     assert _first_run(directory, "ideal")["arrivals"] == [3] * 9
 
 

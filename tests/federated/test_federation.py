@@ -11,7 +11,7 @@ from feduplink import (
     InputError,
     OpenLoop,
     PerceptronPolicy,
-    Policy,
+    PowerPolicy,
     RandomPower,
     Scenario,
 )
@@ -20,14 +20,16 @@ from feduplink.federated import (
     FederatedData,
     Federation,
     FederationSettings,
-    Ideal,
     LocalWork,
+    Rounds,
     Task,
+    UplinkRules,
+    everyone,
     federate,
     presence,
+    transmit,
 )
-from feduplink.federated.uplink.access import transmit
-from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
+from feduplink.policies import Ideal
 from feduplink.randomness import stream_seed
 from plain_federation import PlainFederation
 from recorder import Recorder
@@ -60,7 +62,7 @@ def test_one_round_by_hand():
         work=LocalWork(batch_size=8, learning_rate=0.1),
         rounds=1,
     )
-    history = federate(task, {"ideal": Ideal()}, Scenario(workers=2))
+    history = federate(task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=2))
     # Worker 0 (k = 2) steps up to 1.1, worker 1 (k = 6) down to 0.9.
     expected = (2 * 1.1 + 6 * 0.9) / 8
     run = history.policies["ideal"][0]
@@ -100,8 +102,8 @@ def test_same_seed_same_history_and_other_seed_another(small_task: Task):
 
 def test_policies_share_everything_but_the_powers(small_task: Task):
     policies = {
-        "ideal": Ideal(),
-        "again": Ideal(),
+        "ideal": Ideal(SCENARIO),
+        "again": Ideal(SCENARIO),
         "full": FullPower(SCENARIO),
         "loop": OpenLoop(SCENARIO, target=1e9, fraction=0.0),
     }
@@ -121,13 +123,13 @@ def test_runs_differ(small_task: Task):
 
 def test_every_round_is_reported(small_task: Task):
     recorder = Recorder()
-    history = federate(small_task, {"ideal": Ideal()}, SCENARIO, callbacks=[recorder])
+    history = federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, callbacks=[recorder])
     assert recorder.of("federated learning of blobs") == ["begin", *range(1, 7), "end"]
     errors = [step.figures["ideal"] for step in recorder.steps]
     assert errors == list(history.policies["ideal"][0].error)
 
 
-class Silent(Policy):
+class Silent(PowerPolicy):
     """Nobody ever sends."""
 
     name = "silent"
@@ -157,7 +159,7 @@ def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Tas
 
 def test_workers_leave_and_join(small_task: Task):
     settings = FederationSettings(rounds=6, present=presence(6, 3, {1: {0, 2}, 3: set(), 4: {1}}))
-    run = federate(small_task, {"ideal": Ideal()}, SCENARIO, settings).policies["ideal"][0]
+    run = federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings).policies["ideal"][0]
     assert run.arrivals == (3, 2, 2, 0, 1, 1)
     assert run.error[3] == run.error[2]
 
@@ -188,11 +190,11 @@ def test_settings_out_of_range_are_refused(wrong: dict, sentence: str):
 
 def test_mismatched_input_is_refused(small_task: Task):
     with pytest.raises(InputError, match="data for 3 workers, the scenario has 4"):
-        federate(small_task, {"ideal": Ideal()}, Scenario(workers=4))
+        federate(small_task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=4))
     with pytest.raises(InputError, match="policies: none"):
         federate(small_task, {}, SCENARIO)
     with pytest.raises(InputError, match="resume: accepted only with"):
-        federate(small_task, {"ideal": Ideal()}, SCENARIO, resume=True)
+        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, resume=True)
     with pytest.raises(InputError, match="present: "):
         settings = FederationSettings(rounds=4, present=torch.ones(3, 3, dtype=torch.bool))
-        federate(small_task, {"ideal": Ideal()}, SCENARIO, settings)
+        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)

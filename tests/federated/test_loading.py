@@ -9,13 +9,13 @@ import pytest
 from feduplink import InputError, Scenario
 from feduplink.federated import (
     FederationSettings,
-    Ideal,
     LocalWork,
     Task,
     federate,
     load_task,
     task_options,
 )
+from feduplink.policies import Ideal
 
 from .conftest import blob_task
 
@@ -57,7 +57,9 @@ def test_a_task_itself_must_fit_the_scenario():
     task = load_task(f"{HERE}:BLOBS", workers=4)
     assert task is BLOBS
     with pytest.raises(InputError, match="the task has data for 3 workers, the scenario has 4"):
-        federate(task, {"ideal": Ideal()}, Scenario(workers=4), FederationSettings(rounds=1))
+        federate(
+            task, {"ideal": Ideal(Scenario())}, Scenario(workers=4), FederationSettings(rounds=1)
+        )
 
 
 @pytest.mark.parametrize(

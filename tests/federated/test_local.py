@@ -16,13 +16,13 @@ from feduplink.federated import (
     FederatedData,
     Federation,
     FederationSettings,
-    Ideal,
     LocalWork,
     Task,
     clip_each_,
     load_task,
 )
 from feduplink.federated.models import ReviewClassifier
+from feduplink.policies import Ideal
 from feduplink.randomness import stream_seed
 from handwritten_federation import HandwrittenFederation
 from plain_federation import PlainFederation
@@ -40,7 +40,7 @@ def last_errors(federation: Federation) -> list[float]:
 
 def compare_with_plain_loop(task, workers: int, tolerance: float) -> None:
     settings = FederationSettings(runs=2, rounds=ROUNDS)
-    federation = Federation(task, {"ideal": Ideal()}, Scenario(workers=workers), settings)
+    federation = Federation(task, {"ideal": Ideal(Scenario())}, Scenario(workers=workers), settings)
     plain = []
     for run in range(2):
         torch.manual_seed(stream_seed(0, "model", run))
@@ -65,7 +65,7 @@ def test_digits_equal_the_round_written_by_hand():
     runs = 3
     federation = Federation(
         load_task("digits", workers=8),
-        {"ideal": Ideal()},
+        {"ideal": Ideal(Scenario())},
         Scenario(workers=8),
         FederationSettings(runs=runs, rounds=5),
     )
@@ -111,7 +111,7 @@ def test_every_model_is_clipped_as_pytorch_clips_one():
 def test_workers_keep_their_own_adam_between_rounds():
     task = blob_task(LocalWork(batch_size=8))
     federation = Federation(
-        task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=3)
+        task, {"ideal": Ideal(Scenario())}, Scenario(workers=3), FederationSettings(rounds=3)
     )
     for number in range(3):
         federation.run_round(number, at_once=1)
@@ -124,7 +124,7 @@ def test_how_many_simulations_train_together_changes_nothing():
     for at_once in (1, 2, 100):
         task = replace(blob_task(LocalWork(batch_size=8)), metric=mean_loss)
         settings = FederationSettings(runs=3, rounds=4)
-        policies = {"a": Ideal(), "b": Ideal()}
+        policies = {"a": Ideal(Scenario()), "b": Ideal(Scenario())}
         federation = Federation(task, policies, Scenario(workers=3), settings)
         for number in range(4):
             federation.run_round(number, at_once)
@@ -153,7 +153,7 @@ def test_frozen_weights_are_neither_trained_nor_sent():
 
     task = blob_task(LocalWork(batch_size=8), network)
     federation = Federation(
-        task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
+        task, {"ideal": Ideal(Scenario())}, Scenario(workers=3), FederationSettings(rounds=2)
     )
     frozen = federation.stack.module[0].weight.clone()
     errors = federation.run().policies["ideal"][0]
@@ -168,7 +168,7 @@ def test_dropout_is_repeatable_and_off_when_measuring():
     runs = []
     for _ in range(2):
         federation = Federation(
-            task, {"ideal": Ideal()}, Scenario(workers=3), FederationSettings(rounds=2)
+            task, {"ideal": Ideal(Scenario())}, Scenario(workers=3), FederationSettings(rounds=2)
         )
         runs.append(federation.run())
         outputs = functional_call(Unsteady().eval(), federation.state.model(0), test.inputs)
@@ -204,7 +204,7 @@ def review_task() -> Task:
 def test_reviews_train_side_by_side_as_one_by_one(room: float):
     task = review_task()
     federation = Federation(
-        task, {"ideal": Ideal()}, Scenario(workers=2), FederationSettings(rounds=5)
+        task, {"ideal": Ideal(Scenario())}, Scenario(workers=2), FederationSettings(rounds=5)
     )
     plain = PlainFederation(task, data_of(task), task.model())
     for number in range(5):

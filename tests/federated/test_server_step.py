@@ -14,11 +14,11 @@ from feduplink.federated import (
     ExactAverage,
     Federation,
     FederationSettings,
-    Ideal,
     Task,
     federate,
     find_aggregation,
 )
+from feduplink.policies import Ideal
 
 from .conftest import mean_loss
 
@@ -59,7 +59,11 @@ def steep(task: Task) -> Task:
 
 def errors(task: Task, aggregation: str | Aggregation) -> tuple[float, ...]:
     settings = FederationSettings(rounds=4, aggregation=aggregation)
-    return federate(steep(task), {"ideal": Ideal()}, SCENARIO, settings).policies["ideal"][0].error
+    return (
+        federate(steep(task), {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)
+        .policies["ideal"][0]
+        .error
+    )
 
 
 def test_momentum_at_zero_is_the_exact_average_and_otherwise_not(small_task: Task):
@@ -71,7 +75,7 @@ def test_momentum_at_zero_is_the_exact_average_and_otherwise_not(small_task: Tas
 
 
 def test_a_resumed_server_optimiser_is_the_same_to_the_last_bit(small_task: Task, tmp_path: Path):
-    policies = {"ideal": Ideal(), "max": FullPower(SCENARIO)}
+    policies = {"ideal": Ideal(SCENARIO), "max": FullPower(SCENARIO)}
 
     def fresh() -> Federation:
         settings = FederationSettings(runs=2, rounds=6, aggregation=FedAvgM())
@@ -95,7 +99,9 @@ def test_a_resumed_server_optimiser_is_the_same_to_the_last_bit(small_task: Task
 
 def test_every_federation_has_a_state_of_its_own(small_task: Task):
     settings = FederationSettings(runs=2, rounds=3, aggregation=Silent())
-    federation = Federation(small_task, {"a": Ideal(), "b": Ideal()}, SCENARIO, settings)
+    federation = Federation(
+        small_task, {"a": Ideal(SCENARIO), "b": Ideal(SCENARIO)}, SCENARIO, settings
+    )
     history = federation.run()
     assert [int(state["rounds"]) for state in federation.state.server] == [3] * 4
     for run in history.policies["a"]:
@@ -112,11 +118,11 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
 ):
     file = tmp_path / "state.safetensors"
     settings = FederationSettings(rounds=2, aggregation=FedAvgM())
-    federate(small_task, {"ideal": Ideal()}, SCENARIO, settings, checkpoint=file)
+    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings, checkpoint=file)
     with pytest.raises(InputError, match=rf"made with another aggregation \({field}"):
         federate(
             small_task,
-            {"ideal": Ideal()},
+            {"ideal": Ideal(SCENARIO)},
             SCENARIO,
             replace(settings, aggregation=other),
             checkpoint=file,

@@ -14,7 +14,6 @@ from feduplink.federated import (
     Examples,
     FederatedData,
     FederationSettings,
-    Ideal,
     LocalWork,
     federate,
     load_task,
@@ -30,7 +29,7 @@ from feduplink.federated.tasks import (
 from feduplink.federated.tasks import (
     reviews as imdb_task,
 )
-from feduplink.policies import UnselectedRandomPower
+from feduplink.policies import Ideal, UnselectedRandomPower
 from feduplink.scenario import data_sizes
 
 SCENARIO = Scenario()
@@ -55,7 +54,7 @@ def test_digits_are_real_balanced_and_held_out():
 
 def test_digits_learn_in_a_few_rounds():
     task = load_task("digits", workers=8)
-    history = federate(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=20))
+    history = federate(task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(rounds=20))
     error = history.policies["ideal"][0].error
     assert error[-1] < 0.2 < error[0]
 
@@ -185,14 +184,14 @@ def test_air_quality_is_as_specified(real_data: Path):
 
 def test_air_quality_reaches_its_error(real_data: Path):
     task = load_task("airquality", workers=8, directory=real_data)
-    history = federate(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(runs=3))
+    history = federate(task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(runs=3))
     assert history.final_error("ideal") < 0.09
 
 
 @pytest.mark.slow
 def test_mnist_curves_of_the_specification(real_data: Path):
     task = load_task("mnist", workers=8, directory=real_data)
-    policies = {"ideal": Ideal(), "rand": UnselectedRandomPower(SCENARIO)}
+    policies = {"ideal": Ideal(Scenario()), "rand": UnselectedRandomPower(SCENARIO)}
     right = federate(task, policies, SCENARIO, FederationSettings(runs=3))
     published = federate(
         task, policies, SCENARIO, FederationSettings(runs=3, aggregation="published")
@@ -217,7 +216,10 @@ def test_reviews_train_in_a_small_configuration(real_data: Path):
     work = LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5)
     task = imdb_task.imdb(workers=4, directory=real_data, size=size, work=work)
     history = federate(
-        task, {"ideal": Ideal()}, Scenario(workers=4), FederationSettings(runs=2, rounds=2)
+        task,
+        {"ideal": Ideal(Scenario())},
+        Scenario(workers=4),
+        FederationSettings(runs=2, rounds=2),
     )
     for run in history.policies["ideal"]:
         assert all(0.2 < error < 0.8 for error in run.error)

@@ -24,11 +24,12 @@ from quadratic_app import client_app, server_app
 from quadratic_app.strategies import STRATEGIES
 from torch import Tensor
 
-from feduplink import FullPower, InputError, Policy, Scenario
+from feduplink import FullPower, InputError, PowerPolicy, Scenario
 from feduplink.cli import main
-from feduplink.federated import FederationSettings, Ideal, federate, load_task
+from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.flower import FlowerError, federate_with_flower
 from feduplink.flower.simulation import Simulation, start_simulation
+from feduplink.policies import Ideal
 from feduplink.progress import Callback, Step, Work
 
 from .conftest import FOUR_STRATEGIES
@@ -114,11 +115,13 @@ def test_table_and_metrics_of_the_command_are_those_of_the_local_engine(
 def test_a_run_that_fails_says_why_and_leaves_nothing(temporary: Path):
     scenario = Scenario(workers=1)
     with pytest.raises(FlowerError, match="imports: no_such_module cannot be imported"):
-        federate_with_flower("digits", {"ideal": Ideal()}, scenario, imports=["no_such_module"])
+        federate_with_flower(
+            "digits", {"ideal": Ideal(scenario)}, scenario, imports=["no_such_module"]
+        )
 
 
 def test_a_policy_of_the_main_program_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch):
-    class Silent(Policy):
+    class Silent(PowerPolicy):
         name = "silent"
         __module__ = "__main__"
 

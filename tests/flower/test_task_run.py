@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.federated import FederatedHistory, RunHistory
-from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.federated import FederatedHistory, RunHistory, UplinkRecord
 from feduplink.flower import TASK_APP, TaskResult, TaskRun
 from feduplink.flower.task_run import parse_round_line, round_line
 

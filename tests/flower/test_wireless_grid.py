@@ -17,10 +17,16 @@ from quadratic_app.server_app import SEED, first_model, over_the_uplink, scenari
 from quadratic_app.strategies import STRATEGIES
 
 from feduplink import FullPower, InputError, PerceptronPolicy, Scenario
-from feduplink.federated import Ideal, Rounds, UplinkRules, presence
-from feduplink.federated.uplink.access import transmit
-from feduplink.federated.uplink.rounds import UplinkRecord, everyone
+from feduplink.federated import (
+    Rounds,
+    UplinkRecord,
+    UplinkRules,
+    everyone,
+    presence,
+    transmit,
+)
 from feduplink.flower import WirelessGrid, worker_mod
+from feduplink.policies import Ideal
 
 from .hostile_uploads import BROKEN, LIAR, Lie, lying
 from .in_process_grid import InProcessGrid
@@ -196,7 +202,7 @@ def test_the_round_is_the_one_that_the_messages_name():
 
 def test_time_and_energy_that_are_not_defined_are_left_out():
     cell = scenario(WORKERS)
-    uplink = WirelessGrid(nodes(), cell, Ideal(), rounds=2)
+    uplink = WirelessGrid(nodes(), cell, Ideal(cell), rounds=2)
     result = FedAvg(fraction_evaluate=0.0).start(uplink, first_model(), num_rounds=2)
     uplink.add_metrics(result)
     assert uplink.record.airtime_s.isnan().all()
@@ -270,7 +276,7 @@ def federated(app: ClientApp, fails: bool = False) -> tuple[np.ndarray[Any, Any]
     grid = InProcessGrid(
         app, 3, fails=lambda worker, exchange: fails and worker == LIAR and exchange > 1
     )
-    uplink = WirelessGrid(grid, Scenario(workers=3), Ideal(), rounds=3)
+    uplink = WirelessGrid(grid, Scenario(workers=3), Ideal(Scenario(workers=3)), rounds=3)
     result = FedAvg(fraction_evaluate=0.0).start(uplink, first_model(), num_rounds=3)
     assert result.arrays is not None
     return result.arrays["weights"].numpy(), uplink

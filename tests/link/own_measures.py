@@ -6,10 +6,10 @@ from torch import Tensor
 
 # The example's; from here it is found as ``link.own_measures:AveragePower``.
 from average_power import AveragePower as AveragePower
-from feduplink import Measure
+from feduplink import SeparableMeasure
 
 
-class Sinr(Measure):
+class Sinr(SeparableMeasure):
     """SINR while on the air."""
 
     name = "sinr"
@@ -18,7 +18,7 @@ class Sinr(Measure):
         return sinr
 
 
-class PowerOnAir(Measure):
+class PowerOnAir(SeparableMeasure):
     """p while on the air, W."""
 
     name = "power_on_air"
@@ -27,7 +27,7 @@ class PowerOnAir(Measure):
         return power
 
 
-class NothingToSee(Measure):
+class NothingToSee(SeparableMeasure):
     """1, also for a silent worker."""
 
     name = "one"

@@ -22,9 +22,7 @@ from feduplink import (
 )
 from feduplink.cli import main
 from feduplink.evaluation import judge_policy
-from feduplink.federated import Rounds, UplinkRules
-from feduplink.federated.uplink.access import transmit
-from feduplink.federated.uplink.rounds import everyone
+from feduplink.federated import Rounds, UplinkRules, everyone, transmit
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess
 from feduplink.link.bler import SuccessCurve, TransportBlockSuccess, tabulated

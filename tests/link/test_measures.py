@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feduplink import Scenario
-from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate, Slopes
+from feduplink.link import EnergyEfficiency, PacketSuccess, Rate, SeparableMeasure, Slopes
 from feduplink.registry import MEASURES
 
 from .own_measures import AveragePower, Sinr
@@ -35,7 +35,10 @@ def test_closed_form_slopes_agree_with_automatic_differentiation(
     sinr, power = (10 ** column(*values) for values in zip(*points, strict=True))
     measures = (PacketSuccess(waterfall), Rate(), EnergyEfficiency(column(static), inefficiency))
     for measure in measures:
-        closed, automatic = measure.slopes(sinr, power), Measure.slopes(measure, sinr, power)
+        closed, automatic = (
+            measure.slopes(sinr, power),
+            SeparableMeasure.slopes(measure, sinr, power),
+        )
         size = float(measure.value(sinr, power).max())
         for part in PARTS:
             torch.testing.assert_close(
@@ -51,7 +54,7 @@ def test_closed_form_slopes_agree_with_automatic_differentiation(
         (Sinr(), {"s": 1, "ss": 1}),
     ],
 )
-def test_slopes_of_a_user_defined_measure(measure: Measure, expected: dict[str, int]):
+def test_slopes_of_a_user_defined_measure(measure: SeparableMeasure, expected: dict[str, int]):
     sinr, power = column(0.5, 2.0), column(0.01, 0.1)
     value, slopes = measure.value(sinr, power), measure.slopes(sinr, power)
     for part in PARTS:

@@ -18,8 +18,7 @@ FULL = torch.tensor([FULL_W, FULL_W], dtype=torch.float64)
 BITS, BANDWIDTH = 1000.0, 1e5
 
 CSI = TWO[None]
-BOTH = torch.tensor([[True, True]])
-PMAX = torch.tensor(FULL_W, dtype=torch.float64)
+FULL = torch.full((1, 2), FULL_W, dtype=torch.float64)
 STATIC = torch.tensor(0.02, dtype=torch.float64)
 
 
@@ -219,8 +218,8 @@ def test_a_schedule_of_one_sender_per_phase_is_tdma():
     first, second = seconds(BITS, 2.0), seconds(BITS, 1.0)
     plan = schedule((first, [FULL_W, 0.0]), (second, [0.0, FULL_W]))
     found = link.scheduled_upload(TWO, plan, BITS, BANDWIDTH)
-    limits = torch.tensor([FULL_W, 0.02], dtype=torch.float64)
-    tdma = link.tdma(TWO, torch.ones(2, dtype=torch.bool), BITS, BANDWIDTH, *limits)
+    power = torch.full((2,), FULL_W, dtype=torch.float64)
+    tdma = link.scheduled_upload(TWO, Schedule.tdma(power), BITS, BANDWIDTH)
     assert found.finished.all()
     assert found.duration_s.item() == pytest.approx(tdma.duration_s.item(), rel=1e-12)
     torch.testing.assert_close(found.airtime_s, tdma.airtime_s)
@@ -298,8 +297,12 @@ def test_the_repr_of_a_schedule_states_its_size():
     assert repr(schedule((1.0, [FULL_W, 0.0]))) == "Schedule(1 rounds of 1 phases, 2 workers)"
 
 
+def upload_of(schedule: Schedule, deadline_s: float | None = None) -> link.Upload:
+    return link.scheduled_upload(CSI, schedule, BITS, BANDWIDTH, deadline_s)
+
+
 def test_tdma_by_hand():
-    found = link.tdma(CSI, BOTH, BITS, BANDWIDTH, PMAX, STATIC)
+    found = upload_of(Schedule.tdma(FULL))
     assert found.airtime_s[0].tolist() == pytest.approx([seconds(BITS, 2.0), seconds(BITS, 1.0)])
     assert found.duration_s.item() == pytest.approx(seconds(BITS, 2.0) + seconds(BITS, 1.0))
     assert found.sinr[0].tolist() == pytest.approx([2.0, 1.0])
@@ -308,16 +311,16 @@ def test_tdma_by_hand():
 
 
 def test_ofdma_by_hand():
-    found = link.ofdma(CSI, BOTH, BITS, BANDWIDTH, PMAX, STATIC)
+    found = upload_of(Schedule.ofdma(FULL))
     halves = [seconds(BITS, 4.0, BANDWIDTH / 2), seconds(BITS, 2.0, BANDWIDTH / 2)]
     assert found.airtime_s[0].tolist() == pytest.approx(halves)
     assert found.duration_s.item() == pytest.approx(max(halves))
     assert found.sinr[0].tolist() == pytest.approx([4.0, 2.0])
 
 
-@pytest.mark.parametrize("access", [link.tdma, link.ofdma])
+@pytest.mark.parametrize("access", [Schedule.tdma, Schedule.ofdma])
 def test_a_lone_worker_uses_the_whole_band(access):
-    found = access(CSI, torch.tensor([[False, True]]), BITS, BANDWIDTH, PMAX, STATIC)
+    found = upload_of(access(FULL * torch.tensor([0.0, 1.0])))
     assert found.airtime_s[0].tolist() == pytest.approx([0.0, seconds(BITS, 1.0)])
     assert found.power.tolist() == [[0.0, 0.01]]
     assert found.finished.tolist() == [[False, True]]
@@ -325,7 +328,7 @@ def test_a_lone_worker_uses_the_whole_band(access):
 
 def test_at_the_deadline_later_tdma_senders_do_not_start():
     deadline = 0.5 * seconds(BITS, 2.0)
-    found = link.tdma(CSI, BOTH, BITS, BANDWIDTH, PMAX, STATIC, deadline_s=deadline)
+    found = upload_of(Schedule.tdma(FULL), deadline)
     assert found.airtime_s[0].tolist() == pytest.approx([deadline, 0.0])
     assert found.sent_bits[0].tolist() == pytest.approx([BITS / 2, 0.0])
     assert not found.finished.any()
@@ -334,7 +337,7 @@ def test_at_the_deadline_later_tdma_senders_do_not_start():
 def test_at_the_deadline_slow_ofdma_senders_stop():
     fast, slow = seconds(BITS, 4.0, BANDWIDTH / 2), seconds(BITS, 2.0, BANDWIDTH / 2)
     deadline = (fast + slow) / 2
-    found = link.ofdma(CSI, BOTH, BITS, BANDWIDTH, PMAX, STATIC, deadline_s=deadline)
+    found = upload_of(Schedule.ofdma(FULL), deadline)
     assert found.finished.tolist() == [[True, False]]
     assert found.duration_s.item() == pytest.approx(deadline)
 

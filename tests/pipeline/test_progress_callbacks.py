@@ -17,9 +17,9 @@ from feduplink import (
     evaluate,
 )
 from feduplink.evaluation import judge_policy
-from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
+from feduplink.federated import Federation, FederationSettings, LocalWork
 from feduplink.optimum import Certificate, DualStep, find_optimum
-from feduplink.policies import DualPolicy, UnrolledNetwork, UnrolledPolicy
+from feduplink.policies import DualPolicy, Ideal, UnrolledNetwork, UnrolledPolicy
 from feduplink.progress import Callback, Step, Work, report_to
 from recorder import Recorder
 
@@ -79,7 +79,7 @@ def test_comparing_and_judging_are_reported(csi: Tensor):
 
 def _federation(**settings: int) -> Federation:
     task = blob_task(LocalWork(batch_size=5, batches=2, learning_rate=0.02))
-    return Federation(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(**settings))
+    return Federation(task, {"ideal": Ideal(SCENARIO)}, SCENARIO, FederationSettings(**settings))
 
 
 def test_a_federation_reports_every_round_and_the_earlier_ones(tmp_path: Path):

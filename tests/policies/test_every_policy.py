@@ -25,7 +25,7 @@ from feduplink import (
     draw_csi,
     judge,
 )
-from feduplink.evaluation import allocate_seen
+from feduplink.evaluation import allocate_from_noisy_csi
 from feduplink.lagrangian import DualPoint, Multipliers
 from feduplink.policies import (
     UnrolledPolicy,
@@ -114,11 +114,11 @@ def test_each_worker_stays_below_its_own_limit(make, csi, data):
 def test_powers_on_a_gpu_are_the_same_and_come_back(make):
     scenario = Scenario(csi_noise=1.0)
     csi = draw_csi(scenario, 20, torch.Generator().manual_seed(5))
-    expected = allocate_seen(make(scenario), csi, scenario, device="cpu")
-    assert torch.equal(expected, allocate_seen(make(scenario), csi, scenario))
+    expected = allocate_from_noisy_csi(make(scenario), csi, scenario, device="cpu")
+    assert torch.equal(expected, allocate_from_noisy_csi(make(scenario), csi, scenario))
     policy = make(scenario)
     with simulated_gpu() as gpu:
-        found = allocate_seen(policy, csi, scenario, device=GPU)
+        found = allocate_from_noisy_csi(policy, csi, scenario, device=GPU)
     assert gpu.launches > 0
     assert found.device == csi.device
     torch.testing.assert_close(found, expected)

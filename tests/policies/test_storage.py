@@ -17,7 +17,7 @@ from feduplink import (
     OpenLoop,
     Orthogonal,
     PerceptronPolicy,
-    Policy,
+    PowerPolicy,
     RandomPower,
     Scenario,
     load_policy,
@@ -102,7 +102,7 @@ def test_file_that_holds_no_working_policy_is_refused(tmp_path, policy, tensors,
     assert "\n" not in str(refusal.value)
 
 
-class Share(Policy):
+class Share(PowerPolicy):
     """A share of Pmax, as a user would write it."""
 
     name = "share"

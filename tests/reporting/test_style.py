@@ -12,8 +12,8 @@ from PIL import Image
 
 from feduplink import FullPower
 from feduplink.experiments.federated_tasks import ALL_POLICIES
-from feduplink.federated import TDMA
-from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.policies import TDMA
+from feduplink.registry import POLICIES
 from feduplink.reporting.style import (
     NEUTRAL,
     LineEnd,
@@ -57,7 +57,7 @@ def test_a_registered_policy_has_its_own_look(monkeypatch: pytest.MonkeyPatch):
         name = "slots"
 
     monkeypatch.setattr(POLICIES, "_registered", {"mine": Mine, "plain": Plain})
-    monkeypatch.setattr(ACCESS_SCHEMES, "_registered", {"slots": Slots})
+    monkeypatch.setattr(POLICIES, "_registered", {"slots": Slots})
     assert look_of("mine") == Look("#123456", "1")
     # Derived classes without a look do not inherit that of the shipped class.
     shipped = {look.colour for look in looks_of(FAMILIES).values()}

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 from feduplink import Scenario, link
 from feduplink.channels import make_channels
+from feduplink.policies import TDMA
 from feduplink.scheduling import ScheduleSolution, bound_front, find_front, find_schedules
 
 BITS = 1.0e6
@@ -70,9 +71,8 @@ def test_under_strong_interference_tdma_is_fastest():
         csi.diagonal(dim1=-2, dim2=-1)
     )
     found = find_schedules(scenario, csi, BITS, tolerance=1e-6)
-    present = torch.ones(6, 3, dtype=torch.bool)
-    limits = scenario.bandwidth_hz, scenario.pmax_w, scenario.static_power
-    tdma = link.tdma(csi, present, BITS, *limits)
+    phases = TDMA(scenario).step(csi)
+    tdma = link.scheduled_upload(csi, phases, BITS, scenario.bandwidth_hz)
     torch.testing.assert_close(found.cost, tdma.duration_s, rtol=1e-5, atol=0.0)
     busy = found.schedule.durations_s > 1e-6
     assert ((found.schedule.power > 0).sum(-1)[busy] == 1).all()

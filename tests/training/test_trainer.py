@@ -17,8 +17,7 @@ from feduplink import (
     save_policy,
 )
 from feduplink.channels import make_channels
-from feduplink.federated import LearnedSchedule
-from feduplink.policies import FullPower, UnrolledPolicy
+from feduplink.policies import FullPower, LearnedSchedule, UnrolledPolicy
 from feduplink.progress import Callback, report_to
 from feduplink.registry import POLICIES, TRAINABLE
 from feduplink.scheduling import PhaseNetwork

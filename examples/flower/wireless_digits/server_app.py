@@ -5,8 +5,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from feduplink import Scenario
-from feduplink.federated import find_senders
+from feduplink import Scenario, make_policy
 from feduplink.flower import WirelessGrid
 from wireless_digits.task import accuracy, make_model
 
@@ -26,7 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": accuracy(model)})
 
     scenario = Scenario(workers=workers)
-    (policy,) = find_senders([str(config["policy"])], scenario).values()
+    policy = make_policy(str(config["policy"]), scenario)
     uplink = WirelessGrid(grid, scenario, policy, rounds=rounds, seed=0)
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=workers)
     first = ArrayRecord(model.state_dict())

@@ -12,9 +12,8 @@ from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import format_mean_and_error, is_lower, judge_claim
 from feduplink.experiments.compared import READINGS, make_compared
 from feduplink.experiments.context import ExperimentContext
-from feduplink.federated import Ideal, Sender
-from feduplink.federated.uplink.access import transmit
-from feduplink.federated.uplink.rounds import Rounds, UplinkRules, everyone
+from feduplink.federated import Rounds, UplinkRules, everyone, transmit
+from feduplink.policies import Ideal, Policy
 from feduplink.reporting.federated import plot_arrivals
 from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
@@ -115,7 +114,10 @@ class Arrivals(Experiment[ArrivalsResult]):
 def _simulate(context: ExperimentContext, seed: int) -> dict[str, list[int]]:
     """Return the number of arrivals in every round of all runs, by policy."""
     scenario = Scenario()
-    policies: dict[str, Sender] = {"ideal": Ideal(), **make_compared(context, scenario, seed)}
+    policies: dict[str, Policy] = {
+        "ideal": Ideal(scenario),
+        **make_compared(context, scenario, seed),
+    }
     rules = UplinkRules(scenario, _BITS)
     present = everyone(_ROUNDS, scenario.workers)
     rounds = [Rounds.draw(scenario, present, seed=seed, run=n) for n in range(context.scale.runs)]

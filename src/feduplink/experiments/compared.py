@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, RootModel
+from torch import Tensor
 
 from feduplink.channels import draw_training_csi, make_channels
 from feduplink.experiments.context import ExperimentContext
-from feduplink.federated import AccessScheme, ComputedSchedule, FixedPowerAccess, LearnedSchedule
 from feduplink.judgement import Judgement, judge
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum import repair_by_silence, solve_dual
 from feduplink.policies import (
+    ComputedSchedule,
     DualPolicy,
+    FixedPower,
     GraphPolicy,
     LagrangianPolicy,
+    LearnedSchedule,
     NeuralPolicy,
     OpenLoop,
     Orthogonal,
@@ -47,7 +50,7 @@ SETTINGS_VERSION = 1
 
 
 def names(*kinds: Any) -> tuple[str, ...]:
-    """Return the names of classes of policies and access schemes."""
+    """Return the names of classes of policies."""
     return tuple(kind.name for kind in kinds)
 
 
@@ -80,25 +83,28 @@ SCHEDULE_HALF, SCHEDULE_FIFTH = (_schedule_name(ComputedSchedule.name, d) for d 
 
 #: Class and options of the compared schedules by name: the shortest round; every worker in every
 #: round, in half and in a fifth of the rounds; one power per worker and round; the phase network.
-SCHEDULES: dict[str, tuple[Callable[..., AccessScheme], dict[str, Any]]] = {
+SCHEDULES: dict[str, tuple[type[Policy], dict[str, Any]]] = {
     ComputedSchedule.name: (ComputedSchedule, {}),
-    SCHEDULE: (ComputedSchedule, {"seconds_per_joule": _KAPPA}),
-    SCHEDULE_HALF: (ComputedSchedule, {"seconds_per_joule": _KAPPA, "delivery": 0.5}),
-    SCHEDULE_FIFTH: (ComputedSchedule, {"seconds_per_joule": _KAPPA, "delivery": 0.2}),
-    _schedule_name(FixedPowerAccess.name): (FixedPowerAccess, {"seconds_per_joule": _KAPPA}),
-    _schedule_name(LearnedSchedule.name): (LearnedSchedule, {"seconds_per_joule": _KAPPA}),
+    SCHEDULE: (ComputedSchedule, {"kappa": _KAPPA}),
+    SCHEDULE_HALF: (ComputedSchedule, {"kappa": _KAPPA, "delivery": 0.5}),
+    SCHEDULE_FIFTH: (ComputedSchedule, {"kappa": _KAPPA, "delivery": 0.2}),
+    _schedule_name(FixedPower.name): (FixedPower, {"kappa": _KAPPA}),
+    _schedule_name(LearnedSchedule.name): (LearnedSchedule, {"kappa": _KAPPA}),
 }
 #: Largest number of training channels that rewards for delivery are learned on.
 _MAX_REWARD_CHANNELS = 512
 
 
-def make_schedule(context: ExperimentContext, name: str, scenario: Scenario) -> AccessScheme:
+def make_schedule(
+    context: ExperimentContext, name: str, scenario: Scenario, bits: Tensor
+) -> Policy:
     """Return a compared schedule; it learns its rewards for delivery on training channels."""
     kind, options = SCHEDULES[name]
+    given: dict[str, Any] = dict(options)
     if "delivery" in options:
         count = min(_MAX_REWARD_CHANNELS, context.scale.solved_channels)
-        options = {**options, "channels": make_channels(scenario, count)}
-    return kind(**options)
+        given |= {"channels": make_channels(scenario, count), "bits": bits}
+    return make_policy(kind, scenario, **given)
 
 
 class _History(RootModel[list[Epoch]]):

@@ -25,32 +25,29 @@ from feduplink.experiments.compared import (
 )
 from feduplink.experiments.context import ExperimentContext
 from feduplink.federated import (
-    OFDMA,
-    TDMA,
-    AccessScheme,
     FederatedHistory,
     FederationSettings,
-    Ideal,
     RunHistory,
-    Sender,
     Task,
     federate,
-    find_access_scheme,
     load_task,
     task_options,
+    upload_bits,
 )
 from feduplink.federated.data.partition import weighed_by_noise
 from feduplink.federated.tasks.reviews import imdb
 from feduplink.policies import (
+    OFDMA,
+    TDMA,
     FullPower,
     GraphPolicy,
+    Ideal,
     PerceptronPolicy,
     Policy,
     UnrolledPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,
 )
-from feduplink.registry import ACCESS_SCHEMES
 from feduplink.reporting.federated import plot_averages
 from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
@@ -130,7 +127,7 @@ class Comparison:
     Attributes:
         kind: kind of data.
         runs: independent runs.
-        policies: names of policies, access schemes and schedules.
+        policies: names of policies and schedules.
         partition: partition of the images among the workers.
         aggregation: average of the server.
     """
@@ -164,7 +161,7 @@ class Comparison:
             return _History.model_validate_json(file.read_bytes()).root
         history = federate(
             task,
-            {name: _make_sender(context, name, scenario) for name in self.policies},
+            {name: _make_policy(context, name, scenario, task) for name in self.policies},
             scenario,
             FederationSettings(
                 runs=self.runs,
@@ -198,11 +195,9 @@ def load_images(context: ExperimentContext, partition: Partition) -> Task:
     return load_task(name, workers=Scenario().workers, partition=partition, directory=directory)
 
 
-def _make_sender(context: ExperimentContext, name: str, scenario: Scenario) -> Sender:
+def _make_policy(context: ExperimentContext, name: str, scenario: Scenario, task: Task) -> Policy:
     if name in SCHEDULES:
-        return make_schedule(context, name, scenario)
-    if name in ACCESS_SCHEMES.names():
-        return find_access_scheme(name)
+        return make_schedule(context, name, scenario, upload_bits(task, scenario))
     return make_cached_policy(context, name, scenario, context.seed)
 
 
@@ -213,12 +208,12 @@ class PaperErrors:
     Attributes:
         task: name of the task.
         rounds: number of rounds.
-        errors: final error by class of policy or access scheme.
+        errors: final error by class of policy.
     """
 
     task: str
     rounds: int
-    errors: Mapping[type[Policy] | type[AccessScheme], float]
+    errors: Mapping[type[Policy], float]
 
     @property
     def by_name(self) -> dict[str, float]:

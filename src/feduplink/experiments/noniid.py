@@ -23,11 +23,12 @@ from feduplink.experiments.federated_tasks import (
     paper_error_claims,
     pdg_claims,
 )
-from feduplink.federated import FederatedHistory, Ideal
+from feduplink.federated import FederatedHistory
 from feduplink.federated.data.partition import importance_of_noise, noise_levels, with_pixel_noise
 from feduplink.federated.tasks.images import grey_levels
 from feduplink.policies import (
     GraphPolicy,
+    Ideal,
     PerceptronPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,

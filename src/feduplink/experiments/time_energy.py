@@ -25,12 +25,15 @@ from feduplink.experiments.federated_tasks import (
     Data,
     FederatedResult,
 )
-from feduplink.federated import OFDMA, TDMA, FederatedHistory, Ideal
+from feduplink.federated import FederatedHistory
 from feduplink.federated.history import Cost
 from feduplink.policies import (
+    OFDMA,
+    TDMA,
     DualPolicy,
     FullPower,
     GraphPolicy,
+    Ideal,
     OpenLoop,
     Orthogonal,
     RandomPower,

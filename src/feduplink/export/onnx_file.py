@@ -28,7 +28,7 @@ from feduplink.export.onnx_policy import (
     insert_checksum,
 )
 from feduplink.export.unrolled_graph import UnrolledGraph
-from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy, UnrolledPolicy
+from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy, PowerPolicy, UnrolledPolicy
 from feduplink.policies.base import silence
 from feduplink.progress import track
 from feduplink.registry import POLICIES
@@ -91,6 +91,11 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
             :data:`TOLERANCE`; then no file is written.
     """
     file = Path(path)
+    if not isinstance(policy, UnrolledPolicy | NeuralPolicy):
+        raise InputError(
+            f"export: policy must be pdg, pdm, pdx or a network policy of your own; {policy.name} "
+            "has no network."
+        )
     module = _allocation_module(policy).eval()
     with replaced_atomically(file) as temporary:
         _write(module, policy, temporary)
@@ -98,16 +103,11 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
     return ExportedPolicy(file, policy.name, policy.fixed_workers, differences)
 
 
-def _allocation_module(policy: Policy) -> nn.Module:
+def _allocation_module(policy: UnrolledPolicy | NeuralPolicy) -> nn.Module:
     """A module that computes ``policy.allocate``, (N, L, L) to (N, L) float32."""
     if isinstance(policy, UnrolledPolicy):
         return _UnrolledAllocation(policy)
-    if isinstance(policy, NeuralPolicy):
-        return _NeuralAllocation(policy)
-    raise InputError(
-        f"export: policy must be pdg, pdm, pdx or a network policy of your own; {policy.name} has "
-        "no network."
-    )
+    return _NeuralAllocation(policy)
 
 
 class _Allocation(nn.Module, ABC):
@@ -115,7 +115,7 @@ class _Allocation(nn.Module, ABC):
 
     pmax_w: Tensor
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PowerPolicy) -> None:
         super().__init__()
         self.silence_w = policy.silence_w
         # () or (L,); a buffer, because a cached property is not a constant while it is traced.
@@ -151,7 +151,7 @@ class _UnrolledAllocation(_Allocation):
         return self.pmax_w * relative
 
 
-def _write(module: nn.Module, policy: Policy, file: Path) -> None:
+def _write(module: nn.Module, policy: PowerPolicy, file: Path) -> None:
     """Write the module with the policy's metadata."""
     try:
         import onnx
@@ -202,7 +202,7 @@ def _write(module: nn.Module, policy: Policy, file: Path) -> None:
     file.write_bytes(insert_checksum(model.SerializeToString()))
 
 
-def _metadata(policy: Policy) -> dict[str, Any]:
+def _metadata(policy: PowerPolicy) -> dict[str, Any]:
     multipliers = None
     if isinstance(policy, LagrangianPolicy):
         multipliers = {name: values.tolist() for name, values in policy.point.tensors().items()}
@@ -218,7 +218,7 @@ def _metadata(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _differences(policy: Policy, exported: OnnxPolicy) -> dict[int, float]:
+def _differences(policy: PowerPolicy, exported: OnnxPolicy) -> dict[int, float]:
     """Largest differences to PyTorch relative to Pmax, by number of workers."""
     differences = {}
     pmax_w = float(policy.scenario.pmax_w.max())
@@ -234,7 +234,7 @@ def _differences(policy: Policy, exported: OnnxPolicy) -> dict[int, float]:
     return differences
 
 
-def _draw_csi(policy: Policy, workers: int, count: int) -> Tensor:
+def _draw_csi(policy: PowerPolicy, workers: int, count: int) -> Tensor:
     """Channels of the default cell with this number of workers, scaled to the policy's Pmax."""
     cell = Scenario(workers=workers)
     csi = draw_csi(cell, count, torch.Generator().manual_seed(0))

@@ -9,6 +9,7 @@ from feduplink.federated.federation import (
     federate,
     measured_capacity,
     side_by_side,
+    upload_bits,
 )
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, clip_each_, optimiser
@@ -24,32 +25,22 @@ from feduplink.federated.server import (
 )
 from feduplink.federated.tasks.loading import load_task, task_options
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task, error_rate
-from feduplink.federated.uplink.access import (
-    OFDMA,
-    TDMA,
-    AccessScheme,
-    Ideal,
-    Sender,
-    find_access_scheme,
-    find_senders,
-)
-from feduplink.federated.uplink.rounds import Rounds, UplinkRules, Uploads, presence
-from feduplink.federated.uplink.schedules import (
-    ComputedSchedule,
-    FixedPowerAccess,
-    LearnedSchedule,
-    ScheduledAccess,
+from feduplink.federated.uplink import (
+    RoundCosts,
+    Rounds,
+    UplinkRecord,
+    UplinkRules,
+    any_cell,
+    everyone,
+    presence,
+    transmit,
 )
 
 __all__ = [
-    "OFDMA",
-    "TDMA",
-    "AccessScheme",
     "AdamState",
     "Aggregation",
     "Arrivals",
     "Capacity",
-    "ComputedSchedule",
     "ExactAverage",
     "Examples",
     "FederatedData",
@@ -57,35 +48,33 @@ __all__ = [
     "Federation",
     "FederationSettings",
     "FinishedRound",
-    "FixedPowerAccess",
-    "Ideal",
-    "LearnedSchedule",
     "LinearAverage",
     "LocalWork",
     "Minibatches",
     "PublishedAverage",
     "RoundBatches",
+    "RoundCosts",
     "Rounds",
     "RunHistory",
-    "ScheduledAccess",
-    "Sender",
     "Task",
     "TrialRound",
     "UnbiasedAverage",
+    "UplinkRecord",
     "UplinkRules",
-    "Uploads",
+    "any_cell",
     "clip_each_",
     "draw_batches",
     "error_rate",
     "evaluate",
+    "everyone",
     "federate",
-    "find_access_scheme",
     "find_aggregation",
-    "find_senders",
     "load_task",
     "measured_capacity",
     "optimiser",
     "presence",
     "side_by_side",
     "task_options",
+    "transmit",
+    "upload_bits",
 ]

@@ -23,7 +23,7 @@ from feduplink.federated.evaluation import evaluate
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
-from feduplink.federated.models.stacked import Weights
+from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.server import (
     Aggregation,
     Arrivals,
@@ -33,14 +33,15 @@ from feduplink.federated.server import (
 )
 from feduplink.federated.state import FederationState, data_checksum, draw_runs, first_models
 from feduplink.federated.tasks.task import Task, check_task
-from feduplink.federated.uplink.access import AccessScheme, Sender, access_scheme, transmit
-from feduplink.federated.uplink.rounds import (
+from feduplink.federated.uplink import (
     Rounds,
     UplinkRecord,
     UplinkRules,
     everyone,
     recorded_rounds,
+    transmit,
 )
+from feduplink.policies import Policy
 from feduplink.progress import Callback, Step, track
 from feduplink.randomness import own_arithmetic, stream_seed
 from feduplink.registry import object_path
@@ -200,7 +201,7 @@ def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range
 
 def federate(
     task: Task,
-    policies: Mapping[str, Sender],
+    policies: Mapping[str, Policy],
     scenario: Scenario,
     settings: FederationSettings | None = None,
     *,
@@ -235,6 +236,12 @@ def federate(
     return federation.run(callbacks, checkpoint)
 
 
+def upload_bits(task: Task, scenario: Scenario) -> Tensor:
+    """Z of one upload of the task's model, () or (L,) float64."""
+    with torch.random.fork_rng(devices=[]):
+        return scenario.model_bits(ModelStack(task.model()).weights_per_model)
+
+
 class Federation:
     """All simulations of a comparison, and where they stand.
 
@@ -250,7 +257,7 @@ class Federation:
     def __init__(
         self,
         task: Task,
-        policies: Mapping[str, Sender],
+        policies: Mapping[str, Policy],
         scenario: Scenario,
         settings: FederationSettings,
         *,
@@ -270,19 +277,18 @@ class Federation:
             self._recorded = recorded_rounds(recorded, needed, scenario.workers)
         self.present = settings.presence(self.rounds, scenario.workers)
         self._aggregation = find_aggregation(settings.aggregation)
-        schemes = {name: access_scheme(policy) for name, policy in policies.items()}
         self.data = draw_runs(task, settings.runs, scenario.workers, seed, self.device)
         self._sizes = torch.stack([data.sizes for data in self.data])  # k_i, (runs, L)
         self.stack, weights = first_models(task, settings.runs, len(self.names), seed, self.device)
         check_task(task, self.stack, self.data[0].pool)
         self.state = FederationState.begin(
-            weights, scenario.workers, self._transmit(schemes), self._aggregation
+            weights, scenario.workers, self._transmit(policies), self._aggregation
         )
         layers = self.stack.module.named_modules()
         # Now, before any of them is used: an object of the user's own may change its attributes.
         self._objects = {
             "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
-            **{f"policy {name}": scheme.identity() for name, scheme in schemes.items()},
+            **{f"policy {name}": policy.identity() for name, policy in policies.items()},
             "model": {
                 **object_identity(self.stack.module),
                 "layers": {name: object_path(type(layer)) for name, layer in layers},
@@ -364,7 +370,7 @@ class Federation:
         return [Step(found.number, found.mean_errors, found) for found in finished]
 
     @track("powers of all rounds")
-    def _transmit(self, schemes: Mapping[str, AccessScheme]) -> list[UplinkRecord]:
+    def _transmit(self, policies: Mapping[str, Policy]) -> list[UplinkRecord]:
         rules = UplinkRules(
             self.scenario,
             self.scenario.model_bits(self.stack.weights_per_model),
@@ -378,7 +384,7 @@ class Federation:
             for run in range(self.settings.runs)
         ]
         return [
-            transmit(scheme, channels, rules) for scheme in schemes.values() for channels in rounds
+            transmit(policy, channels, rules) for policy in policies.values() for channels in rounds
         ]
 
     def run_round(self, number: int, at_once: int, room: float = math.inf) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from torch import Tensor
 
-from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.federated.uplink import UplinkRecord
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable, three_digits
 

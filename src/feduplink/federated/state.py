@@ -15,7 +15,7 @@ from feduplink.federated.local_training import AdamState
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
 from feduplink.federated.server import Aggregation
 from feduplink.federated.tasks.task import Examples, FederatedData, Task
-from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.federated.uplink import UplinkRecord
 from feduplink.randomness import numpy_generator, stream_seed
 from feduplink.storage.tensorfile import (
     TensorFile,

@@ -52,12 +52,12 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _federate(run: TaskRun, grid: Grid) -> TaskResult:
-    name, sender = run.sender()
+    name, policy = run.make_policy()
     rounds = run.rounds or run.loaded_task.rounds
     uplink = WirelessGrid(
         grid,
         run.scenario,
-        sender,
+        policy,
         rounds=rounds,
         seed=run.seed,
         deadline_s=run.deadline,

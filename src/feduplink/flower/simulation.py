@@ -25,11 +25,11 @@ from typing import TextIO
 import psutil
 
 from feduplink.errors import InputError
-from feduplink.federated import FederatedHistory, FinishedRound, Sender
+from feduplink.federated import FederatedHistory, FinishedRound
 from feduplink.flower.task_run import TaskResult, TaskRun, parse_round_line
 from feduplink.policies import Policy, save_policy
 from feduplink.progress import Callback, track
-from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 
@@ -56,15 +56,13 @@ class FlowerError(ChildProcessError):
 
 def federate_with_flower(
     task: str,
-    policies: Mapping[str, Sender],
+    policies: Mapping[str, Policy],
     scenario: Scenario,
     *,
     rounds: int | None = None,
     seed: int = 0,
     partition: str | None = None,
     data: Path | None = None,
-    kappa: float = 0.0,
-    delivery: float | Sequence[float] = 1.0,
     deadline_s: float | None = None,
     packet_success: PacketSuccess = "worst-phase",
     imports: Collection[str] = (),
@@ -78,17 +76,12 @@ def federate_with_flower(
 
     Args:
         task: name of the task.
-        policies: policies and access schemes by the name that they have in the history. The server
-            loads policies from files; it makes access schemes anew from their class, ``kappa`` and
-            ``delivery``.
+        policies: by the name that they have in the history. The server loads them from files.
         scenario: the cell and its radio, with one simulated node per worker.
         rounds: number of rounds; None takes the task's.
         seed: seed of data, first weights, minibatches, channels and arrivals.
         partition: how the task distributes its data over the workers; None takes the task's.
         data: directory of the data sets; None takes ``FEDUPLINK_DATA``.
-        kappa: seconds that one joule is worth to access schemes that choose powers by it.
-        delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
-            or one per worker.
         deadline_s: longest round on the uplink, s. None: no deadline.
         packet_success: SINR that decides whether an upload arrives.
         imports: modules to import in Flower's processes, such as those with your own task.
@@ -102,29 +95,23 @@ def federate_with_flower(
     """
     if importlib.util.find_spec("ray") is None:
         raise InputError("flower: Ray is not installed; accepted: pip install 'feduplink[flower]'.")
-    names = {name: _importable_name(sender) for name, sender in policies.items()}
-    rates = delivery if isinstance(delivery, Sequence) else [delivery]
+    modules = {name: _module_of(policy) for name, policy in policies.items()}
     histories = {}
     with start_simulation() as simulation:
-        for number, (name, sender) in enumerate(policies.items()):
+        for number, (name, policy) in enumerate(policies.items()):
             directory = simulation.directory / f"run-{number}"
-            policy, module = names[name]
-            if isinstance(sender, Policy):
-                save_policy(sender, directory)
-                policy = str(directory)
+            save_policy(policy, directory)
             run = TaskRun(
                 scenario=scenario,
                 task=task,
-                policy=policy,
+                policy=str(directory),
                 rounds=rounds,
                 seed=seed,
                 partition=partition,
                 data=data and data.absolute(),
-                kappa=kappa,
-                delivery=",".join(map(str, rates)),
                 deadline=deadline_s,
                 packet_success=packet_success,
-                imports=",".join(filter(None, [*imports, module])),
+                imports=",".join(filter(None, [*imports, modules[name]])),
                 out=directory,
             )
             histories[name] = _run_task(simulation, run, name, callbacks)
@@ -133,19 +120,16 @@ def federate_with_flower(
     return FederatedHistory(first.task, first.metric_name, runs)
 
 
-def _importable_name(sender: Sender) -> tuple[str, str]:
-    """Name by which another process finds the sender's class, and the module it imports first."""
-    if isinstance(sender, Policy):
-        name, known = sender.registered_name, POLICIES.names()
-    else:
-        name, known = ACCESS_SCHEMES.name_of(type(sender)), ACCESS_SCHEMES.names()
-    module = "" if name in known else name.partition(":")[0]
+def _module_of(policy: Policy) -> str:
+    """The module that another process imports for the policy's class; empty for a shipped one."""
+    name = policy.registered_name
+    module = "" if name in POLICIES.names() else name.partition(":")[0]
     if module == "__main__":
         raise InputError(
             f"policies: {name} is defined in the main program; accepted with Flower: objects of "
             "modules that other processes can import."
         )
-    return name, module
+    return module
 
 
 def _run_task(

@@ -16,8 +16,16 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated import FederatedHistory, RunHistory, Sender, Task, find_senders, load_task
-from feduplink.federated.uplink.rounds import UplinkRecord
+from feduplink.federated import (
+    FederatedHistory,
+    RunHistory,
+    Task,
+    UplinkRecord,
+    any_cell,
+    load_task,
+    upload_bits,
+)
+from feduplink.policies import Policy, make_policies
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
@@ -30,12 +38,12 @@ class TaskRun(ValidatedModel):
     Attributes:
         scenario: the cell and its radio; YAML or JSON text in the configuration.
         task: name of the task.
-        policy: name of a policy or access scheme, or the directory of a saved policy.
+        policy: name of a policy, or the directory of a saved one.
         rounds: number of rounds; None takes the task's.
         seed: seed of data, first weights, minibatches, channels and arrivals.
         partition: how the task distributes its data over the workers; None takes the task's.
         data: directory of the data sets on every node; None takes ``FEDUPLINK_DATA``.
-        kappa: seconds that one joule is worth to access schemes that choose powers by it.
+        kappa: price of energy, s/J, for policies that choose powers by it.
         delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
             or one per worker separated by commas.
         deadline: longest round on the uplink, s; None: no deadline.
@@ -99,14 +107,17 @@ class TaskRun(ValidatedModel):
             directory=self.data,
         )
 
-    def sender(self) -> tuple[str, Sender]:
-        """Name and object of the policy or access scheme, tuned for the scenario."""
-        found = find_senders(
+    def make_policy(self) -> tuple[str, Policy]:
+        """Name and object of the policy, tuned for the scenario."""
+        found = make_policies(
             [self.policy],
-            self.scenario,
+            any_cell(self.scenario),
             seed=self.seed,
-            seconds_per_joule=self.kappa,
-            delivery=[float(rate) for rate in self.delivery.split(",")],
+            options={
+                "kappa": self.kappa,
+                "delivery": [float(rate) for rate in self.delivery.split(",")],
+                "bits": upload_bits(self.loaded_task, self.scenario),
+            },
         )
         return next(iter(found.items()))
 

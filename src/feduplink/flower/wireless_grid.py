@@ -35,8 +35,8 @@ from numpy.lib import format as npy
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.federated.uplink.access import Sender, access_scheme, transmit
-from feduplink.federated.uplink.rounds import Rounds, UplinkRecord, UplinkRules, everyone
+from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, transmit
+from feduplink.policies import Policy
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 
@@ -99,7 +99,7 @@ class WirelessGrid(Grid):
     """A Flower grid whose replies to training messages are uploads over a simulated radio.
 
     Channels and arrivals of every round are those of the local engine with the same seed and number
-    of rounds. The policy or access scheme sets the powers; the size of an upload is that of the
+    of rounds. The policy decides on powers or phases; the size of an upload is that of the
     arrays in the reply. The strategy receives the uploads that arrive, in the order of the workers,
     then the replies that report a failure. A worker whose node is gone, failed, was not asked or
     sent unusable arrays is absent: it does not transmit, interfere or spend energy.
@@ -107,7 +107,7 @@ class WirelessGrid(Grid):
     Args:
         grid: Flower's grid.
         scenario: the cell and its radio, with one worker per node.
-        sender: the policy or access scheme.
+        policy: decides on powers or phases.
         rounds: number of rounds, as given to ``Strategy.start``.
         seed: seed of channels and arrivals.
         deadline_s: longest round on the uplink, s; unfinished uploads are lost. None: no deadline.
@@ -121,14 +121,14 @@ class WirelessGrid(Grid):
         self,
         grid: Grid,
         scenario: Scenario,
-        sender: Sender,
+        policy: Policy,
         *,
         rounds: int,
         seed: int = 0,
         deadline_s: float | None = None,
         packet_success: PacketSuccess = "worst-phase",
     ) -> None:
-        self._grid, self._scenario, self._scheme = grid, scenario, access_scheme(sender)
+        self._grid, self._scenario, self._policy = grid, scenario, policy
         self._rounds = Rounds.draw(scenario, everyone(rounds, scenario.workers), seed=seed, run=0)
         self._deadline_s, self._packet_success = deadline_s, packet_success
         self._weights = torch.zeros(scenario.workers, dtype=torch.float64)
@@ -263,7 +263,7 @@ class WirelessGrid(Grid):
     def _transmit(self, row: int, uploads: Mapping[int, Message]) -> UplinkRecord:
         """Record of all rounds, given the uploads of round ``row`` (from 0) by worker.
 
-        A scheme decides on all rounds together, as in the local engine, and assumes that everyone
+        A policy decides on all rounds together, as in the local engine, and assumes that everyone
         is present in those to come. It decides again where a round differs from this assumption.
         """
         present = torch.zeros(self._scenario.workers, dtype=torch.bool)
@@ -283,7 +283,7 @@ class WirelessGrid(Grid):
                 self._deadline_s,
                 self._packet_success,
             )
-            self._record = transmit(self._scheme, self._rounds, rules)
+            self._record = transmit(self._policy, self._rounds, rules)
         return self._record
 
     # The types of a run and of a node's description are not part of Flower's public interface.

@@ -25,8 +25,14 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
-from feduplink.problem import Problem
+from feduplink.link import (
+    AnyMeasure,
+    EnergyEfficiency,
+    PacketSuccess,
+    Rate,
+    SeparableMeasure,
+)
+from feduplink.problem import Problem, separable
 from feduplink.scenario import Scenario
 from feduplink.tensor_record import TensorRecord
 
@@ -49,7 +55,7 @@ class Prices(TensorRecord):
     rate: Tensor
     efficiency: Tensor
     activation_cost: Tensor
-    others: tuple[tuple[Measure, Tensor], ...] = ()
+    others: tuple[tuple[SeparableMeasure, Tensor], ...] = ()
     power_cost: Tensor | None = None
 
     @classmethod
@@ -67,7 +73,7 @@ class Prices(TensorRecord):
                 prices = replace(prices, activation_cost=prices.activation_cost + cost)
         return prices._with(problem.objective, weight, scenario)
 
-    def _with(self, measure: Measure, price: Tensor, scenario: Scenario) -> Prices:
+    def _with(self, measure: AnyMeasure, price: Tensor, scenario: Scenario) -> Prices:
         """With ``price`` more on a measure."""
         if isinstance(measure, Rate):
             return replace(self, rate=self.rate + price)
@@ -75,13 +81,13 @@ class Prices(TensorRecord):
             return replace(self, success=self.success + price)
         if isinstance(measure, EnergyEfficiency) and _same_draw(measure, scenario):
             return replace(self, efficiency=self.efficiency + price)
-        nothing = torch.zeros(1, dtype=torch.float64)
-        if bool((measure.value(nothing, nothing) != 0).any()):
+        other, nothing = separable(measure), torch.zeros(1, dtype=torch.float64)
+        if bool((other.value(nothing, nothing) != 0).any()):
             raise InputError(
                 f"measure: {measure.name} is not 0 for a silent worker; accepted in the "
                 "Lagrangian: measures that are."
             )
-        return replace(self, others=(*self.others, (measure, price)))
+        return replace(self, others=(*self.others, (other, price)))
 
     def take(self, index: Tensor | slice) -> Prices:
         """Return the prices of some channels; the same object if all channels share them."""

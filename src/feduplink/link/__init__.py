@@ -12,10 +12,12 @@ tensor([0.8333, 0.9524])
 """
 
 from feduplink.link.measures import (
+    AnyMeasure,
     EnergyEfficiency,
     Measure,
     PacketSuccess,
     Rate,
+    SeparableMeasure,
     Slopes,
     SuccessRate,
 )
@@ -35,6 +37,7 @@ from feduplink.link.quality import (
     success_at,
     success_slopes,
 )
+from feduplink.link.state import LinkState
 from feduplink.link.uploads import (
     Schedule,
     Upload,
@@ -42,20 +45,21 @@ from feduplink.link.uploads import (
     bits_per_hz,
     efficiency_for_energy,
     energy,
-    ofdma,
     power_alone,
     rate_for_time,
     scheduled_upload,
     simultaneous_upload,
-    tdma,
 )
 
 __all__ = [
+    "AnyMeasure",
     "EnergyEfficiency",
+    "LinkState",
     "Measure",
     "PacketSuccess",
     "Rate",
     "Schedule",
+    "SeparableMeasure",
     "Slopes",
     "SuccessRate",
     "Upload",
@@ -66,7 +70,6 @@ __all__ = [
     "energy_efficiency",
     "inverse_draw",
     "most_efficient_power",
-    "ofdma",
     "packet_error_rate",
     "packet_success_rate",
     "packet_success_with_slope",
@@ -82,5 +85,4 @@ __all__ = [
     "sinr",
     "success_at",
     "success_slopes",
-    "tdma",
 ]

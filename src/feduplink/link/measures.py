@@ -1,9 +1,10 @@
-"""Measures: what of a worker's link may be an objective or a constraint.
+"""Measures: quantities of a worker's link that may be an objective or a constraint.
 
-A measure is a function of a worker's SINR and power. One of your own is a subclass with a ``name``
-and a ``value``; its slopes come from automatic differentiation unless it gives them. As an
-objective or a constraint of a scenario it goes by its registered name or by
-``package.module:Class``.
+:class:`SeparableMeasure` is a function of a worker's SINR and power, which the search for the
+optimum, Newton steps and bounds need; its slopes come from automatic differentiation unless it
+gives them. :class:`Measure` is a function of the whole :class:`~feduplink.link.state.LinkState`,
+for everything else. As an objective or a constraint of a scenario a measure of one's own goes by
+its registered name or by ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import torch
 from torch import Tensor
 
 from feduplink.link import quality
+from feduplink.registry import class_name
 
 if TYPE_CHECKING:
+    from feduplink.link.state import LinkState
     from feduplink.scenario import Scenario
 
 
@@ -50,36 +53,22 @@ class Slopes:
         )
 
 
-class Measure(ABC):
-    """A quantity of every worker's link, (SINR, power in W) to a value, all (..., L).
+class AnyMeasure(ABC):
+    """Base class of :class:`Measure` and :class:`SeparableMeasure`.
 
     Attributes:
-        name: how files and errors call it.
-        symbol: how columns of tables and axes call it; the name if there is none.
+        name: name in files and errors; by default that of the class.
+        symbol: name in columns of tables and on axes; by default ``name``.
         unit: of its values; empty for a pure number.
         on_air_only: whether its mean is over the rounds in which the worker transmits, as for a
             rate, or over all rounds, as for an average power; there a silent worker counts with
             its value at power 0.
-        convex_in_log_power: whether it depends on the power alone, does not fall with it, and is
-            convex in ln p, as p itself is; the certificate then proves bounds with an upper limit
-            on it.
-
-        monotone_in_sinr: 1 if it does not fall with the SINR, −1 if it does not rise, 0 if it does
-            not depend on it, all at a fixed power; None if nothing is known.
-        monotone_in_power: the same of the power, at a fixed SINR. With both known, the certificate
-            proves bounds with the measure, whatever the limits on it.
-
-    A silent worker must have the value 0, or the search for the optimum refuses the measure.
-
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = class_name()
     symbol: ClassVar[str] = ""
     unit: ClassVar[str] = ""
     on_air_only: ClassVar[bool] = True
-    convex_in_log_power: ClassVar[bool] = False
-    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = None
-    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = None
 
     @property
     def label(self) -> str:
@@ -92,8 +81,59 @@ class Measure(ABC):
         return cls()
 
     @abstractmethod
+    def of(self, state: LinkState) -> Tensor:
+        """The measure of every worker, (..., L); differentiable."""
+
+
+class Measure(AnyMeasure):
+    """A quantity of every worker's link that may depend on the whole upload.
+
+    Policies can be judged by it and trained for it with first-order methods. The Lagrangian, and
+    with it ``dual``, ``pdx`` and the search for the optimum, needs a :class:`SeparableMeasure`.
+    """
+
+    @abstractmethod
+    def value(self, state: LinkState) -> Tensor:
+        """The measure of every worker, (..., L); differentiable."""
+
+    def of(self, state: LinkState) -> Tensor:
+        """The measure of every worker, (..., L)."""
+        return self.value(state)
+
+
+class SeparableMeasure(AnyMeasure):
+    """A quantity of a worker's link that depends on its own SINR and power alone.
+
+    Attributes:
+        per_bandwidth: whether it is proportional to the bandwidth, as a rate is: under OFDMA it
+            counts with the worker's share of the band.
+        convex_in_log_power: whether it depends on the power alone, does not fall with it, and is
+            convex in ln p, as p itself is; the certificate then proves bounds with an upper limit
+            on it.
+        monotone_in_sinr: 1 if it does not fall with the SINR, −1 if it does not rise, 0 if it does
+            not depend on it, all at a fixed power; None if nothing is known.
+        monotone_in_power: the same of the power, at a fixed SINR. With both known, the certificate
+            proves bounds with the measure, whatever the limits on it.
+
+    A silent worker must have the value 0, or the search for the optimum refuses the measure.
+
+    """
+
+    per_bandwidth: ClassVar[bool] = False
+    convex_in_log_power: ClassVar[bool] = False
+    monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = None
+    monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = None
+
+    @abstractmethod
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """The measure of every worker; differentiable."""
+        """The measure at SINRs and powers in W, all (..., L); differentiable."""
+
+    def of(self, state: LinkState) -> Tensor:
+        """The measure of every worker, (..., L)."""
+        value = self.value(state.sinr, state.power)
+        if self.per_bandwidth and state.band_share is not None:
+            return value * state.band_share
+        return value
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
         """Its derivatives in s = ln SINR and t = ln p, at SINRs and powers above 0."""
@@ -108,7 +148,7 @@ class Measure(ABC):
         return Slopes(*(part.detach() for part in (by_s, by_ss, by_t, by_st, by_tt)))
 
     def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor | None:
-        """What nobody exceeds with direct gain α and powers up to Pmax, (..., L).
+        """Its largest value without interference, at direct gain α and powers up to Pmax, (..., L).
 
         None if that is not known; the bound on all policies does without it then.
         """
@@ -124,7 +164,7 @@ def _gradients(value: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     )
 
 
-class SuccessRate(Measure):
+class SuccessRate(SeparableMeasure):
     """The probability that an upload arrives.
 
     As the objective it also is what decides whether one does, see
@@ -173,11 +213,12 @@ class PacketSuccess(SuccessRate):
 
 
 @dataclass(frozen=True)
-class Rate(Measure):
+class Rate(SeparableMeasure):
     """R = ln(1 + SINR), the spectral efficiency."""
 
     name: ClassVar[str] = "rate"
     unit: ClassVar[str] = "nats/s/Hz"
+    per_bandwidth: ClassVar[bool] = True
     monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = 1
     monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = 0
 
@@ -197,12 +238,13 @@ class Rate(Measure):
 
 
 @dataclass(frozen=True, eq=False)
-class EnergyEfficiency(Measure):
+class EnergyEfficiency(SeparableMeasure):
     """EE = R / (μ p + P_c), what a worker sends for its energy."""
 
     name: ClassVar[str] = "energy_efficiency"
     symbol: ClassVar[str] = "EE"
     unit: ClassVar[str] = "nats/s/Hz/W"
+    per_bandwidth: ClassVar[bool] = True
     monotone_in_sinr: ClassVar[Literal[-1, 0, 1] | None] = 1
     monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = -1
 

@@ -1,15 +1,10 @@
-"""Uploads of a round: schedules of phases, TDMA and OFDMA, their airtime and energy.
+"""Uploads of a round: schedules of phases, TDMA and OFDMA among them, their airtime and energy.
 
-A worker that has sent its last bit leaves the air, and the SINR of those still sending rises. With
-all senders on the air from the start, and constant powers, a round has at most L phases with
-constant rates, one worker or more finishing at the end of each. Freezing the SINRs of the first
-phase bounds every airtime from above, and by far: at full power the weakest worker of a cell would
-wait twenty times too long. A schedule may also change powers and senders in the course of the
-round.
-
-``tdma`` gives the band to one worker after the other, ``ofdma`` an equal part of it to everyone at
-once. Each worker is alone on what it has of the band, at the power that minimises its own time
-and, at κ seconds per joule, its own energy: τ + κ (p + P_c) τ.
+A worker stops transmitting once its upload is complete, and the SINR of the others rises. With all
+senders active from the start, and constant powers, a round has at most L phases with constant
+rates, one worker or more finishing at the end of each. Freezing the SINRs of the first phase
+overestimates every airtime: at full power that of the weakest worker of a cell by a factor of
+twenty. A schedule may also change powers and senders in the course of the round.
 """
 
 from __future__ import annotations
@@ -109,17 +104,38 @@ class Schedule(TensorRecord):
 
     Attributes:
         durations_s: of the phases, (..., K) s; infinite: until all of its senders have finished.
-        power: in every phase, (..., K, L) W; 0 for who is silent in it.
+        power: in every phase, (..., K, L) W; 0 for a worker that is silent in it.
+        band_share: share of the band that a worker has for itself, (..., L), without interference
+            and with noise in proportion; None: all senders use the whole band.
     """
 
     durations_s: Tensor
     power: Tensor
+    band_share: Tensor | None = None
 
     @classmethod
     def simultaneous(cls, power: Tensor) -> Schedule:
         """One phase: all workers with p_i > 0 start together, powers (..., L) W."""
         durations_s = torch.full_like(power[..., :1], math.inf)
         return cls(durations_s, power[..., None, :])
+
+    @classmethod
+    def tdma(cls, power: Tensor) -> Schedule:
+        """One worker after the other, in the order of their numbers, powers (..., L) W.
+
+        SINR_i = α_i p_i. The round lasts as long as all uploads together.
+        """
+        return cls(torch.full_like(power, math.inf), torch.diag_embed(power))
+
+    @classmethod
+    def ofdma(cls, power: Tensor) -> Schedule:
+        """All n workers with p_i > 0 at once, each on B/n for the whole round, (..., L) W.
+
+        SINR_i = n α_i p_i. The round lasts as long as the slowest upload.
+        """
+        count = (power > 0).sum(-1, keepdim=True).clamp_min(1)
+        share = (1 / count.to(power)).expand(power.shape)
+        return replace(cls.simultaneous(power), band_share=share)
 
     def __repr__(self) -> str:
         """How many rounds, phases and workers."""
@@ -143,8 +159,15 @@ class Schedule(TensorRecord):
 
     def planned_bits(self, csi: Tensor, bandwidth_hz: float) -> Tensor:
         """What every worker can send if all phases take their time, (..., L) bits."""
-        rates = bandwidth_hz * bits_per_hz(sinr_of(csi[..., None, :, :], self.power))
+        share = None if self.band_share is None else self.band_share[..., None, :]
+        rates = bandwidth_hz * bits_per_hz(_sinr(csi[..., None, :, :], self.power, share))
+        if share is not None:
+            rates = rates * share
         return (self.durations_s[..., None] * rates).sum(-2)
+
+    def batched(self) -> Schedule:
+        """The schedule of one round as a batch of one."""
+        return self._map(lambda own: own[None])
 
     def limited(self, pmax_w: Tensor) -> Schedule:
         """The same with no power above Pmax, () or (L,) W."""
@@ -161,9 +184,9 @@ def scheduled_upload(
     """What comes of a schedule on the channels H.
 
     In a phase with the senders A worker i ∈ A sends B log2(1 + SINR_i(A)) bits per second, and
-    leaves A with its last bit. A phase ends after its duration, or when nobody of it is left. Who
-    has not finished after the last one, because the schedule was made for other channels, goes on
-    at its last power. At the deadline everybody stops.
+    leaves A with its last bit. A phase ends after its duration, or when all of its senders have
+    finished. A worker that has not finished after the last phase, because the schedule was made
+    for other channels, goes on at its last power. At the deadline all workers stop.
 
     Args:
         csi: H, (..., L, L).
@@ -193,8 +216,10 @@ def scheduled_upload(
         power = powers.gather(-2, phase[..., None, None].expand(*phase.shape, 1, joins.shape[-1]))
         power = torch.where(unfinished, power[..., 0, :], 0.0)
         sending = power > 0
-        heard = torch.where(sending, sinr_of(csi, power), 1.0)
+        heard = torch.where(sending, _sinr(csi, power, schedule.band_share), 1.0)
         throughput = bandwidth_hz * bits_per_hz(heard)
+        if schedule.band_share is not None:
+            throughput = throughput * schedule.band_share
         needed = torch.where(sending, remaining / throughput, math.inf)
         step = torch.where(sending.any(-1), torch.minimum(needed.amin(-1), left), 0.0)
         if deadline_s is not None:
@@ -260,63 +285,11 @@ def _last_powers(schedule: Schedule) -> Tensor:
     return torch.where(last[..., 0, :] > 0, powers, 0.0)
 
 
-def tdma(
-    csi: Tensor,
-    present: Tensor,
-    bits: float | Tensor,
-    bandwidth_hz: float,
-    pmax_w: Tensor,
-    static_power_w: Tensor,
-    *,
-    seconds_per_joule: float = 0.0,
-    deadline_s: float | None = None,
-) -> Upload:
-    """One worker after the other, in the order of their numbers, each on the whole band.
-
-    SINR_i = α_i p_i. The round lasts as long as all airtimes together. At a deadline the worker
-    on the air stops and those behind it do not begin.
-
-    Args:
-        csi: H, (..., L, L).
-        present: who has something to send, (..., L) bool.
-        bits: Z, a scalar or (L,).
-        bandwidth_hz: B.
-        pmax_w: largest power, () or (L,).
-        static_power_w: P_c, () or (L,).
-        seconds_per_joule: κ, how many seconds one joule is worth; 0 sends at Pmax.
-        deadline_s: end of the round, if it has one.
-    """
-    gain = csi.diagonal(dim1=-2, dim2=-1)
-    power = power_alone(gain, pmax_w, static_power_w, seconds_per_joule) * present
-    needed = torch.where(present, airtime(gain * power, bits, bandwidth_hz), 0.0)
-    begins = needed.cumsum(-1) - needed
-    left = torch.full_like(needed, math.inf) if deadline_s is None else deadline_s - begins
-    spent = torch.minimum(needed, left.clamp_min(0.0))
-    return _alone(gain * power, power, bits, needed, spent, spent.sum(-1))
-
-
-def ofdma(
-    csi: Tensor,
-    present: Tensor,
-    bits: float | Tensor,
-    bandwidth_hz: float,
-    pmax_w: Tensor,
-    static_power_w: Tensor,
-    *,
-    seconds_per_joule: float = 0.0,
-    deadline_s: float | None = None,
-) -> Upload:
-    """Everyone at once, each of n workers on B/n for the whole round; arguments as for tdma.
-
-    The noise power shrinks with the share of the band: SINR_i = n α_i p_i. The round lasts as
-    long as the slowest upload.
-    """
-    count = present.sum(-1, keepdim=True).clamp_min(1)
-    gain = count * csi.diagonal(dim1=-2, dim2=-1)
-    power = power_alone(gain, pmax_w, static_power_w, seconds_per_joule) * present
-    needed = torch.where(present, count * airtime(gain * power, bits, bandwidth_hz), 0.0)
-    spent = needed if deadline_s is None else needed.clamp_max(deadline_s)
-    return _alone(gain * power, power, bits, needed, spent, spent.amax(-1))
+def _sinr(csi: Tensor, power: Tensor, band_share: Tensor | None) -> Tensor:
+    """SINR on the whole band, or SNR on each worker's share of it, (..., L)."""
+    if band_share is None:
+        return sinr_of(csi, power)
+    return csi.diagonal(dim1=-2, dim2=-1) * power / band_share
 
 
 def power_alone(
@@ -337,26 +310,3 @@ def power_alone(
         return limit
     best = most_efficient_power(gain, static_power_w + 1 / seconds_per_joule)
     return torch.minimum(best.to(gain), limit)
-
-
-def _alone(
-    snr: Tensor,
-    power: Tensor,
-    bits: float | Tensor,
-    needed: Tensor,
-    spent: Tensor,
-    duration_s: Tensor,
-) -> Upload:
-    """Uploads at constant SNR that need ``needed`` seconds and get ``spent`` of them."""
-    present = power > 0
-    total = torch.as_tensor(bits, dtype=snr.dtype, device=snr.device).expand(snr.shape)
-    share = torch.where(present, spent / torch.where(present, needed, 1.0), 0.0)
-    return Upload(
-        duration_s=duration_s,
-        power=power,
-        airtime_s=spent,
-        sent_bits=share * total,
-        finished=present & (spent >= needed),
-        sinr=snr,
-        mean_inverse_sinr=torch.where(present, 1 / torch.where(present, snr, 1.0), math.inf),
-    )

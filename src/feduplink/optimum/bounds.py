@@ -24,7 +24,7 @@ from feduplink.optimum.dual_function import lagrangian_constant
 from feduplink.optimum.log_power_search import RelaxationSearch
 from feduplink.optimum.monotone_bound import check_monotone
 from feduplink.optimum.power_search import PowerSearch
-from feduplink.problem import Problem
+from feduplink.problem import Problem, separable
 from feduplink.progress import Callback, track
 from feduplink.scenario import Scenario
 
@@ -96,7 +96,7 @@ def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) ->
         pmax_w: largest powers, () or (L,) W.
         direct: direct gains α, (N, L).
     """
-    most = problem.objective.most_alone(direct.to("cpu", torch.float64), pmax_w)
+    most = separable(problem.objective).most_alone(direct.to("cpu", torch.float64), pmax_w)
     return math.inf if most is None else float(problem.utility.value(most.mean(0)))
 
 

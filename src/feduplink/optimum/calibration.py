@@ -237,7 +237,7 @@ class DualDescent:
         sinr, power = self._at(
             Multipliers(self._x, problem.utility.weights), self._take(COARSE.channels)
         )
-        achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
+        achieved = float(problem.objective_values(sinr, power).mean()) or 1.0
         self._scaled = ScaledMultipliers.from_problem(problem, achieved)
         self._adam = AdamDirections.for_variables(self._x)
         self._weight_adam = AdamDirections.for_variables(self._scaled.weights)
@@ -262,7 +262,7 @@ class DualDescent:
             x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
             x = x.clamp_min(0.0)
             if not problem.utility.linear:
-                achieved = problem.objective.value(sinr, power).mean(0)
+                achieved = problem.objective_values(sinr, power).mean(0)
                 excess = achieved / problem.utility.maximiser(scaled.weights) - 1
                 growth = (-length * self._weight_adam.direction(excess)).exp()
                 scaled = replace(scaled, weights=scaled.weights * growth)
@@ -450,5 +450,5 @@ def _affordable_margin(
     counted = torch.stack([c.counted(power).to(error).mean(0) for c in problem.constraints])
     cost = float((multipliers.constraints * error * counted).sum())
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
-    achieved = problem.objective.value(sinr, power).mean(0) * multipliers.objective_weight
+    achieved = problem.objective_values(sinr, power).mean(0) * multipliers.objective_weight
     return _MAX_MARGIN_COST * float(achieved.sum()) / max(cost, 1e-30)

@@ -103,7 +103,7 @@ class DualFunction:
         surplus = self.problem.mean_surplus(sinr, power)
         gradient = (surplus / self._unit * self._scale * self._active).flatten()
         if not self.problem.utility.linear:
-            achieved = self.problem.objective.value(sinr, power).mean(0)
+            achieved = self.problem.objective_values(sinr, power).mean(0)
             wanted = self.problem.utility.maximiser(multipliers.objective_weight)
             gradient = torch.cat((gradient, self._weights * (achieved - wanted)))
         return Evaluation(value, gradient.cpu().numpy(), power, multipliers)

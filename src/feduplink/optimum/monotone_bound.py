@@ -19,7 +19,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.link import Measure
+from feduplink.link import SeparableMeasure
 from feduplink.optimum.boxes import CrossGains, PowerBoxes
 from feduplink.tensor_record import TensorRecord
 
@@ -51,7 +51,7 @@ class MonotoneBound:
         self.draws = batch.static_power_w
         self.efficient = bool((prices.efficiency > 0).any())
         #: Further measures with their prices.
-        self.others: list[tuple[Measure, Tensor]] = [*prices.others]
+        self.others: list[tuple[SeparableMeasure, Tensor]] = [*prices.others]
         if bool((prices.success != 0).any()):
             self.others.append((link.PacketSuccess(batch.waterfall), prices.success))
         for measure, price in (

@@ -59,7 +59,7 @@ def repair_by_silence(power: Tensor, batch: ChannelBatch, problem: Problem) -> T
             silent = constraint.surplus(silence, silence)[0, worker] / scale
             gains.append(surplus - silent)
             silent_surplus.append(len(power) * silent)
-        objective = problem.objective.value(sinr, power)[:, worker]
+        objective = problem.objective_values(sinr, power)[:, worker]
         sent = _rounds_kept(
             objective, torch.stack(gains), torch.stack(silent_surplus), power[:, worker] > 0
         )
@@ -207,7 +207,7 @@ def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> T
     near = values >= best.values - _MAX_DISTANCE * abs(float(best.values.mean()))
     power, channel = _distinct(torch.stack(maxima), near)
     sinr = batch.take(channel).sinr(power)
-    worth = (problem.objective.value(sinr, power) * weight).sum(-1)
+    worth = (problem.objective_values(sinr, power) * weight).sum(-1)
     surplus = torch.cat(
         [
             (c.surplus(sinr, power) / c.scale.to(power))[:, c.active.to(power.device)]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
+from feduplink.link import AnyMeasure, EnergyEfficiency, PacketSuccess, Rate
 from feduplink.optimum.bounds import interference_free_bound
 from feduplink.optimum.branch_and_bound import BranchingTree, LeafProof, Split
 from feduplink.optimum.concave_relaxation import Relaxation
@@ -115,7 +115,7 @@ def _violation(optimum: Optimum) -> float:
     return max(0.0, optimum.solution.judgement.shortfall + _ROUNDING)
 
 
-def _proved_measure(measure: Measure, scenario: Scenario) -> ProvedMeasure:
+def _proved_measure(measure: AnyMeasure, scenario: Scenario) -> ProvedMeasure:
     """Return the proof's name of a measure with the constants of the scenario."""
     if type(measure) is PacketSuccess and measure.waterfall == scenario.waterfall:
         return ProvedMeasure.SUCCESS

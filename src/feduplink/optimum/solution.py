@@ -117,8 +117,9 @@ class Optimum:
         """Distance of a policy judged on these channels to the optimum, at least 0.
 
         None if the policy violates a constraint on these channels, or if the distance is infinite.
+        None for schedules too: the optimum is of one power per worker and round.
         """
-        if judgement.violation > MAX_VIOLATION:
+        if judgement.violation > MAX_VIOLATION or not judgement.is_simultaneous:
             return None
         return finite_or_none(max(self.objective - judgement.objective, 0.0))
 

@@ -1,8 +1,16 @@
-"""Power policies: one per file, all with ``allocate(H)``."""
+"""Policies: powers ``allocate(H)`` or phases of a round, all with ``step(csi, feedback)``."""
 
-from feduplink.policies.base import FunctionPolicy, NeuralPolicy, Policy
+from feduplink.policies.base import (
+    Feedback,
+    FunctionPolicy,
+    NeuralPolicy,
+    Policy,
+    PowerPolicy,
+    SchedulePolicy,
+)
 from feduplink.policies.baselines import (
     FullPower,
+    Ideal,
     Orthogonal,
     RandomPower,
     UnselectedOrthogonal,
@@ -27,6 +35,14 @@ from feduplink.policies.pdx_network import (
     lagrangian_at_gates,
     price_unit,
 )
+from feduplink.policies.scheduled import (
+    OFDMA,
+    TDMA,
+    ComputedSchedule,
+    FixedPower,
+    LearnedSchedule,
+    PricedPolicy,
+)
 from feduplink.policies.store import (
     POLICY_FILE,
     PolicyLike,
@@ -43,21 +59,31 @@ from feduplink.policies.store import (
 __all__ = [
     "CHANNELS",
     "GRAPH_HIDDEN",
+    "OFDMA",
     "PERCEPTRON_HIDDEN",
     "POLICY_FILE",
+    "TDMA",
+    "ComputedSchedule",
     "DenseGraphConvolution",
     "DualPolicy",
+    "Feedback",
+    "FixedPower",
     "FullPower",
     "FunctionPolicy",
     "GraphPolicy",
+    "Ideal",
     "LagrangianPolicy",
+    "LearnedSchedule",
     "NeuralPolicy",
     "OpenLoop",
     "Orthogonal",
     "PerceptronPolicy",
     "Policy",
     "PolicyLike",
+    "PowerPolicy",
+    "PricedPolicy",
     "RandomPower",
+    "SchedulePolicy",
     "UnrolledNetwork",
     "UnrolledPolicy",
     "UnselectedOrthogonal",

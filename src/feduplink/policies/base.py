@@ -1,23 +1,27 @@
-"""Power policies: CSI in, transmit powers out."""
+"""Base classes of policies: CSI in, transmit powers or the phases of a round out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, overload
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feduplink.channels import Channels, check_csi
 from feduplink.errors import InputError
+from feduplink.link import Schedule
 from feduplink.problem import Problem
 from feduplink.randomness import stream_seed
-from feduplink.registry import POLICIES
-from feduplink.scenario import Scenario
+from feduplink.registry import POLICIES, class_name
+from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import SILENCE_W, Architecture
+from feduplink.storage.tensorfile import checksum
 
-#: That powers are computed from: 32,768 channels of 8 workers. More would only need more memory.
+#: Gains that powers are computed from at once: 32,768 channels of 8 workers, to save memory.
 _GAINS_AT_ONCE = 1 << 21
 
 
@@ -26,36 +30,57 @@ def silence(power: Tensor, below_w: float = SILENCE_W) -> Tensor:
     return torch.where(power < below_w, 0.0, power)
 
 
-class Policy(ABC):
-    """A power policy p(H) for a scenario.
-
-    One of your own is a subclass with a ``name`` and ``powers``. If it has settings to be found,
-    :meth:`make` finds them; if it has something to be stored besides the scenario,
-    :meth:`tensors` and :meth:`from_tensors` do. Everything else works by itself: tables, figures,
-    federations, saving and loading, the command line.
+@dataclass(frozen=True)
+class Feedback:
+    """What the base station knows of a round after it.
 
     Attributes:
-        name: how tables, files and the command line call it.
+        transmitting: workers that transmitted, (L,) bool.
+        arrived: workers whose model arrived, (L,) bool.
+    """
+
+    transmitting: Tensor
+    arrived: Tensor
+
+
+class Policy(ABC):
+    """Decides for every round which workers transmit, when and at which power.
+
+    :class:`PowerPolicy` sets one power per worker and round, :class:`SchedulePolicy` the phases of
+    a round. If a policy of your own has settings to be found, :meth:`make` finds them; if it has
+    something to be stored besides the scenario, :meth:`tensors` and :meth:`from_tensors` do.
+    Everything else works by itself: tables, figures, federations, saving and loading, the command
+    line.
+
+    Attributes:
+        name: name in tables, files and on the command line; by default that of the class.
         summary: what it does, in a few words, for readers of tables and pages.
         by_default: whether it is compared where no policies are named.
         is_tuned: whether :meth:`make` tunes the policy on the training channels.
+        has_state: whether a decision depends on the rounds before. Federations then ask for one
+            round after the other, else for all rounds at once.
+        is_lossless: every upload arrives, and time and energy are undefined.
         options: names of the further arguments of :meth:`make`.
         algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
             ``package.module:Class``; None: there is nothing to train.
-        colour, marker: how matplotlib draws it in all figures; None takes what is free.
+        colour, marker: of matplotlib, for all figures; None takes a free one.
+        kappa: price of energy κ that the policy chooses its powers by, s/J; None: there is none.
 
-    ``by_default``, ``colour`` and ``marker`` are said of a class itself, not of those derived from
-    it: a policy derived from a shipped one is another one, and looks like another one.
+    ``by_default``, ``colour`` and ``marker`` are those of a class itself and not of derived ones: a
+    policy derived from a shipped one is another one, and looks like another one.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = class_name()
     summary: ClassVar[str] = ""
     by_default: ClassVar[bool] = False
     is_tuned: ClassVar[bool] = False
+    has_state: ClassVar[bool] = False
+    is_lossless: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
     algorithm: ClassVar[str | None] = None
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
+    kappa: float | None = None
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -87,11 +112,6 @@ class Policy(ABC):
         return f"{type(self).__name__}({self.name} for {self.scenario.workers} workers{numbers})"
 
     @property
-    def silence_w(self) -> float:
-        """Powers below this are zero, W."""
-        return SILENCE_W
-
-    @property
     def fixed_workers(self) -> int | None:
         """The only number of workers the policy takes, or None if it takes any.
 
@@ -99,8 +119,114 @@ class Policy(ABC):
         """
         return self.scenario.listed_per_worker("pmax_dbw", "static_power_w")
 
-    def allocate(self, csi: Tensor) -> Tensor:
-        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax]."""
+    @abstractmethod
+    def step(
+        self,
+        csi: Tensor,
+        feedback: Feedback | None = None,
+        *,
+        present: Tensor | None = None,
+        bits: Tensor | None = None,
+    ) -> Tensor | Schedule:
+        """Decide on the next round, or on a batch of rounds if the policy has no state.
+
+        Args:
+            csi: H as the policy sees it, (..., L, L).
+            feedback: on the round before; None in the first round.
+            present: workers in the federation, (..., L) bool; None is all.
+            bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
+
+        Returns:
+            Powers (..., L) in W within [0, Pmax], or the phases of the rounds.
+        """
+
+    def reset(self) -> None:  # noqa: B027 (without a state there is nothing to forget)
+        """Forget the rounds so far, if the policy has a state."""
+
+    def _check_present(self, present: Tensor) -> None:
+        if self.fixed_workers and not present.all():
+            raise InputError(
+                f"present: {self.name} takes exactly {self.fixed_workers} workers; accepted "
+                "while workers come and go: policies for any number of them."
+            )
+
+    @property
+    def registered_name(self) -> str:
+        """The name under which the policy's class is found again, for files."""
+        return POLICIES.name_of(type(self))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What has to be stored besides the scenario to restore the policy."""
+        return {}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """Inverse of :meth:`tensors`."""
+        return cls(scenario)
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed federation must agree on, for JSON: name, scenario and tensors."""
+        return {
+            "name": self.registered_name,
+            "scenario": self.scenario.model_dump(mode="json"),
+            "tensors": checksum(self.tensors(), {}),
+        }
+
+
+class PowerPolicy(Policy):
+    """A policy p(H) that sets one power per worker and round; all workers start together.
+
+    One of your own is a subclass with ``powers``.
+    """
+
+    @property
+    def silence_w(self) -> float:
+        """Powers below this are zero, W."""
+        return SILENCE_W
+
+    @abstractmethod
+    def powers(self, csi: Tensor) -> Any:
+        """Powers in W for checked CSI, (N, L, L) to (N, L), as a tensor or a NumPy array."""
+
+    def step(
+        self,
+        csi: Tensor,
+        feedback: Feedback | None = None,
+        *,
+        present: Tensor | None = None,
+        bits: Tensor | None = None,
+    ) -> Tensor:
+        """Powers of the next round; the policy sees the workers present as another, smaller L."""
+        if present is None or bool(present.all()):
+            return self.allocate(csi)
+        self._check_present(present)
+        power = torch.zeros(present.shape, dtype=csi.dtype)
+        rows, seen, there = (
+            part.flatten(0, -n) for part, n in ((power, 2), (csi, 3), (present, 2))
+        )
+        for workers in torch.tensor(sorted(set(map(tuple, there.tolist())))):
+            if not bool(workers.any()):
+                continue
+            rounds = (there == workers).all(-1).nonzero()[:, 0]
+            columns = workers.nonzero()[:, 0]
+            smaller = seen[rounds][:, columns][:, :, columns]
+            rows[rounds[:, None], columns] = self.allocate(smaller).to(csi.dtype)
+        return power
+
+    @overload
+    def allocate(self, csi: Tensor) -> Tensor: ...
+
+    @overload
+    def allocate(self, csi: NDArray[Any]) -> NDArray[Any]: ...
+
+    def allocate(self, csi: Tensor | NDArray[Any]) -> Tensor | NDArray[Any]:
+        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax].
+
+        A NumPy array gives a NumPy array. Without gradients; ``powers`` of policies with weights is
+        differentiable.
+        """
+        if not isinstance(csi, Tensor):
+            return self.allocate(torch.as_tensor(csi)).numpy()
         check_csi(csi, self.fixed_workers)
         channels = csi.reshape(-1, *csi.shape[-2:])
         at_once = max(1, _GAINS_AT_ONCE // csi.shape[-1] ** 2)
@@ -119,26 +245,45 @@ class Policy(ABC):
         power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
         return silence(power, self.silence_w)
 
-    @property
-    def registered_name(self) -> str:
-        """The name under which the policy's class is found again, for files."""
-        return POLICIES.name_of(type(self))
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What has to be stored besides the scenario to restore the policy."""
-        return {}
+class SchedulePolicy(Policy):
+    """A policy that sets the phases of a round: senders and powers may change in its course.
 
-    @classmethod
-    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """Inverse of :meth:`tensors`."""
-        return cls(scenario)
+    One of your own is a subclass with ``schedules``.
+    """
 
     @abstractmethod
-    def powers(self, csi: Tensor) -> Tensor:
-        """Powers in W for checked CSI, (N, L, L) to (N, L)."""
+    def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
+        """The phases of N rounds.
+
+        Args:
+            csi: H as the policy sees it, (N, L, L).
+            present: workers that may send, (N, L) bool.
+            bits: Z of one upload, () or (L,).
+        """
+
+    def step(
+        self,
+        csi: Tensor,
+        feedback: Feedback | None = None,
+        *,
+        present: Tensor | None = None,
+        bits: Tensor | None = None,
+    ) -> Schedule:
+        """Phases of the next round or rounds, with no power above Pmax."""
+        check_csi(csi, self.fixed_workers)
+        if present is None:
+            present = torch.ones(csi.shape[:-1], dtype=torch.bool, device=csi.device)
+        self._check_present(present)
+        uploaded = self.scenario.model_bits(MODEL_WEIGHTS) if bits is None else bits
+        rounds = csi.reshape(-1, *csi.shape[-2:])
+        planned = self.schedules(rounds, present.reshape(rounds.shape[:-1]), uploaded)
+        if csi.ndim == 2:
+            planned = planned.take(torch.tensor(0))
+        return planned.to(torch.float64).limited(self.scenario.pmax_w)
 
 
-class FunctionPolicy(Policy):
+class FunctionPolicy(PowerPolicy):
     """A plain function as a policy, named after the function.
 
     Args:
@@ -153,9 +298,9 @@ class FunctionPolicy(Policy):
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)  # type: ignore[misc]
 
-    def powers(self, csi: Tensor) -> Tensor:
+    def powers(self, csi: Tensor) -> Any:
         """The powers that the function returns, (N, L, L) to (N, L), W."""
-        return torch.as_tensor(self.function(csi, self.scenario))
+        return self.function(csi, self.scenario)
 
     @property
     def registered_name(self) -> str:
@@ -163,10 +308,14 @@ class FunctionPolicy(Policy):
         return POLICIES.name_of(self.function)
 
 
-class NeuralPolicy(Policy, nn.Module):
+class NeuralPolicy(PowerPolicy, nn.Module):
     """A policy with weights to learn; ``powers`` is differentiable."""
 
     algorithm = "primal-dual"
+
+    @abstractmethod
+    def powers(self, csi: Tensor) -> Tensor:
+        """Powers in W for checked CSI, (N, L, L) to (N, L); differentiable."""
 
     @classmethod
     def make(

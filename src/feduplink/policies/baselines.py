@@ -1,4 +1,4 @@
-"""Baselines: ``max``, ``rand`` and ``orth``, and the one-shot selection of workers."""
+"""Baselines: ``ideal``, ``max``, ``rand`` and ``orth``, and the one-shot selection of workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.channels import Channels
-from feduplink.policies.base import Policy
+from feduplink.policies.base import PowerPolicy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
@@ -20,7 +20,7 @@ from feduplink.scenario import Scenario
 _ROUNDING = 1e-6
 
 
-class SelectingPolicy(Policy):
+class SelectingPolicy(PowerPolicy):
     """A policy that sets powers without a look at the constraints, then selects workers."""
 
     #: Whether workers that miss a threshold are silenced.
@@ -63,7 +63,7 @@ def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
     return torch.where(meets, power, 0.0)
 
 
-class FullPower(Policy):
+class FullPower(PowerPolicy):
     """p_i = Pmax for every worker."""
 
     name = "max"
@@ -74,6 +74,15 @@ class FullPower(Policy):
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax for all, (N, L, L) to (N, L), W."""
         return self.scenario.pmax_w.to(csi).expand(csi.shape[:-1])
+
+
+class Ideal(FullPower):
+    """Every upload arrives; time and energy are undefined."""
+
+    name = "ideal"
+    summary = "every upload arrives, at no cost"
+    colour, marker = "#000000", "h"
+    is_lossless = True
 
 
 class RandomPower(SelectingPolicy):

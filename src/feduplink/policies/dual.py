@@ -25,7 +25,7 @@ from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
 from feduplink.optimum import refine_multipliers, solve_dual, thresholds_with_margin
-from feduplink.policies.base import Policy
+from feduplink.policies.base import PowerPolicy
 from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
 from feduplink.registry import MEASURES
@@ -33,7 +33,7 @@ from feduplink.scenario import Scenario, shipped_scenarios
 from feduplink.storage.tensorfile import TensorFile, checksum, read_tensors, write_tensors
 
 
-class LagrangianPolicy(Policy):
+class LagrangianPolicy(PowerPolicy):
     """A policy that maximises the Lagrangian of its problem, channel by channel.
 
     The problem is that of the scenario unless another one is given; a policy for such a problem

@@ -10,7 +10,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.policies.base import Policy
+from feduplink.policies.base import PowerPolicy
 from feduplink.problem import Problem
 from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
@@ -23,7 +23,7 @@ _TARGETS = 33
 _LOWEST_FRACTION, _HIGHEST_FRACTION = -1.0, 2.0
 
 
-class OpenLoop(Policy):
+class OpenLoop(PowerPolicy):
     """Fractional open-loop power control p_i = min(Pmax, P0 · pathloss_i^a).
 
     The path loss of worker i is what its device measures, 1/α_i relative to the noise: P0 is

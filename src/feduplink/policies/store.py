@@ -209,6 +209,7 @@ def make_policies(
     channels: Channels | ArrayLike | None = None,
     problem: Problem | None = None,
     seed: int = 0,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Policy]:
     """Make several policies for a scenario, by label.
 
@@ -221,14 +222,20 @@ def make_policies(
         channels: to tune on, as in :func:`make_policy`.
         problem: to be solved; None is the problem that the scenario describes.
         seed: of random numbers.
+        options: further arguments of ``make``; a class is given those in its ``options``.
     """
     if not names:
         raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
     known = _tuning_channels(channels)
-    given: dict[str, Any] = {"channels": known, "problem": problem, "seed": seed}
+
+    def made(found: _Found) -> Policy:
+        taken = policy_class(found).options if isinstance(found, type) else ()
+        own = {name: value for name, value in (options or {}).items() if name in taken}
+        return _made(found, scenario, channels=known, problem=problem, seed=seed, **own)
+
     if isinstance(names, Mapping):
         labelled = {label: _find(what, scenario, known) for label, what in names.items()}
-        return {label: _made(found, scenario, **given) for label, found in labelled.items()}
+        return {label: made(found) for label, found in labelled.items()}
     if isinstance(names, str | os.PathLike):
         names = [names]
     # Everything is found before the first policy is tuned, so that a wrong name costs no time.
@@ -236,7 +243,7 @@ def make_policies(
     classes = {policy_class(found).name for found in wanted.values() if isinstance(found, type)}
     policies: dict[str, Policy] = {}
     for what, found in wanted.items():
-        policy = _made(found, scenario, **given)
+        policy = made(found)
         label = what if isinstance(what, str) and what in POLICIES.names() else policy.name
         if label in policies or (isinstance(found, Policy) and label in classes):
             if not isinstance(what, str | os.PathLike):

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from feduplink.errors import InputError
 from feduplink.progress import track
-from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.registry import POLICIES
 from feduplink.reporting.style import DOTS_PER_INCH, NEUTRAL
 from feduplink.storage.files import read_limited, write_text
 from feduplink.storage.run_directory import FinishedRun
@@ -392,11 +392,8 @@ def _summaries(sections: Sequence[Section]) -> dict[str, str]:
     names = dict.fromkeys(name for section in sections for name in section.run.metrics.policies)
     found = {}
     for name in names:
-        for registry in (POLICIES, ACCESS_SCHEMES):
-            if name in registry.names() and (
-                summary := getattr(registry.find(name), "summary", "")
-            ):
-                found[name] = str(summary)
+        if name in POLICIES.names() and (summary := getattr(POLICIES.find(name), "summary", "")):
+            found[name] = str(summary)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
-from feduplink.federated.uplink.rounds import RoundCosts
+from feduplink.federated import RoundCosts
 from feduplink.link import Schedule
 from feduplink.reporting.style import MUTED, SHADE, StyledFigure, figure, looks_of
 
@@ -56,7 +56,7 @@ def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
     """κ beside the points of a front."""
     for row in rows:
         axes.annotate(
-            f"κ = {row.seconds_per_joule:g}",
+            f"κ = {row.kappa:g}",
             (float(row.time_s.mean()), float(row.energy_j.mean())),
             xytext=(5, 4),
             textcoords="offset points",

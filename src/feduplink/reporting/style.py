@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from feduplink.errors import InputError
-from feduplink.registry import ACCESS_SCHEMES, POLICIES
+from feduplink.registry import POLICIES
 from feduplink.reporting.comparison_table import OPTIMUM as OPTIMUM
 from feduplink.storage.files import replaced_atomically
 
@@ -52,7 +52,7 @@ class Look:
         return "////" if self.variant else ""
 
 
-#: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
+#: Colours, those of the classes of policies too, are those of Okabe and Ito
 #: and some of Tol's, which stay apart with colour-blind eyes.
 _OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
 #: For policies of the user's own: colours far from those above and from each other, for normal,
@@ -152,16 +152,15 @@ def look_of(name: str) -> Look:
 
 
 def _own_look(family: str) -> Look | None:
-    """What the class of a policy or access scheme itself says; None if it says nothing."""
+    """Colour and marker of the class of a policy itself; None if it has none."""
     if family == OPTIMUM:
         return _OPTIMUM_LOOK
-    for registry in (POLICIES, ACCESS_SCHEMES):
-        if family in registry.names():
-            # Not what it inherits: a policy derived from a shipped one is another one.
-            own = getattr(registry.find(family), "__dict__", {})
-            colour, marker = own.get("colour"), own.get("marker")
-            return Look(colour, marker) if colour and marker else None
-    return None
+    if family not in POLICIES.names():
+        return None
+    # Not inherited ones: a policy derived from a shipped one is another one.
+    own = getattr(POLICIES.find(family), "__dict__", {})
+    colour, marker = own.get("colour"), own.get("marker")
+    return Look(colour, marker) if colour and marker else None
 
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:

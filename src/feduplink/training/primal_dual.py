@@ -21,7 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 from feduplink import link
 from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.evaluation import allocate_seen
+from feduplink.evaluation import allocate_from_noisy_csi
 from feduplink.judgement import judge
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
@@ -95,7 +95,7 @@ class Expectations:
         sinr = link.sinr(csi, power)
         rows = [c.mean(c.value(sinr, power), power) for c in problem.constraints]
         constraints = torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
-        return cls(problem.objective.value(sinr, power).mean(0), constraints)
+        return cls(problem.objective_values(sinr, power).mean(0), constraints)
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
     def end_epoch(self, epoch: int) -> Epoch:
         """Judge the policy on the validation channels."""
         scenario, csi = self.policy.scenario, self.data.validation
-        power = allocate_seen(self.policy, csi, scenario, seed=self.seed)
+        power = allocate_from_noisy_csi(self.policy, csi, scenario, seed=self.seed)
         return Epoch.from_judgement(epoch, judge(scenario, csi, power, problem=self.problem))
 
     def identity(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from feduplink.channels import Channels
     from feduplink.judgement import Judgement
+    from feduplink.link import Schedule
     from feduplink.optimum import Optimum
     from feduplink.policies import Policy
     from feduplink.problem import Problem
@@ -52,14 +53,16 @@ class Outcome:
     """A policy on the channels of an evaluation.
 
     Attributes:
-        power: transmit powers, (N, L), W.
+        power: transmit powers, (N, L), W; under a schedule their means while a worker transmits.
         judgement: the measures that are reported together, and the verdict.
         made_for: fields in which the policy was made for another scenario, with both values.
+        schedule: the phases of the N rounds, of a policy that schedules.
     """
 
     power: Tensor
     judgement: Judgement
     made_for: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    schedule: Schedule | None = None
 
     @property
     def objective(self) -> float:
@@ -221,8 +224,9 @@ class Evaluation(Result, Mapping[str, Outcome]):
     def classes(cls) -> list[type]:
         """The records inside outcomes and optimum."""
         from feduplink.judgement import ConstraintValue, Judgement
+        from feduplink.link import Schedule
 
-        return [Outcome, ConstraintValue, Judgement, *optimum_classes()]
+        return [Outcome, ConstraintValue, Judgement, Schedule, *optimum_classes()]
 
 
 def optimum_classes() -> list[type]:
@@ -284,7 +288,8 @@ def evaluate(
             scenario, data.test, max_boxes=max_boxes, budget_s=budget_s, device=device
         )
         warn_unreachable(best.unreachable)
-        best = best.improved_by({name: outcome.power for name, outcome in outcomes.items()})
+        rivals = {name: row.power for name, row in outcomes.items() if row.schedule is None}
+        best = best.improved_by(rivals)
     return Evaluation(
         scenario,
         outcomes,
@@ -319,15 +324,22 @@ def judge_policies(
         device: where powers are computed; by default where the channels are.
 
     """
-    from feduplink.evaluation import allocate_seen
+    from feduplink.evaluation import allocate_from_noisy_csi
     from feduplink.judgement import judge
+    from feduplink.link import Schedule
     from feduplink.policies.store import made_for
+    from feduplink.problem import link_state
 
     outcomes = {}
     for name, policy in track_each("comparison", policies.items(), "policies"):
-        power = allocate_seen(policy, csi, scenario, seed=seed, device=device)
-        judged = judge(scenario, csi, power, problem=problem)
-        outcomes[name] = Outcome(power, judged, made_for(policy, scenario, recorded=recorded))
+        decided = allocate_from_noisy_csi(policy, csi, scenario, seed=seed, device=device)
+        judged = judge(scenario, csi, decided, problem=problem)
+        differences = made_for(policy, scenario, recorded=recorded)
+        if isinstance(decided, Schedule):
+            power = link_state(scenario, csi.double(), decided).power
+            outcomes[name] = Outcome(power, judged, differences, decided)
+        else:
+            outcomes[name] = Outcome(decided, judged, differences)
     return outcomes
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from feduplink.errors import InputError
-from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, TASKS
+from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.tables import TextTable
@@ -189,7 +189,7 @@ def federate(
         CommandLine(
             metavar="NAME[,NAME...]",
             type=tuple[str, ...] | None,
-            default=f"the schedule policies, {', '.join(COMPARED)} and yours compared by default",
+            default=f"{', '.join(SCHEDULED)}, {', '.join(COMPARED)} and yours compared by default",
         ),
     ] = None,
     *,
@@ -308,11 +308,9 @@ def federate(
 
     """
     from feduplink import federated
+    from feduplink.channels import Channels
     from feduplink.federated.data.partition import weighed_by_noise
-    from feduplink.federated.uplink.access import find_senders
-    from feduplink.policies import Policy
-    from feduplink.policies.store import default_policies, made_for_sentence
-    from feduplink.registry import ACCESS_SCHEMES
+    from feduplink.policies.store import default_policies, made_for_sentence, make_policies
     from feduplink.storage.run_directory import check_beginning, resume_hint
     from feduplink.validation import usable_device
 
@@ -351,28 +349,30 @@ def federate(
         present=_presence(present, count, scenario.workers),
         checkpoint_every=checkpoint_every,
     )
-    names = [*ACCESS_SCHEMES.shipped, *default_policies()] if policies is None else policies
+    names = [*SCHEDULED, *default_policies()] if policies is None else policies
     shares = delivery_of(delivery, scenario)
     with resume_hint(checkpoint):
-        senders = find_senders(
+        anywhere = federated.any_cell(scenario)
+        compared = make_policies(
             as_names(names),
-            scenario,
+            anywhere,
+            channels=recording or Channels.from_scenario(anywhere, seed=seed),
             seed=seed,
-            seconds_per_joule=kappa,
-            delivery=shares,
-            recording=recording,
+            options={
+                "kappa": kappa,
+                "delivery": shares,
+                "bits": federated.upload_bits(found, scenario),
+            },
         )
         if engine == "flower":
             history = _with_flower(
                 task,
-                senders,
+                compared,
                 scenario,
                 rounds=count,
                 seed=seed,
                 partition=partition,
                 data=data,
-                kappa=kappa,
-                delivery=shares,
                 deadline_s=deadline,
                 packet_success=packet_success,
                 imports=imports,
@@ -380,7 +380,7 @@ def federate(
         else:
             history = federated.federate(
                 found,
-                senders,
+                compared,
                 scenario,
                 settings,
                 seed=seed,
@@ -389,8 +389,7 @@ def federate(
                 checkpoint=checkpoint,
                 resume=resume,
             )
-    made = {name: sender for name, sender in senders.items() if isinstance(sender, Policy)}
-    differences = _made_for(made, names, scenario, recorded=recording is not None)
+    differences = _made_for(compared, names, scenario, recorded=recording is not None)
     notes = [] if recording is None else _channel_notes(recording, resample_channels)
     entries: dict[str, Any] = {
         "seed": seed,
@@ -477,7 +476,7 @@ def delivery_of(delivery: float | Sequence[float], scenario: Scenario) -> float 
 def _rounds_of(recording: Channels, count: int, *, resampled: bool, seed: int) -> Tensor:
     """The channels of all rounds, (count, L, L): the test channels in order, or resampled."""
     from feduplink.channels import resample_csi
-    from feduplink.federated.uplink.rounds import recorded_rounds
+    from feduplink.federated.uplink import recorded_rounds
 
     csi = resample_csi(recording.test, count, seed=seed) if resampled else recording.test
     return recorded_rounds(csi, count, csi.shape[-1])
@@ -492,7 +491,7 @@ def _made_for(
     policies: Mapping[str, Policy], built_in: Any, scenario: Scenario, *, recorded: bool
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Fields in which trained policies were made for another scenario, by policy."""
-    from feduplink.federated.uplink.access import any_cell
+    from feduplink.federated import any_cell
     from feduplink.policies.store import made_for
 
     found = {

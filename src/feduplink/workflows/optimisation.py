@@ -214,7 +214,7 @@ class OptimumResult(Result):
 
         problem, power = self.optimum.problem, self.power
         sinr = link.sinr(self.optimum.csi.to(power), power)
-        values = problem.objective.value(sinr, power)
+        values = problem.objective_values(sinr, power)
         return (problem.utility.weights.to(values) * values).sum(-1).cpu().numpy()
 
     @classmethod

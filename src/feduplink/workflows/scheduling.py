@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from feduplink.federated.uplink.rounds import RoundCosts, Rounds, UplinkRules
+    from feduplink.federated import RoundCosts, Rounds, UplinkRules
     from feduplink.link import Schedule
     from feduplink.reporting.style import StyledFigure
 
@@ -131,7 +131,7 @@ class Front(Result):
         rows = []
         for name, entries in self.costs.items():
             for entry in entries:
-                kappa, figures = entry.seconds_per_joule, entry.as_metrics()
+                kappa, figures = entry.kappa, entry.as_metrics()
                 bound = self.bounds.get(kappa) if name == "schedule" and kappa is not None else None
                 mean = None if kappa is None else float(entry.cost(kappa).mean())
                 gap = "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}"
@@ -180,7 +180,7 @@ class Front(Result):
                 for channel, (time_s, energy_j, arrivals) in enumerate(rows):
                     yield {
                         "policy": name,
-                        "kappa": entry.seconds_per_joule,
+                        "kappa": entry.kappa,
                         "channel": channel,
                         "time_s": time_s,
                         "energy_j": energy_j,
@@ -239,7 +239,7 @@ class Front(Result):
     @classmethod
     def classes(cls) -> list[type]:
         """The records of costs and schedules."""
-        from feduplink.federated.uplink.rounds import RoundCosts
+        from feduplink.federated import RoundCosts
         from feduplink.link import Schedule
 
         return [RoundCosts, Schedule]
@@ -297,11 +297,11 @@ def make_schedules(
         seed: of all random numbers.
 
     """
-    from feduplink.federated import UplinkRules, find_access_scheme
-    from feduplink.federated.uplink.access import compare_rounds
-    from feduplink.federated.uplink.rounds import RoundCosts, rounds_on
-    from feduplink.federated.uplink.schedules import ComputedSchedule, uploads_of
-    from feduplink.policies.store import default_policies, make_policies
+    from feduplink.federated import RoundCosts, UplinkRules
+    from feduplink.federated.uplink import rounds_on
+    from feduplink.policies import ComputedSchedule
+    from feduplink.policies.store import default_policies, make_policies, make_policy
+    from feduplink.registry import POLICIES
     from feduplink.scenario import float64
 
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
@@ -313,28 +313,25 @@ def make_schedules(
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
     rules = UplinkRules(scenario, uploaded)
     names = default_policies() if policies is None else policies
-    found = (
-        make_policies(as_names(names), scenario, channels=tuning(data), seed=seed) if names else {}
-    )
-    costs = {name: [cost] for name, cost in compare_rounds(found, rounds, rules).items()}
-    for name in _priced_policies():
-        priced = {
-            f"{name} {price:g}": find_access_scheme(name, seconds_per_joule=price)
-            for price in kappas
-        }
-        costs[name] = list(compare_rounds(priced, rounds, rules).values())
+    given: dict[str, Any] = {"channels": tuning(data), "seed": seed}
+    compared = make_policies(as_names(names), scenario, **given) if names else {}
+    costs = {name: [RoundCosts.of_policy(p, rounds, rules)] for name, p in compared.items()}
+    for name in POLICIES.names():
+        if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ()):
+            priced = (make_policy(name, scenario, kappa=price, **given) for price in kappas)
+            costs[name] = [RoundCosts.of_policy(p, rounds, rules) for p in priced]
     bounds: dict[float, float] = {}
     if rates == 1.0:
         schedules, bounds = _everyone(kappas, rounds, rules, budget_s)
     else:
-        schedules = {
-            price: ComputedSchedule(price, rates, scenario, tuning(data)).schedules(
-                rounds.observed, rounds.present, rules
+        schedules = {}
+        for price in kappas:
+            policy = ComputedSchedule.make(
+                scenario, **given, kappa=price, delivery=rates, bits=uploaded
             )
-            for price in kappas
-        }
+            schedules[price] = policy.step(rounds.observed, bits=uploaded)
     costs["schedule"] = [
-        RoundCosts.from_uploads(uploads_of(schedule, rounds, rules), price)
+        RoundCosts.of_transmission(schedule, rounds, rules, price)
         for price, schedule in schedules.items()
     ]
     return Front(
@@ -349,19 +346,6 @@ def make_schedules(
         tuple(data.notes),
         seed,
     )
-
-
-def _priced_policies() -> list[str]:
-    """Names of other schedule policies that choose their powers by κ."""
-    from feduplink.federated import find_access_scheme
-    from feduplink.registry import ACCESS_SCHEMES
-
-    found = {name: find_access_scheme(name) for name in ACCESS_SCHEMES.names()}
-    return [
-        name
-        for name, scheme in found.items()
-        if hasattr(scheme, "seconds_per_joule") and name != "schedule"
-    ]
 
 
 def _everyone(

@@ -206,7 +206,7 @@ def train(
     policy: Annotated[
         str | type[Policy],
         Field(
-            description=f"Policy to train: {', '.join(TRAINABLE)}, learned-schedule, or "
+            description=f"Policy to train: {', '.join(TRAINABLE)}, or "
             "package.module:Class of your own"
         ),
         CommandLine("NAME", type=str),
@@ -262,7 +262,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
-    from feduplink.federated import LearnedSchedule
+    from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
     from feduplink.registry import POLICIES
     from feduplink.storage.run_directory import check_beginning, resume_hint
@@ -274,9 +274,7 @@ def train(
         check_beginning(checkpoint, "a training run", resume=resume)
     elif resume:
         raise InputError("resume: accepted only with out, the directory of the checkpoint.")
-    kind: Any = LearnedSchedule
-    if policy != LearnedSchedule.name:
-        kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
+    kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     options = {"preset": preset, **settings}
     chosen = usable_device(device)

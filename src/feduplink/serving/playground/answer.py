@@ -12,19 +12,21 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.errors import InputError
-from feduplink.federated import OFDMA, TDMA, LearnedSchedule
-from feduplink.federated.uplink.access import OrthogonalAccess
 from feduplink.lagrangian import ChannelBatch, DualPoint, Prices, improve, starting_points
 from feduplink.policies import (
+    OFDMA,
+    TDMA,
     DualPolicy,
     FullPower,
+    LearnedSchedule,
     OpenLoop,
     Orthogonal,
     Policy,
+    PowerPolicy,
     UnrolledNetwork,
     UnrolledPolicy,
 )
-from feduplink.problem import Problem
+from feduplink.problem import Problem, link_state
 from feduplink.scenario import Scenario
 from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.payloads import Phase
@@ -186,7 +188,7 @@ class SceneEvaluation:
         self.batch = ChannelBatch.from_scenario(self.scenario, self.csi[None])
         self.bits = self.scenario.model_bits(MODEL_WEIGHTS)
 
-    def answer(self, network: UnrolledNetwork, trained: Sequence[Policy]) -> SceneAnswer:
+    def answer(self, network: UnrolledNetwork, trained: Sequence[PowerPolicy]) -> SceneAnswer:
         """Evaluate all policies; ``dual``, the search, has the largest Lagrangian.
 
         Args:
@@ -194,7 +196,7 @@ class SceneEvaluation:
             trained: further policies, limited to the scene's Pmax.
         """
         scenario = self.scenario
-        policies: list[Policy] = [FullPower(scenario), Orthogonal(scenario)]
+        policies: list[PowerPolicy] = [FullPower(scenario), Orthogonal(scenario)]
         absent = []
         if (parameters := self.status.tuned.open_loop) is not None:
             policies.insert(1, OpenLoop(scenario, target=parameters[0], fraction=parameters[1]))
@@ -266,7 +268,7 @@ class SceneEvaluation:
         )
         upload = link.simultaneous_upload(csi, powers, self.bits, scenario.bandwidth_hz)
         energy_j = self._energy_j(upload)
-        objectives = self.problem.utility.value(self.problem.objective.value(sinr, powers))
+        objectives = self.problem.utility.value(self.problem.objective_values(sinr, powers))
         per_worker = {
             "power_w": powers.tolist(),
             "sinr": sinr.tolist(),
@@ -298,24 +300,16 @@ class SceneEvaluation:
             )
         ]
 
-    def _orthogonal(self, scheme: type[OrthogonalAccess]) -> OrthogonalAnswer:
+    def _orthogonal(self, kind: type[TDMA | OFDMA]) -> OrthogonalAnswer:
         """Every worker at Pmax, without interference."""
-        scenario = self.scenario
-        share = link.tdma if scheme is TDMA else link.ofdma
-        everyone = torch.ones(scenario.workers, dtype=torch.bool)
-        upload = share(
-            self.csi,
-            everyone,
-            self.bits,
-            scenario.bandwidth_hz,
-            scenario.pmax_w,
-            scenario.static_power,
+        state = link_state(
+            self.scenario, self.csi, kind(self.scenario).step(self.csi), bits=self.bits
         )
         return OrthogonalAnswer(
-            name=scheme.name,
-            colour=scheme.colour or _DEFAULT_COLOUR,
-            round_s=float(upload.duration_s),
-            round_j=float(self._energy_j(upload).sum()),
+            name=kind.name,
+            colour=kind.colour or _DEFAULT_COLOUR,
+            round_s=float(state.upload.duration_s),
+            round_j=float(state.energy_j.sum()),
         )
 
     def _energy_j(self, upload: link.Upload) -> Tensor:

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from feduplink.policies import Policy, shipped_network
+from feduplink.policies import PowerPolicy, shipped_network
 from feduplink.scenario import Scenario
 from feduplink.serving.payloads import Refusal
 from feduplink.serving.playground.answer import SceneAnswer, SceneEvaluation
@@ -61,7 +61,7 @@ class _OneSentenceRoute(APIRoute):
         return handle_or_refuse
 
 
-def playground_router(scenario: Scenario, trained: Sequence[Policy] = ()) -> APIRouter:
+def playground_router(scenario: Scenario, trained: Sequence[PowerPolicy] = ()) -> APIRouter:
     """``GET /`` with its files under ``/playground/``, ``GET /v1/cell`` and ``POST /v1/scene``.
 
     While the application runs (its lifespan), a thread tunes policies for the settings requested.

@@ -4,10 +4,10 @@ import math
 
 from torch import Tensor
 
-from feduplink import Measure
+from feduplink import SeparableMeasure
 
 
-class Power(Measure):
+class Power(SeparableMeasure):
     """Transmit power, over all rounds."""
 
     name = "power"
@@ -19,7 +19,7 @@ class Power(Measure):
         return power
 
 
-class Bits(Measure):
+class Bits(SeparableMeasure):
     """Spectral efficiency in bits."""
 
     name = "bits"

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from feduplink.channels import make_channels
-from feduplink.policies import NeuralPolicy, Policy
+from feduplink.policies import NeuralPolicy, PowerPolicy
 
 
-class HalfPower(Policy):
+class HalfPower(PowerPolicy):
     """A share of Pmax for everyone, tuned on the training channels."""
 
     name = "halfpower"

@@ -1,4 +1,4 @@
-"""The rounds of a federation on the uplink: arrivals, airtime, energy.
+"""The rounds of a federation on the uplink: decisions of a policy, arrivals, airtime, energy.
 
 Nothing here depends on the models, so all rounds of a run are computed before training starts.
 """
@@ -6,16 +6,17 @@ Nothing here depends on the models, so all rounds of a run are computed before t
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from feduplink import link
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.problem import find_measure, success_rate
+from feduplink.link import Schedule
+from feduplink.policies import Feedback, Policy
+from feduplink.problem import link_state
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
@@ -24,7 +25,7 @@ from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(TensorRecord):
     """The channels of one run's N rounds, the same for every policy that is compared.
 
     Attributes:
@@ -74,7 +75,7 @@ class UplinkRules:
     Attributes:
         scenario: the radio.
         bits: Z of a model, () or (L,) float64.
-        deadline_s: end of a round, s, where everybody stops: unfinished uploads are lost, their
+        deadline_s: end of a round, s, at which all workers stop: unfinished uploads are lost, their
             energy until then is spent. None is no deadline.
         packet_success: which SINR decides whether an upload arrives.
 
@@ -87,18 +88,19 @@ class UplinkRules:
 
 
 @dataclass(frozen=True)
-class Uploads(TensorRecord):
-    """What the workers put on the air in N rounds, and how likely it arrives.
+class UplinkRecord(TensorRecord):
+    """N rounds of uploads under one policy.
 
     Attributes:
-        success: q, the probability that an upload arrives, (N, L) float64: the packet success
-            rate, or the scenario's objective if that is another success rate; 0 for a worker that
-            is silent or does not finish in time.
+        success: probability that an upload arrives, (N, L) float64: the packet success rate, or the
+            scenario's objective if that is another success rate; 0 for a worker that is silent or
+            does not finish in time.
         transmitting: workers with p > 0, (N, L) bool.
         airtime_s: from the first bit of the round to its last one, at most the deadline, (N,); 0
-            if nobody transmits, NaN where time is not defined (``ideal``).
+            if no worker transmits, NaN where time is undefined (``ideal``).
         energy_j: of all workers, (N,); likewise.
-        sent_bytes: put on the air by all workers, (N,) float64.
+        sent_bytes: transmitted by all workers, (N,) float64.
+        arrived: uploads received without error and in time, (N, L) bool.
 
     """
 
@@ -107,28 +109,48 @@ class Uploads(TensorRecord):
     airtime_s: Tensor
     energy_j: Tensor
     sent_bytes: Tensor
+    arrived: Tensor
 
     @classmethod
-    def from_link(cls, upload: link.Upload, present: Tensor, rules: UplinkRules) -> Uploads:
-        """From SINRs and airtimes of all rounds; who is not ``present`` (N, L) spends nothing."""
+    def from_transmission(
+        cls, transmission: Tensor | Schedule, rounds: Rounds, rules: UplinkRules
+    ) -> UplinkRecord:
+        """The rounds under powers (N, L) in W or a schedule; absent workers are silent.
+
+        An upload arrives if its number in ``rounds.uniform`` is under its success rate.
+        """
+        state = link_state(
+            rules.scenario,
+            rounds.csi.double(),
+            _limited(transmission, rounds.present, rules.scenario.pmax_w),
+            bits=rules.bits,
+            deadline_s=rules.deadline_s,
+        )
+        upload = state.upload
         worst = rules.packet_success == "worst-phase"
         sinr = upload.sinr if worst else 1 / upload.mean_inverse_sinr
-        scenario = rules.scenario
-        objective = find_measure(scenario.objective).from_scenario(scenario)
-        arriving = success_rate(objective, scenario).value(sinr, upload.power)
-        energy = link.energy(
-            upload.power,
-            upload.airtime_s,
-            rules.bits,
-            scenario.static_power,
-            scenario.compute_energy,
-        )
+        success = state.success.value(sinr, upload.power) * upload.finished
         return cls(
-            success=arriving * upload.finished,
+            success=success,
             transmitting=upload.power > 0,
             airtime_s=upload.duration_s,
-            energy_j=torch.where(present, energy, 0.0).sum(-1),
+            energy_j=torch.where(rounds.present, state.energy_j, 0.0).sum(-1),
             sent_bytes=upload.sent_bits.sum(-1) / 8,
+            arrived=rounds.uniform < success,
+        )
+
+    @classmethod
+    def lossless(cls, rounds: Rounds, rules: UplinkRules) -> UplinkRecord:
+        """Rounds in which every upload arrives; time and energy are undefined."""
+        present = rounds.present
+        undefined = torch.full((len(present),), torch.nan, dtype=torch.float64)
+        return cls(
+            success=present.double(),
+            transmitting=present.clone(),
+            airtime_s=undefined,
+            energy_j=undefined.clone(),
+            sent_bytes=(present * rules.bits).sum(-1) / 8,
+            arrived=present.clone(),
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -136,21 +158,38 @@ class Uploads(TensorRecord):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True)
-class UplinkRecord(Uploads):
-    """What happened on the air in N rounds.
+def _limited(transmission: Tensor | Schedule, present: Tensor, pmax_w: Tensor) -> Tensor | Schedule:
+    """Powers of the workers present, at most Pmax, in float64.
 
-    Attributes:
-        arrived: uploads received without error and in time, (N, L) bool.
-
+    A policy made for another scenario may have another Pmax.
     """
+    if isinstance(transmission, Tensor):
+        power = torch.minimum(transmission, pmax_w.to(transmission)).double()
+        return torch.where(present, power, 0.0)
+    schedule = transmission.to(torch.float64).limited(pmax_w)
+    return replace(schedule, power=torch.where(present[:, None], schedule.power, 0.0))
 
-    arrived: Tensor
 
-    @classmethod
-    def draw(cls, uploads: Uploads, uniform: Tensor) -> UplinkRecord:
-        """An upload arrives if its number in ``uniform`` (N, L) is under its success rate."""
-        return cls(**uploads.tensors(), arrived=uniform < uploads.success)
+def transmit(policy: Policy, rounds: Rounds, rules: UplinkRules) -> UplinkRecord:
+    """The rounds under the decisions of a policy.
+
+    A policy with a state starts anew and decides round by round, with feedback on the round before.
+    """
+    if policy.is_lossless:
+        return UplinkRecord.lossless(rounds, rules)
+    if not policy.has_state:
+        decided = policy.step(rounds.observed, present=rounds.present, bits=rules.bits)
+        return UplinkRecord.from_transmission(decided, rounds, rules)
+    policy.reset()
+    feedback, records = None, []
+    for number in range(len(rounds.csi)):
+        row = rounds.take(slice(number, number + 1))
+        decided = policy.step(row.observed[0], feedback, present=row.present[0], bits=rules.bits)
+        batched = decided[None] if isinstance(decided, Tensor) else decided.batched()
+        record = UplinkRecord.from_transmission(batched, row, rules)
+        feedback = Feedback(record.transmitting[0], record.arrived[0])
+        records.append(record)
+    return UplinkRecord.concat(records)
 
 
 def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
@@ -162,6 +201,11 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
             "round, or --resample-channels (channels.resample_csi) to draw them with replacement."
         )
     return csi[:count]
+
+
+def any_cell(scenario: Scenario) -> Scenario:
+    """The scenario that policies are made for: the cell of a run is not known in advance."""
+    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
 
 
 def everyone(rounds: int, workers: int) -> Tensor:
@@ -184,31 +228,47 @@ def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class RoundCosts:
-    """N rounds with one sender.
+    """N rounds under one policy.
 
     Attributes:
         time_s: from the first bit of a round to its last one, (N,) s.
         energy_j: of all workers, (N,) J.
         success: the probability that a worker's model arrives, (N, L).
-        seconds_per_joule: κ, if the sender chose by it.
+        kappa: price of energy κ that the policy chose its powers by, s/J; None: there is none.
     """
 
     time_s: Tensor
     energy_j: Tensor
     success: Tensor
-    seconds_per_joule: float | None = None
+    kappa: float | None = None
 
     @classmethod
-    def from_uploads(cls, uploads: Uploads, seconds_per_joule: float | None = None) -> RoundCosts:
-        """What uploads took."""
-        return cls(uploads.airtime_s, uploads.energy_j, uploads.success, seconds_per_joule)
+    def of_policy(cls, policy: Policy, rounds: Rounds, rules: UplinkRules) -> RoundCosts:
+        """The costs of rounds under a policy."""
+        return cls._of_record(transmit(policy, rounds, rules), policy.kappa)
 
-    def cost(self, seconds_per_joule: float) -> Tensor:
+    @classmethod
+    def of_transmission(
+        cls,
+        transmission: Tensor | Schedule,
+        rounds: Rounds,
+        rules: UplinkRules,
+        kappa: float | None = None,
+    ) -> RoundCosts:
+        """The costs of rounds under powers or schedules that were chosen at the price ``kappa``."""
+        record = UplinkRecord.from_transmission(transmission, rounds, rules)
+        return cls._of_record(record, kappa)
+
+    @classmethod
+    def _of_record(cls, record: UplinkRecord, kappa: float | None) -> RoundCosts:
+        return cls(record.airtime_s, record.energy_j, record.success, kappa)
+
+    def cost(self, kappa: float) -> Tensor:
         """time + κ · energy, (N,) s."""
-        return self.time_s + seconds_per_joule * self.energy_j
+        return self.time_s + kappa * self.energy_j
 
     def as_metrics(self) -> dict[str, Any]:
-        """Means and medians, and how often models arrive: of all workers, and of the last one."""
+        """Means and medians; delivery rates as their sum and the least of a worker."""
         rates = self.success.mean(0)
         figures = {
             "time_s": self.time_s.mean(),
@@ -219,7 +279,7 @@ class RoundCosts:
             "delivery_min": rates.min(),
         }
         entry = {name: finite_or_none(float(value)) for name, value in figures.items()}
-        return {"kappa_s_per_j": self.seconds_per_joule, **entry}
+        return {"kappa_s_per_j": self.kappa, **entry}
 
 
 def rounds_on(csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Rounds:

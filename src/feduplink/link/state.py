@@ -1,0 +1,97 @@
+"""The state of the uplink in a batch of rounds: everything that follows from CSI and powers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from feduplink.errors import InputError
+from feduplink.link.quality import sinr
+from feduplink.link.uploads import Schedule, Upload, energy, scheduled_upload
+
+if TYPE_CHECKING:
+    from feduplink.link.measures import SuccessRate
+    from feduplink.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class LinkState:
+    """The uplink under transmit powers or a schedule.
+
+    What follows from them is computed when it is asked for, and once.
+
+    Attributes:
+        csi: H, (..., L, L).
+        transmission: powers, (..., L) W, with which all workers start together, or a schedule.
+        scenario: the radio.
+        success: the probability that an upload arrives, as a function of its SINR.
+        bits: Z of one upload, () or (L,).
+        deadline_s: end of a round, at which unfinished uploads stop and are lost; None: no end.
+
+    """
+
+    csi: Tensor
+    transmission: Tensor | Schedule
+    scenario: Scenario
+    success: SuccessRate
+    bits: Tensor
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        power = self.schedule.power
+        if power.shape[-1] != self.csi.shape[-1] or power.shape[:-2] != self.csi.shape[:-2]:
+            raise InputError(
+                f"power: shape {tuple(power.shape)} of the phases does not fit csi of shape "
+                f"{tuple(self.csi.shape)}; accepted: (..., L) in W, or a schedule of (..., K, L), "
+                "for csi of shape (..., L, L)."
+            )
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The phases; one with all senders for powers that are constant."""
+        if isinstance(self.transmission, Schedule):
+            return self.transmission
+        return Schedule.simultaneous(self.transmission)
+
+    @property
+    def band_share(self) -> Tensor | None:
+        """Share of the band that a worker has for itself, (..., L); None: all share all of it."""
+        return self.schedule.band_share
+
+    @cached_property
+    def upload(self) -> Upload:
+        """Airtimes, bits and SINRs over the phases of the round."""
+        return scheduled_upload(
+            self.csi, self.schedule, self.bits, self.scenario.bandwidth_hz, self.deadline_s
+        )
+
+    @cached_property
+    def power(self) -> Tensor:
+        """Power of a worker while it sends, (..., L) W; its mean over time under a schedule."""
+        if isinstance(self.transmission, Tensor):
+            return self.transmission
+        return self.upload.power
+
+    @cached_property
+    def sinr(self) -> Tensor:
+        """SINR with all senders active; under a schedule a worker's lowest one, (..., L)."""
+        if isinstance(self.transmission, Tensor):
+            return sinr(self.csi, self.transmission)
+        return self.upload.sinr
+
+    @cached_property
+    def arrivals(self) -> Tensor:
+        """The probability that an upload is complete and arrives, (..., L)."""
+        return self.success.value(self.sinr, self.power) * self.upload.finished
+
+    @cached_property
+    def energy_j(self) -> Tensor:
+        """Energy that each worker spends on computation and transmission, (..., L) J."""
+        scenario = self.scenario
+        spent = self.upload
+        return energy(
+            spent.power, spent.airtime_s, self.bits, scenario.static_power, scenario.compute_energy
+        )

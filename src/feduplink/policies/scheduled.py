@@ -1,0 +1,268 @@
+"""Policies that schedule the phases of a round by time and energy.
+
+``tdma`` and ``ofdma`` share time and band without interference; ``schedule``, ``learned-schedule``
+and ``fixed-power`` choose senders and powers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from feduplink.channels import Channels, draw_training_csi
+from feduplink.errors import InputError
+from feduplink.link import Schedule, power_alone
+from feduplink.policies.base import SchedulePolicy
+from feduplink.problem import Problem
+from feduplink.scenario import MODEL_WEIGHTS, Scenario, float64
+from feduplink.scheduling import (
+    choose_rounds,
+    find_fixed_powers,
+    find_rewards,
+    find_schedules,
+    learned_schedules,
+    learned_senders,
+    shipped_phase_network,
+)
+
+#: Largest number of training channels that rewards for delivery are learned on.
+_MAX_REWARD_CHANNELS = 512
+
+
+class PricedPolicy(SchedulePolicy):
+    """A schedule policy that chooses powers by time + κ · energy.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J; 0 minimises time alone.
+
+    """
+
+    options: ClassVar[tuple[str, ...]] = ("kappa",)
+    kappa: float
+
+    def __init__(self, scenario: Scenario, kappa: float = 0.0) -> None:
+        super().__init__(scenario)
+        if not 0 <= kappa < math.inf:
+            raise InputError(f"kappa: {kappa} s/J is not accepted; accepted: 0 or more, finite.")
+        self.kappa = kappa
+
+    @classmethod
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+        kappa: float = 0.0,
+    ) -> Self:
+        """Make the policy for a scenario, at the price of energy κ in s/J."""
+        return cls(scenario, kappa)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The price of energy."""
+        return {"kappa": torch.tensor(self.kappa, dtype=torch.float64)}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy at this price of energy."""
+        return cls(scenario, float(tensors["kappa"]))
+
+
+class OrthogonalPolicy(PricedPolicy):
+    """Every worker has a part of the round or of the band for itself."""
+
+    def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
+        """Every worker at the power that minimises its time plus κ times its energy."""
+        scenario = self.scenario
+        gain = csi.double().diagonal(dim1=-2, dim2=-1) * self.noise_reduction(present)
+        power = power_alone(gain, scenario.pmax_w, scenario.static_power, self.kappa)
+        return self.share(power * present)
+
+    def noise_reduction(self, present: Tensor) -> Tensor:
+        """Noise power of the whole band over that of a worker's share of it, (N, 1)."""
+        return torch.ones_like(present[..., :1], dtype=torch.float64)
+
+    @staticmethod
+    @abstractmethod
+    def share(power: Tensor) -> Schedule:
+        """The phases of rounds in which workers send at these powers, (N, L) W."""
+
+
+class TDMA(OrthogonalPolicy):
+    """One worker after the other, each on the whole band."""
+
+    name = "tdma"
+    summary = "one worker after the other, each on the whole band"
+    colour, marker = "#882255", "<"
+    share = staticmethod(Schedule.tdma)
+
+
+class OFDMA(OrthogonalPolicy):
+    """All workers at once, each on an equal part of the band."""
+
+    name = "ofdma"
+    summary = "everyone at once, each on an equal part of the band"
+    colour, marker = "#999933", ">"
+    share = staticmethod(Schedule.ofdma)
+
+    def noise_reduction(self, present: Tensor) -> Tensor:
+        """The number of workers present, (N, 1)."""
+        return present.double().sum(-1, keepdim=True)
+
+
+class ComputedSchedule(PricedPolicy):
+    """The schedule of least time + κ · energy, round by round.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J; 0 gives the shortest round.
+        rewards: λ of a delivered model, (L,) s: workers whose upload costs more in a round stay
+            silent in it. None: all workers send in every round.
+
+    """
+
+    name = "schedule"
+    colour, marker = "#332288", "p"
+    is_tuned = True
+    options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
+
+    def __init__(
+        self, scenario: Scenario, kappa: float = 0.0, rewards: Tensor | None = None
+    ) -> None:
+        super().__init__(scenario, kappa)
+        self.rewards = rewards
+
+    @classmethod
+    def make(
+        cls,
+        scenario: Scenario,
+        *,
+        channels: Channels | None = None,
+        problem: Problem | None = None,
+        seed: int = 0,
+        kappa: float = 0.0,
+        delivery: float | Sequence[float] = 1.0,
+        bits: float | Tensor | None = None,
+    ) -> Self:
+        """Make the policy; for ``delivery`` below 1, learn the rewards on the training channels.
+
+        Args:
+            scenario: the cell and its radio.
+            channels: the rewards are learned on the training channels; None draws some.
+            problem: not used.
+            seed: not used.
+            kappa: price of energy κ, s/J.
+            delivery: d, share of the rounds in which the model of every worker has to arrive, one
+                value or one per worker; with 1 all workers send in every round.
+            bits: Z of one upload that the rewards are learned for, () or (L,); by default of the
+                model with 39,760 weights.
+        """
+        rates = torch.as_tensor(delivery, dtype=torch.float64).reshape(-1)
+        if not bool(((rates > 0) & (rates <= 1)).all()):
+            raise InputError(
+                f"delivery: {delivery} is not accepted; accepted: above 0 and at most 1, one value "
+                "or one per worker."
+            )
+        policy = cls(scenario, kappa)
+        if bool((rates < 1).any()):
+            policy.rewards = policy._learned_rewards(channels, rates, bits)
+        return policy
+
+    def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
+        """The schedules of all workers present, or of those whose reward exceeds their cost."""
+        if self.rewards is None:
+            return self.of_senders(csi, present, bits)
+        return self.of_chosen(csi, present, bits, self.rewards)
+
+    def of_senders(self, csi: Tensor, senders: Tensor, bits: Tensor) -> Schedule:
+        """The schedules of given senders, (N, L) bool."""
+        return find_schedules(
+            self.scenario, csi, bits, seconds_per_joule=self.kappa, senders=senders
+        ).schedule
+
+    def of_chosen(
+        self, csi: Tensor, present: Tensor | None, bits: Tensor, rewards: Tensor
+    ) -> Schedule:
+        """The schedules of the best senders at rewards (L,) s; ``present`` None is everyone."""
+        return choose_rounds(
+            self.scenario, csi, bits, rewards, seconds_per_joule=self.kappa, present=present
+        ).schedule
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Price of energy, and the rewards if there are any."""
+        return super().tensors() | ({} if self.rewards is None else {"rewards": self.rewards})
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy at this price of energy with these rewards."""
+        return cls(scenario, float(tensors["kappa"]), tensors.get("rewards"))
+
+    def _learned_rewards(
+        self, channels: Channels | None, delivery: Tensor, bits: float | Tensor | None
+    ) -> Tensor:
+        scenario = self.scenario
+        uploaded = scenario.model_bits(MODEL_WEIGHTS) if bits is None else float64(bits)
+        if channels is None:
+            csi, recorded = draw_training_csi(scenario, _MAX_REWARD_CHANNELS), False
+        else:
+            csi, recorded = channels.training[:_MAX_REWARD_CHANNELS], channels.recorded
+        own = scenario.listed_per_worker(*scenario.per_worker) is not None
+        alike = scenario.geometry == "redrawn" and not (recorded or own)
+        demand = uploaded.expand(scenario.workers)
+        return find_rewards(
+            scenario,
+            csi,
+            demand,
+            delivery.expand(scenario.workers),
+            seconds_per_joule=self.kappa,
+            alike=alike and len(demand.unique()) == 1,
+            choose=lambda some, rewards: self.of_chosen(some, None, demand, rewards),
+        )
+
+
+class LearnedSchedule(ComputedSchedule):
+    """Schedules of the shipped network: nearly as good, at a fraction of the time."""
+
+    name = "learned-schedule"
+    algorithm = "schedules"
+    colour, marker = "#DDAA33", "p"
+
+    def of_senders(self, csi: Tensor, senders: Tensor, bits: Tensor) -> Schedule:
+        """The schedules of given senders, (N, L) bool."""
+        return learned_schedules(
+            shipped_phase_network(),
+            self.scenario,
+            csi,
+            bits,
+            seconds_per_joule=self.kappa,
+            senders=senders,
+        )
+
+    def of_chosen(
+        self, csi: Tensor, present: Tensor | None, bits: Tensor, rewards: Tensor
+    ) -> Schedule:
+        """The schedules of the senders that the network chooses at rewards (L,) s."""
+        network = shipped_phase_network()
+        given: dict[str, Any] = {"seconds_per_joule": self.kappa, "present": present}
+        senders = learned_senders(network, self.scenario, csi, bits, rewards, **given)
+        return self.of_senders(csi, senders, bits)
+
+
+class FixedPower(PricedPolicy):
+    """One power per worker and round, the best for time + κ · energy."""
+
+    name = "fixed-power"
+    colour, marker = "#44AA99", "p"
+
+    def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
+        """One phase per round."""
+        return find_fixed_powers(
+            self.scenario, csi, bits, seconds_per_joule=self.kappa, senders=present
+        ).schedule
