@@ -20,7 +20,7 @@ import torch
 
 from feduplink import Scenario, Trainer, draw_csi, make_trainer
 from feduplink.channels import Realisations, make_channels, read_channels, write_channels
-from feduplink.federated import Federation, FederationSettings, Ideal, LocalWork
+from feduplink.federated import Federation, FederationSettings, LocalWork
 from feduplink.federated.data.reviews import read_reviews
 from feduplink.federated.tasks import (
     airquality as airquality_task,
@@ -31,7 +31,7 @@ from feduplink.federated.tasks import (
 from feduplink.federated.tasks import (
     reviews as imdb_task,
 )
-from feduplink.policies import load_policy, save_policy, shipped_pdx
+from feduplink.policies import Ideal, load_policy, save_policy, shipped_pdx
 from feduplink.proofs import read_proof, write_proof
 from feduplink.reporting.page import read_csv_tables, read_figures, read_markdown
 from feduplink.reporting.style import figure, save_figure
@@ -86,7 +86,7 @@ def _federation() -> Federation:
 
     return Federation(
         blob_task(LocalWork(batch_size=5)),
-        {"ideal": Ideal()},
+        {"ideal": Ideal(Scenario())},
         Scenario(workers=3),
         FederationSettings(rounds=3),
     )

@@ -114,7 +114,8 @@ def test_orthogonal_access_and_the_price_of_a_joule(run: Run, tmp_path: Path, ac
     assert run(*words, "--out", "frugal", "--kappa", 1000)[0] == 0
     fast, frugal = (_first_run(tmp_path / name, access) for name in ("fast", "frugal"))
     # The weakest, whom everyone may wait for, sends at Pmax either way.
-    assert all(a <= b for a, b in zip(fast["airtime_s"], frugal["airtime_s"], strict=True))
+    pairs = zip(fast["airtime_s"], frugal["airtime_s"], strict=True)
+    assert all(a <= b * (1 + 1e-9) for a, b in pairs)
     assert all(a > b for a, b in zip(fast["energy_j"], frugal["energy_j"], strict=True))
     for directory, kappa in (("fast", 0.0), ("frugal", 1000.0)):
         metrics = json.loads((tmp_path / directory / "metrics.json").read_text())

@@ -19,13 +19,12 @@ from feduplink import FullPower, InputError, RandomPower, Scenario
 from feduplink.federated import (
     Federation,
     FederationSettings,
-    Ideal,
     LocalWork,
     Task,
     federate,
     presence,
 )
-from feduplink.policies import UnselectedRandomPower
+from feduplink.policies import Ideal, UnselectedRandomPower
 from recorder import Recorder, Stop, StopAt
 
 from .conftest import blob_task, mean_loss
@@ -35,7 +34,7 @@ SCENARIO = Scenario(workers=3)
 
 def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
     def policies():
-        return {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+        return {"ideal": Ideal(SCENARIO), "rand": RandomPower(SCENARIO)}
 
     settings = FederationSettings(runs=2, rounds=9, checkpoint_every=3)
     file = tmp_path / "state.safetensors"
@@ -67,7 +66,7 @@ def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
     assert names != sorted(names)
 
     def fresh() -> Federation:
-        return Federation(task, {"ideal": Ideal()}, SCENARIO, FederationSettings(rounds=8))
+        return Federation(task, {"ideal": Ideal(SCENARIO)}, SCENARIO, FederationSettings(rounds=8))
 
     undisturbed, killed, resumed = fresh(), fresh(), fresh()
     for number in range(8):
@@ -83,16 +82,16 @@ def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
 
 def test_a_checkpoint_of_another_model_is_refused(small_task: Task, tmp_path: Path):
     file = tmp_path / "state.safetensors"
-    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
+    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file)
     other = replace(small_task, model=lambda: nn.Linear(2, 3))
     with pytest.raises(InputError, match="made with another model"):
-        federate(other, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
+        federate(other, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file, resume=True)
 
 
 def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
     file = tmp_path / "state.safetensors"
     settings = FederationSettings(rounds=2)
-    policies = {"ideal": Ideal(), "rand": RandomPower(SCENARIO)}
+    policies = {"ideal": Ideal(SCENARIO), "rand": RandomPower(SCENARIO)}
     federate(small_task, policies, SCENARIO, settings, checkpoint=file)
 
     def other_data(rng):
@@ -164,10 +163,10 @@ def test_a_checkpoint_of_another_format_is_refused(
     small_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     file = tmp_path / "state.safetensors"
-    federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file)
+    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file)
     monkeypatch.setattr("feduplink.federated.state._FORMAT", 0)
     with pytest.raises(InputError, match="made with another format"):
-        federate(small_task, {"ideal": Ideal()}, SCENARIO, checkpoint=file, resume=True)
+        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file, resume=True)
 
 
 def test_a_policy_is_known_by_its_class_and_not_by_its_code(
@@ -195,7 +194,8 @@ VICTIM = """
 import sys, time
 from pathlib import Path
 from feduplink import FullPower, Scenario
-from feduplink.federated import FederationSettings, Ideal, federate, load_task
+from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.policies import Ideal
 from feduplink.progress import Callback
 import torch
 torch.set_num_threads(1)
@@ -208,7 +208,7 @@ class Slowly(Callback):
 scenario = Scenario(workers=4)
 history = federate(
     load_task("digits", workers=4),
-    {"ideal": Ideal(), "max": FullPower(scenario)},
+    {"ideal": Ideal(scenario), "max": FullPower(scenario)},
     scenario,
     FederationSettings(runs=2, rounds=8, checkpoint_every=2),
     callbacks=[Slowly()],

@@ -96,7 +96,7 @@ def test_powers_are_judged_by_a_measure_of_the_whole_upload():
 def test_schedules_are_judged_and_outside_the_class_of_the_bound(access):
     judgement = judge(SCENARIO, CSI.expand(5, 2, 2), access(POWER.expand(5, 2)))
     assert not judgement.is_simultaneous
-    share = 1.0 if access is Schedule.tdma else 2.0
+    share = 1.0 if access == Schedule.tdma else 2.0
     success = torch.exp(-SCENARIO.waterfall / (share * torch.tensor([2.0, 1.0]).double()))
     expected = (SCENARIO.worker_weights * success).sum().item()
     assert judgement.objective == pytest.approx(expected)

@@ -18,7 +18,6 @@ FULL = torch.tensor([FULL_W, FULL_W], dtype=torch.float64)
 BITS, BANDWIDTH = 1000.0, 1e5
 
 CSI = TWO[None]
-FULL = torch.full((1, 2), FULL_W, dtype=torch.float64)
 STATIC = torch.tensor(0.02, dtype=torch.float64)
 
 
@@ -302,7 +301,7 @@ def upload_of(schedule: Schedule, deadline_s: float | None = None) -> link.Uploa
 
 
 def test_tdma_by_hand():
-    found = upload_of(Schedule.tdma(FULL))
+    found = upload_of(Schedule.tdma(FULL[None]))
     assert found.airtime_s[0].tolist() == pytest.approx([seconds(BITS, 2.0), seconds(BITS, 1.0)])
     assert found.duration_s.item() == pytest.approx(seconds(BITS, 2.0) + seconds(BITS, 1.0))
     assert found.sinr[0].tolist() == pytest.approx([2.0, 1.0])
@@ -311,7 +310,7 @@ def test_tdma_by_hand():
 
 
 def test_ofdma_by_hand():
-    found = upload_of(Schedule.ofdma(FULL))
+    found = upload_of(Schedule.ofdma(FULL[None]))
     halves = [seconds(BITS, 4.0, BANDWIDTH / 2), seconds(BITS, 2.0, BANDWIDTH / 2)]
     assert found.airtime_s[0].tolist() == pytest.approx(halves)
     assert found.duration_s.item() == pytest.approx(max(halves))
@@ -320,7 +319,7 @@ def test_ofdma_by_hand():
 
 @pytest.mark.parametrize("access", [Schedule.tdma, Schedule.ofdma])
 def test_a_lone_worker_uses_the_whole_band(access):
-    found = upload_of(access(FULL * torch.tensor([0.0, 1.0])))
+    found = upload_of(access(FULL[None] * torch.tensor([0.0, 1.0])))
     assert found.airtime_s[0].tolist() == pytest.approx([0.0, seconds(BITS, 1.0)])
     assert found.power.tolist() == [[0.0, 0.01]]
     assert found.finished.tolist() == [[False, True]]
@@ -328,7 +327,7 @@ def test_a_lone_worker_uses_the_whole_band(access):
 
 def test_at_the_deadline_later_tdma_senders_do_not_start():
     deadline = 0.5 * seconds(BITS, 2.0)
-    found = upload_of(Schedule.tdma(FULL), deadline)
+    found = upload_of(Schedule.tdma(FULL[None]), deadline)
     assert found.airtime_s[0].tolist() == pytest.approx([deadline, 0.0])
     assert found.sent_bits[0].tolist() == pytest.approx([BITS / 2, 0.0])
     assert not found.finished.any()
@@ -337,7 +336,7 @@ def test_at_the_deadline_later_tdma_senders_do_not_start():
 def test_at_the_deadline_slow_ofdma_senders_stop():
     fast, slow = seconds(BITS, 4.0, BANDWIDTH / 2), seconds(BITS, 2.0, BANDWIDTH / 2)
     deadline = (fast + slow) / 2
-    found = upload_of(Schedule.ofdma(FULL), deadline)
+    found = upload_of(Schedule.ofdma(FULL[None]), deadline)
     assert found.finished.tolist() == [[True, False]]
     assert found.duration_s.item() == pytest.approx(deadline)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from feduplink.export import OnnxPolicy
-    from feduplink.policies import Policy
+    from feduplink.policies import PowerPolicy
 
 #: Environment variable of the token.
 TOKEN_VARIABLE = "FEDUPLINK_TOKEN"
@@ -137,7 +137,7 @@ def serve(
 
 def _load_policy(
     what: PolicyLike, scenario: Scenario | None, seed: int
-) -> tuple[OnnxPolicy, list[Policy]]:
+) -> tuple[OnnxPolicy, list[PowerPolicy]]:
     """The policy as an ONNX file, and itself if it is trained, for the playground.
 
     Other policies than ONNX files are exported to a temporary file.
