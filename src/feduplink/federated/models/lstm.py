@@ -1,16 +1,14 @@
-"""The sentiment network: word vectors and a bidirectional LSTM over packed sequences, many models
-side by side.
+"""Sentiment network: word vectors and a bidirectional LSTM, many models side by side.
 
-That leaves one batched product per step in time on the way there and one on the way back; what the
-inputs contribute, and the gradients of the weights, are a few large products. What lies between
-the products moves memory only: on a GPU one fused kernel does it, the one behind ``nn.LSTMCell``.
+An LSTM is bound by latency: it computes hundreds of small products one after the other. Therefore
+the models of all workers and simulations, and both directions, share one recurrence: a batched
+product per step in time in the forward pass, and one in the backward pass. The contributions of
+the inputs and the gradients of the weights are a few large products. The element-wise operations
+between the products are a fused kernel on a GPU, the one of ``nn.LSTMCell``.
 
-Sequences are packed (:mod:`feduplink.federated.models.lstm`), longest first: at every step only
-those that have not ended are computed, and only they are remembered for the way back.
+Sequences are packed, longest first: a step computes and saves only those that have not ended.
 
-An LSTM is bound by latency: hundreds of small products in a row, whatever their number. So the
-copies of all workers and simulations, and both directions, share one recurrence: one batched
-product per token. Copies whose reviews are short leave it early.
+PyTorch's LSTM takes 2 to 6 times as long when it is called per worker (``docs/notes/lstm.md``).
 """
 
 from __future__ import annotations
