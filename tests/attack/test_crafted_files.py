@@ -79,7 +79,7 @@ def test_any_text_is_read_as_yaml_or_refused(text: str):
 
 def test_pipes_and_large_files_are_refused_as_scenarios(tmp_path: Path):
     os.mkfifo(tmp_path / "a.yaml")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         Scenario.load(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").write_bytes(b"#" * (2 << 20))
     with pytest.raises(InputError, match="accepted: no more than"):
@@ -113,16 +113,16 @@ def test_crafted_headers_are_refused(tmp_path: Path, header: Any):
         read_tensors(path, "policy")
 
 
-def test_tensors_of_other_types_are_refused(tmp_path: Path):
+def test_a_header_without_a_checksum_is_refused(tmp_path: Path):
     tensors = {"a": torch.ones(2, dtype=torch.bfloat16)}
     save_file(tensors, tmp_path / "a.safetensors", metadata={"feduplink": '{"kind": "policy"}'})
-    with pytest.raises(InputError, match="type of numbers"):
+    with pytest.raises(InputError, match="checksum"):
         read_tensors(tmp_path / "a.safetensors", "policy")
 
 
 def test_a_pipe_is_refused_as_a_policy(tmp_path: Path):
     os.mkfifo(tmp_path / "policy.safetensors")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         load_policy(tmp_path)
 
 

@@ -102,7 +102,7 @@ def test_untrusted_datasets_are_refused_without_reading_them(
 
 def test_a_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "a.h5")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read(tmp_path / "a.h5")
 
 

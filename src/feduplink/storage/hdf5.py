@@ -1,4 +1,4 @@
-"""HDF5 files: written whole or not at all, and read no further than they can be trusted."""
+"""HDF5 files: written atomically, and checked while they are read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import numpy as np
 from feduplink.errors import InputError
 from feduplink.storage.files import check_regular, replaced_atomically
 
-#: What h5py and NumPy raise where a file is not what it says.
+#: Exceptions of h5py and NumPy for damaged files.
 _DAMAGED = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
-#: So many times what is stored can come out of it: the most that deflate packs, and a little.
-_MOST_PACKED = 1100
+#: Maximum decompression ratio, a little above that of deflate.
+_MAX_RATIO = 1100
 
 
 @contextlib.contextmanager
 def writing_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A new file to write to, which appears under its name when the block ends.
+    """Open a new file for writing, which replaces ``path`` when the block ends.
 
-    What the disk refuses is raised as the ``OSError`` that it is, and the old file stays.
+    If the disk is full an ``OSError`` is raised, and the old file stays.
     """
     with replaced_atomically(path) as temporary, _Sink(temporary, "w+b") as sink:
         try:
@@ -38,16 +38,15 @@ def writing_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 class _Sink(io.FileIO):
-    """A file whose first failure is kept, and which then takes everything.
+    """A file that records its first error and discards what is written afterwards.
 
-    After a write that failed, HDF5 cannot close its file, and takes the interpreter down with it at
-    the end.
+    After a failed write HDF5 could not close its file and would crash the interpreter at its exit.
     """
 
     error: OSError | None = None
 
     def write(self, content: Any) -> int:
-        """All of it, as HDF5 expects."""
+        """Write all of it, as HDF5 expects."""
         left = memoryview(content).cast("B")
         size = len(left)
         try:
@@ -58,7 +57,7 @@ class _Sink(io.FileIO):
         return size
 
     def truncate(self, size: int | None = None) -> int:
-        """To ``size`` bytes."""
+        """Change the size to ``size`` bytes."""
         try:
             return super().truncate(size) if self.error is None else size or 0
         except OSError as error:
@@ -68,9 +67,9 @@ class _Sink(io.FileIO):
 
 @contextlib.contextmanager
 def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]:
-    """A file to read from; what is wrong with it is an :class:`InputError` about ``what``.
+    """Open a file for reading; errors are raised as an :class:`InputError` about ``what``.
 
-    An ``InputError`` of the block goes on where a sentence about the file begins: ``has no ...``.
+    An ``InputError`` of the block continues a sentence that begins with the path: ``has no ...``.
     """
     check_regular(Path(path), what)
     try:
@@ -86,10 +85,11 @@ def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]
 
 
 def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
-    """A dataset of this very file, of which nothing has been read yet.
+    """Find a dataset in this file without reading it.
 
-    Refused, as :func:`reading_hdf5` wants it: links, which may lead to any file of
-    the machine, storage elsewhere, and sizes that are declared but cannot be there.
+    Raises:
+        InputError: in the form of :func:`reading_hdf5`, if there is none, or only a link or storage
+            in another file, or if the dataset declares more than the file can contain.
     """
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
@@ -106,7 +106,7 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
     itemsize = dataset.dtype.itemsize
     at_once = math.prod(dataset.chunks) * itemsize if dataset.chunks else 0
     stored = min(dataset.id.get_storage_size(), file.id.get_filesize())
-    if dataset.size and max(dataset.size * itemsize, at_once) > _MOST_PACKED * stored:
+    if dataset.size and max(dataset.size * itemsize, at_once) > _MAX_RATIO * stored:
         raise InputError(
             f"declares {name} of shape {dataset.shape}, more than its {stored} bytes can hold"
         )
@@ -114,10 +114,9 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
 
 
 def attribute_of(holder: h5py.Group, name: str) -> str | float:
-    """A text or number beside the data, kept in its own place.
+    """Read an attribute, a text of fixed length or a number.
 
-    Texts of variable length are kept in a heap; HDF5 follows a damaged one without end, so they are
-    refused, and :func:`fixed_text` makes others.
+    Texts of variable length are refused, because HDF5 loops forever on a damaged heap of them.
     """
     if name not in holder.attrs:
         raise InputError(f"has no attribute {name}")
@@ -131,5 +130,5 @@ def attribute_of(holder: h5py.Group, name: str) -> str | float:
 
 
 def fixed_text(text: str) -> np.bytes_:
-    """For an attribute or a dataset: a text of this length."""
+    """Convert a text to one of fixed length, for an attribute or a dataset."""
     return np.bytes_(text.encode() or b" ")
