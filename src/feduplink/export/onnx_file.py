@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from feduplink.progress import track
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.storage.files import replaced_atomically
+from feduplink.validation import import_extra
 from feduplink.version import __version__
 
 #: Largest accepted difference to PyTorch, relative to Pmax.
@@ -90,76 +90,44 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
         InputError: if the policy has no network, or the file differs from it by more than
             :data:`TOLERANCE`; then no file is written.
     """
+    if not isinstance(policy, NeuralPolicy | UnrolledPolicy):
+        raise InputError(
+            "export: policy must be pdg, pdm, pdx or a network policy of your own; "
+            f"{policy.name} has no network."
+        )
     file = Path(path)
-    module = _allocation_module(policy).eval()
+    module = _Allocation(policy).eval()
     with replaced_atomically(file) as temporary:
         _write(module, policy, temporary)
         differences = _differences(policy, OnnxPolicy(temporary))
     return ExportedPolicy(file, policy.name, policy.fixed_workers, differences)
 
 
-def _allocation_module(policy: Policy) -> nn.Module:
-    """A module that computes ``policy.allocate``, (N, L, L) to (N, L) float32."""
-    if isinstance(policy, UnrolledPolicy):
-        return _UnrolledAllocation(policy)
-    if isinstance(policy, NeuralPolicy):
-        return _NeuralAllocation(policy)
-    raise InputError(
-        f"export: policy must be pdg, pdm, pdx or a network policy of your own; {policy.name} has "
-        "no network."
-    )
-
-
-class _Allocation(nn.Module, ABC):
-    """Powers within [0, Pmax], 0 below the policy's threshold."""
+class _Allocation(nn.Module):
+    """``policy.allocate`` as a module, (N, L, L) to (N, L) float32."""
 
     pmax_w: Tensor
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: NeuralPolicy | UnrolledPolicy) -> None:
         super().__init__()
-        self.silence_w = policy.silence_w
+        self.silence_w, self.csi_noise = policy.silence_w, policy.scenario.csi_noise
         # () or (L,); a buffer, because a cached property is not a constant while it is traced.
         self.register_buffer("pmax_w", policy.scenario.pmax_w.float())
+        self.network = UnrolledGraph(policy) if isinstance(policy, UnrolledPolicy) else policy
 
     def forward(self, csi: Tensor) -> Tensor:
-        """Powers in W, (N, L, L) to (N, L)."""
-        power = torch.minimum(self.powers(csi).clamp_min(0.0), self.pmax_w)
-        return silence(power, self.silence_w)
-
-    @abstractmethod
-    def powers(self, csi: Tensor) -> Tensor:
-        """Powers of the policy before they are limited, (N, L, L) to (N, L), W."""
-
-
-class _NeuralAllocation(_Allocation):
-    def __init__(self, policy: NeuralPolicy) -> None:
-        super().__init__(policy)
-        self.policy = policy
-
-    def powers(self, csi: Tensor) -> Tensor:
-        return self.policy.powers(csi)
-
-
-class _UnrolledAllocation(_Allocation):
-    def __init__(self, policy: UnrolledPolicy) -> None:
-        super().__init__(policy)
-        self.csi_noise = policy.scenario.csi_noise
-        self.network = UnrolledGraph(policy)
-
-    def powers(self, csi: Tensor) -> Tensor:
-        relative: Tensor = self.network(denoised_csi(csi, self.csi_noise))
-        return self.pmax_w * relative
+        """Powers within [0, Pmax] in W, 0 below the policy's threshold, (N, L, L) to (N, L)."""
+        if isinstance(self.network, UnrolledGraph):
+            power = self.pmax_w * self.network(denoised_csi(csi, self.csi_noise))
+        else:
+            power = self.network.powers(csi)
+        return silence(torch.minimum(power.clamp_min(0.0), self.pmax_w), self.silence_w)
 
 
 def _write(module: nn.Module, policy: Policy, file: Path) -> None:
     """Write the module with the policy's metadata."""
-    try:
-        import onnx
-        from onnxscript import opset18
-    except ImportError:
-        raise InputError(
-            "onnx: packages of the export are not installed; pip install 'feduplink[export]'."
-        ) from None
+    onnx = import_extra("onnx", "export")
+    opset18 = import_extra("onnxscript", "export").opset18
 
     # ONNX Runtime's sigmoid has an absolute error of 1e-7, which small powers must not have. The
     # gates of pdx may.
