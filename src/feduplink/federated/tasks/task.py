@@ -10,7 +10,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from feduplink.errors import InputError
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(TensorRecord):
     """N inputs with their targets.
 
     Attributes:
@@ -59,14 +60,9 @@ class Examples:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def to(self, device: torch.device) -> Examples:
+    def to(self, target: torch.device | torch.dtype | str) -> Examples:
         """Copy the examples to another device; the lengths stay on the CPU."""
-        return Examples(self.inputs.to(device), self.targets.to(device), self.lengths)
-
-    def rows(self, index: Tensor) -> Examples:
-        """Return the examples of these indices, (n,) int64."""
-        lengths = None if self.lengths is None else self.lengths[index]
-        return Examples(self.inputs[index], self.targets[index], lengths)
+        return replace(super().to(target), lengths=self.lengths)
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,7 @@ class FederatedData:
     @classmethod
     def from_workers(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
         """Join the examples of each worker; either all of them are sequences, or none is."""
-        lengths = [worker.lengths for worker in workers if worker.lengths is not None]
-        pool = Examples(
-            torch.cat([worker.inputs for worker in workers]),
-            torch.cat([worker.targets for worker in workers]),
-            torch.cat(lengths) if lengths else None,
-        )
+        pool = Examples.concat(workers)
         rows = torch.split(torch.arange(len(pool)), [len(worker) for worker in workers])
         return cls(pool, tuple(rows), test)
 
