@@ -18,12 +18,13 @@ from torch.optim.adam import adam
 from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.tasks.task import LocalWork, Task
+from feduplink.tensor_record import TensorRecord
 
 _BETA1, _BETA2 = 0.9, 0.999
 
 
 @dataclass(frozen=True)
-class AdamState:
+class AdamState(TensorRecord):
     """Adam's moments of every worker of some simulations, updated in place, kept between rounds.
 
     Attributes:
@@ -49,22 +50,6 @@ class AdamState:
 
         first = next(iter(models.values()))
         return cls(zeros(), zeros(), first.new_zeros(len(first), workers))
-
-    def simulations(self, simulations: slice) -> AdamState:
-        """Return a view of some simulations."""
-        return AdamState(
-            {name: moment[simulations] for name, moment in self.mean.items()},
-            {name: moment[simulations] for name, moment in self.square.items()},
-            self.steps[simulations],
-        )
-
-    def clone(self) -> AdamState:
-        """Copy all tensors."""
-        return AdamState(
-            {name: moment.clone() for name, moment in self.mean.items()},
-            {name: moment.clone() for name, moment in self.square.items()},
-            self.steps.clone(),
-        )
 
 
 class Optimiser(ABC):
