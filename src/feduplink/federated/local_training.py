@@ -1,8 +1,8 @@
 """Local training of many workers as one computation.
 
-A *simulation* is one federation: one policy in one run. The workers of a simulation, and as many
-simulations as serve the hardware, train side by side as R copies of one model. The result is that
-of a loop over the workers with ``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
+A *simulation* is one policy in one run. The workers of several simulations train side by side as R
+copies of one model. The result is that of a loop over the workers with ``nn.Module``,
+``clip_grad_norm_`` and ``torch.optim.Adam``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _UnequalSteps(Optimiser):
 
 
 def _per_model(coefficients: Tensor, weights: Tensor) -> Tensor:
-    """(R,) as a factor of (R, *shape)."""
+    """Reshape coefficients (R,) to factors of (R, *shape)."""
     return coefficients.to(weights.dtype).view(-1, *[1] * (weights.ndim - 1))
 
 
@@ -156,16 +156,15 @@ def train_locally(
     batches: Minibatches,
     room: float = math.inf,
 ) -> Weights:
-    """Train every worker of some simulations from its simulation's global model.
+    """Train every worker of some simulations from the global model of its simulation.
 
     Args:
         stack: the model.
         task: gives the loss and the local work.
         start: global models, (simulations, *shape) per parameter.
-        state: the workers' Adam, updated in place.
-        batches: what the R = simulations · L models see.
-        room: of sequences, steps in time that the memory has room for; a step of the R models
-            that takes more is done in parts.
+        state: moments of the workers, updated in place.
+        batches: examples of the R = simulations · L models.
+        room: maximum number of sequence elements of a step; larger steps are computed in parts.
 
     Returns:
         The workers' models, (simulations, L, *shape) per parameter.
@@ -189,7 +188,7 @@ def train_locally(
 def _clipped_gradients(
     stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int, room: float
 ) -> list[Tensor]:
-    """Of every model's mean loss on its minibatch number ``step``, (R, *shape) per parameter."""
+    """Gradients of every model's mean loss on minibatch ``step``, (R, *shape) per parameter."""
     parts = batches.parts(step, room)
     if parts is None:
         gradients = _gradients(stack, task, weights, *batches.step(step))
@@ -213,18 +212,20 @@ def _gradients(
     targets: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Of the mean loss of models (R, *shape) on (R, B, ...) with ``weight`` (R, B)."""
+    """Gradients of the mean loss of R models on (R, B, ...) with ``weight`` (R, B)."""
     losses = task.loss(stack(weights, inputs).flatten(0, 1), targets.flatten(0, 1))
-    # Models do not interact: the gradient of the sum of all mean losses holds that of each.
+    # Models do not interact: the gradient of the sum of their mean losses is that of each.
     return torch.autograd.grad(
         losses, tuple(weights.values()), weight.flatten(), materialize_grads=True
     )
 
 
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:
-    """Scale the gradient of every model down to the largest norm, as ``clip_grad_norm_`` does.
+    """Clip the gradient of every model in place as ``clip_grad_norm_`` does.
 
-    ``gradients``: (R, *shape), one per parameter.
+    Args:
+        gradients: (R, *shape), one per parameter.
+        largest_norm: of a model's gradient.
     """
     parts = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)

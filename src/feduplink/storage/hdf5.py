@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +17,6 @@ from feduplink.storage.files import check_regular, replaced_atomically
 
 #: Exceptions of h5py and NumPy for damaged files.
 _DAMAGED = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
-#: Maximum decompression ratio, a little above that of deflate.
-_MAX_RATIO = 1100
 
 
 @contextlib.contextmanager
@@ -89,7 +86,7 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
 
     Raises:
         InputError: in the form of :func:`reading_hdf5`, if there is none, or only a link or storage
-            in another file, or if the dataset declares more than the file can contain.
+            in another file.
     """
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
@@ -103,13 +100,6 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
         raise InputError(f"has no dataset {name}")
     if dataset.external or dataset.is_virtual:
         raise InputError(f"has {name} in another file")
-    itemsize = dataset.dtype.itemsize
-    at_once = math.prod(dataset.chunks) * itemsize if dataset.chunks else 0
-    stored = min(dataset.id.get_storage_size(), file.id.get_filesize())
-    if dataset.size and max(dataset.size * itemsize, at_once) > _MAX_RATIO * stored:
-        raise InputError(
-            f"declares {name} of shape {dataset.shape}, more than its {stored} bytes can hold"
-        )
     return dataset
 
 
