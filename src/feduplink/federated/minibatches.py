@@ -178,8 +178,8 @@ class Minibatches(TensorRecord):
             inputs = [part[:, : int(longest.max())] for part in inputs]
         there = [part.to(device) for part in rows]
         return cls(
-            _picked(inputs, there),
-            _picked([pool.targets for pool, _ in runs], there),
+            _gathered(inputs, there),
+            _gathered([pool.targets for pool, _ in runs], there),
             torch.cat([_padded(drawn.weight, most) for _, drawn in runs]).to(device),
             torch.cat([drawn.steps for _, drawn in runs]),
             longest,
@@ -245,7 +245,7 @@ def _longest(lengths: list[Tensor | None], rows: list[Tensor]) -> Tensor | None:
     return torch.cat(found) if found else None
 
 
-def _picked(pools: list[Tensor], rows: list[Tensor]) -> Tensor:
+def _gathered(pools: list[Tensor], rows: list[Tensor]) -> Tensor:
     """Rows (L, steps, B) of each pool (N, ...), one pool after the other: (R, steps, B, ...)."""
     models = sum(len(part) for part in rows)
     picked = pools[0].new_empty(models, *rows[0].shape[1:], *pools[0].shape[1:])

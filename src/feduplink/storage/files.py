@@ -61,16 +61,16 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
-def read_limited(path: Path, what: str, most_bytes: int) -> bytes:
+def read_limited(path: Path, what: str, max_bytes: int) -> bytes:
     """Read a file that :func:`check_regular` accepts."""
-    check_regular(path, what, most_bytes)
+    check_regular(path, what, max_bytes)
     try:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{what}: {path} cannot be read: {error.strerror}.") from None
 
 
-def check_regular(path: Path, what: str, most_bytes: int | None = None) -> None:
+def check_regular(path: Path, what: str, max_bytes: int | None = None) -> None:
     """Refuse a file that is missing, not regular or too large, before it is opened.
 
     Reading a pipe or a device could block, and a large file fill the memory. ``what`` begins the
@@ -85,9 +85,9 @@ def check_regular(path: Path, what: str, most_bytes: int | None = None) -> None:
         raise InputError(f"{what}: {path} cannot be read: {reason}.") from None
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{what}: {path} is not a regular file.")
-    if most_bytes is not None and found.st_size > most_bytes:
+    if max_bytes is not None and found.st_size > max_bytes:
         raise InputError(
-            f"{what}: {path} has {found.st_size} bytes; accepted: no more than {most_bytes}."
+            f"{what}: {path} has {found.st_size} bytes; accepted: no more than {max_bytes}."
         )
 
 

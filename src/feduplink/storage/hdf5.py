@@ -16,7 +16,7 @@ from feduplink.errors import InputError
 from feduplink.storage.files import check_regular, replaced_atomically
 
 #: Exceptions of h5py and NumPy for damaged files.
-_DAMAGED = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
+_ERRORS = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]
             yield file
     except InputError as error:
         raise InputError(f"{what}: {path} {error}.") from None
-    except _DAMAGED as error:
+    except _ERRORS as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(
             f"{what}: {path} cannot be read as HDF5 (truncated or another format): {reason}."

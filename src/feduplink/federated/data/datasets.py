@@ -248,23 +248,22 @@ class FileState(StrEnum):
     DAMAGED = "checksum differs"
 
 
-def file_state(file: DataFile, directory: Path) -> FileState:
-    """Compare a file with its checksum."""
+def file_state(file: DataFile, directory: Path, verify: bool = True) -> FileState:
+    """Return whether a file is present or, with ``verify``, has the right checksum."""
     path = directory / file.path
     if not path.is_file():
         return FileState.MISSING
+    if not verify:
+        return FileState.PRESENT
     return FileState.INTACT if _has_content(path, file.sha256) else FileState.DAMAGED
 
 
 def data_state(entry: DataSet, root: Path | None, verify: bool) -> FileState:
-    """Return the worst state of the files of a set, without ``verify`` whether they are present."""
+    """Return the worst :func:`file_state` of the files of a set."""
     if root is None:
         return FileState.MISSING
-    if verify:
-        states = {file_state(file, root) for file in entry.files}
-        return max(states, key=list(FileState).index)
-    present = all((root / file.path).is_file() for file in entry.files)
-    return FileState.PRESENT if present else FileState.MISSING
+    states = {file_state(file, root, verify) for file in entry.files}
+    return max(states, key=list(FileState).index)
 
 
 def _has_content(path: Path, sha256: str) -> bool:

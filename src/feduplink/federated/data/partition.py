@@ -15,7 +15,7 @@ from feduplink.settings import Partition
 #: Sum of the workers' noise levels in the paper, in grey levels of 0 to 255.
 TOTAL_NOISE_STD = 500.0
 #: Minimum number of examples of a worker in the Dirichlet partition.
-LEAST_EXAMPLES = 10
+MIN_EXAMPLES = 10
 
 _Sizes = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -60,14 +60,14 @@ def dirichlet_shares(
     """Draw skewed labels: worker i gets a share θ_{d,i} of class d, θ_d ~ Dir(κ, ..., κ).
 
     Worker i keeps at most ``sizes[i]`` of its examples at random. The draw is repeated if a worker
-    gets fewer than :data:`LEAST_EXAMPLES` examples.
+    gets fewer than :data:`MIN_EXAMPLES` examples.
     """
     classes = [np.flatnonzero(labels.numpy() == label) for label in np.unique(labels.numpy())]
     workers = len(sizes)
-    if len(labels) < 2 * LEAST_EXAMPLES * workers:
+    if len(labels) < 2 * MIN_EXAMPLES * workers:
         raise InputError(
             f"workers: {workers} workers cannot share {len(labels)} examples by label; accepted: "
-            f"at most {len(labels) // (2 * LEAST_EXAMPLES)}."
+            f"at most {len(labels) // (2 * MIN_EXAMPLES)}."
         )
     while True:
         held: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(workers)]
@@ -77,7 +77,7 @@ def dirichlet_shares(
             for worker, part in enumerate(np.split(rng.permutation(members), cuts)):
                 held[worker].append(part)
         rows = [rng.permutation(np.concatenate(parts)) for parts in held]
-        if min(map(len, rows)) >= LEAST_EXAMPLES:
+        if min(map(len, rows)) >= MIN_EXAMPLES:
             return tuple(
                 torch.from_numpy(kept[:size]) for kept, size in zip(rows, sizes, strict=True)
             )

@@ -142,7 +142,7 @@ class _Layer(torch.autograd.Function):
         batch, size = inputs.shape[1], from_state.shape[1]
         hidden = inputs.new_empty(len(inputs), batch, size)
         state = cell = inputs.new_zeros(len(bias), batch, size)
-        cells, squashed = [], []
+        cells, activations = [], []
         remember = any(ctx.needs_input_grad)
         for stretch in stretches:
             n = stretch.running
@@ -157,10 +157,10 @@ class _Layer(torch.autograd.Function):
                 states.append(state)
                 if remember:
                     cells.append(cell)
-                    squashed.append(activation)
+                    activations.append(activation)
             torch.stack(states, dim=1, out=stretch.view_of(hidden))
         ctx.stretches = stretches
-        ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *squashed)
+        ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *activations)
         return hidden
 
     @staticmethod
@@ -168,14 +168,12 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         inputs, from_input, from_state, hidden, *saved = ctx.saved_tensors
         stretches: Sequence[Stretch] = ctx.stretches
-        cells, squashed = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        cells, activations = saved[: len(saved) // 2], saved[len(saved) // 2 :]
         batch, size = hidden.shape[1:]
         to_state = from_state.mT.contiguous()
         grad_inputs = torch.empty_like(inputs)
-        grad_from_input, grad_from_state = (
-            torch.zeros_like(from_input),
-            torch.zeros_like(from_state),
-        )
+        grad_from_input = torch.zeros_like(from_input)
+        grad_from_state = torch.zeros_like(from_state)
         grad_bias = from_input.new_zeros(len(from_input), 4 * size)
         grad_gates = hidden.new_empty(0, batch, 4 * size)  # of the step after, in time
         grad_cell = hidden.new_empty(0, batch, size)
@@ -196,7 +194,7 @@ class _Layer(torch.autograd.Function):
                 now = first + t
                 before = cells[now - 1][:n] if now else torch.zeros_like(cells[0])
                 grad_gates, grad_cell = _step_back(
-                    grad_state, grad_cell, before, cells[now], squashed[now]
+                    grad_state, grad_cell, before, cells[now], activations[now]
                 )
                 grads.append(grad_gates)
             grad_projected = torch.stack(grads[::-1], dim=1)  # (n, duration, B, 4H)
@@ -221,12 +219,12 @@ def _step(
     ``state`` (n, B, H) and the ``recurrent`` weights (n, H, 4H); ``before`` is the last cell.
     """
     if contribution.is_cuda:
-        state, cell, squashed = torch.ops.aten._thnn_fused_lstm_cell(
+        state, cell, activations = torch.ops.aten._thnn_fused_lstm_cell(
             contribution.flatten(0, 1),
             torch.bmm(state, recurrent).flatten(0, 1),
             before.flatten(0, 1),
         )
-        return state.view_as(before), cell.view_as(before), squashed.view_as(contribution)
+        return state.view_as(before), cell.view_as(before), activations.view_as(contribution)
     gates = torch.baddbmm(contribution, state, recurrent)
     i, f, g, o = gates.chunk(4, dim=-1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -235,16 +233,16 @@ def _step(
 
 
 def _step_back(
-    grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, squashed: Tensor
+    grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, activations: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the gates (n, B, 4H) and of the last cell (n, B, H)."""
     if grad_state.is_cuda:
         grad_gates, grad_before, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
-            *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, squashed)),
+            *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, activations)),
             False,
         )
-        return grad_gates.view_as(squashed), grad_before.view_as(cell)
-    i, f, g, o = squashed.chunk(4, dim=-1)
+        return grad_gates.view_as(activations), grad_before.view_as(cell)
+    i, f, g, o = activations.chunk(4, dim=-1)
     output = cell.tanh()
     grad_cell = grad_cell + grad_state * o * (1 - output.square())
     grad_gates = torch.cat(
@@ -309,13 +307,13 @@ class ReviewClassifier(nn.Module):
         )  # (N, B, E)
         for layer in range(self.lstm.num_layers):
             if layer > 0:
-                states = self._drop(_picked(states, reading.joined))  # (N, B, 2H)
+                states = self._drop(_gather(states, reading.joined))  # (N, B, 2H)
             states = lstm_layer(
-                _picked(states, reading.order),
+                _gather(states, reading.order),
                 reading.both.stretches,
                 *_layer_weights(weights, layer),
             )  # (2N, B, H)
-        ends = self._drop(_picked(states, reading.ends))  # (R, B, 2H)
+        ends = self._drop(_gather(states, reading.ends))  # (R, B, 2H)
         scores = torch.baddbmm(weights["score.bias"][:, None], ends, weights["score.weight"].mT)
         return scores[order.argsort(), :, 0]
 
@@ -378,7 +376,7 @@ def _embed(vectors: Tensor, tokens: Tensor, copy: Tensor) -> Tensor:
     return functional.embedding(rows, vectors.flatten(0, 1))
 
 
-def _picked(states: Tensor, index: Tensor) -> Tensor:
+def _gather(states: Tensor, index: Tensor) -> Tensor:
     """States (n, B, D) at ``index`` (m, B, ...), joined along the last axis: (m, B, … · D)."""
     picked = states.flatten(0, 1).index_select(0, index.flatten())
     return picked.view(*index.shape[:2], -1)
