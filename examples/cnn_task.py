@@ -30,7 +30,7 @@ def task(workers: int) -> Task:
     def draw(rng: np.random.Generator) -> FederatedData:
         order = torch.from_numpy(rng.permutation(5000))
         shares = order[1000:].tensor_split(workers)
-        return FederatedData(images, shares, test=images.rows(order[:1000]))
+        return FederatedData(images, shares, test=images.take(order[:1000]))
 
     loss = partial(functional.cross_entropy, reduction="none")
     work = LocalWork(batch_size=20, batches=5)

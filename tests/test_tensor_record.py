@@ -25,6 +25,7 @@ class Outer(TensorRecord):
     flag: Tensor
     inner: Inner
     pair: tuple[str, Tensor]
+    by_name: dict[str, Tensor]
     constant: Tensor
     name: str
 
@@ -36,6 +37,7 @@ def _outer(rows: int, offset: int = 0) -> Outer:
         numbers.long() % 2 == 0,
         Inner(numbers),
         ("label", numbers + 0.5),
+        {"negative": -numbers},
         torch.zeros(7),
         "outer",
     )
@@ -45,6 +47,7 @@ def _numbers(record: Outer) -> list[float]:
     numbers = record.inner.number
     assert torch.equal(record.matrix, numbers[:, None].expand(-1, 2))
     assert torch.equal(record.pair[1], numbers + 0.5)
+    assert torch.equal(record.by_name["negative"], -numbers)
     assert torch.equal(record.flag, numbers.long() % 2 == 0)
     assert record.constant.shape == (7,)
     assert (record.name, record.pair[0]) == ("outer", "label")

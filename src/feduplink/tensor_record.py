@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -14,8 +14,9 @@ from torch import Tensor
 class TensorRecord:
     """Base class of frozen dataclasses that describe M rows by tensors of shape (M, ...).
 
-    A field may also be a record of M rows, or a tuple of tensors and records. Operations on rows
-    leave the fields named in :attr:`shared` as they are, and all values that are not tensors.
+    A field may also be a record of M rows, or a tuple or mapping of tensors and records. Operations
+    on rows leave the fields named in :attr:`shared` as they are, and all values that are not
+    tensors.
 
     >>> @dataclass(frozen=True)
     ... class Points(TensorRecord):
@@ -80,6 +81,8 @@ class TensorRecord:
                 return value._map(change, *rest, rows_only=rows_only)
             if isinstance(value, tuple):
                 return tuple(mapped(*parts) for parts in zip(value, *rest, strict=True))
+            if isinstance(value, Mapping):
+                return {key: mapped(own, *(new[key] for new in rest)) for key, own in value.items()}
             return value
 
         columns = {

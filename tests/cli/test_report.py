@@ -70,7 +70,7 @@ def test_foreign_metrics_are_one_sentence(run: Run, tmp_path: Path, compared: Pa
 
 def test_there_must_be_runs(run: Run, tmp_path: Path):
     assert "DIR" in refused(run("report"))
-    assert "nowhere is no directory" in refused(run("report", "nowhere"))
+    assert "nowhere is not a directory" in refused(run("report", "nowhere"))
     (tmp_path / "empty").mkdir()
     assert "no metrics.json of a run is in empty" in refused(run("report", "empty"))
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]

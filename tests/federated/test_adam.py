@@ -39,7 +39,6 @@ def test_every_model_moves_as_under_pytorchs_adam(minibatches: list[int]):
                     for gradient in gradients:
                         gradient[row] = 0
             adam.update(gradients, step)
-        adam.write_back()
     assert state.steps.flatten().tolist() == [2 * count for count in minibatches]
     for row, model in enumerate(alone):
         for weight, parameter in zip(weights.values(), model, strict=True):

@@ -88,7 +88,7 @@ def test_workers_sequences_make_a_pool_of_sequences():
 
     data = FederatedData.from_workers([worker([1, 2]), worker([3])], worker([4, 5]))
     assert data.pool.lengths.tolist() == [1, 2, 3]
-    assert data.pool.rows(torch.tensor([2, 0])).lengths.tolist() == [3, 1]
+    assert data.pool.take(torch.tensor([2, 0])).lengths.tolist() == [3, 1]
 
 
 def idx(values: np.ndarray) -> bytes:

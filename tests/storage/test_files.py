@@ -114,7 +114,7 @@ def test_a_directory_without_output_is_removed(tmp_path):
 
 def test_files_that_are_not_regular_or_too_large_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_limited(tmp_path / "pipe", "scenario", 10)
     (tmp_path / "large").write_bytes(bytes(11))
     with pytest.raises(InputError, match="has 11 bytes; accepted: no more than 10"):

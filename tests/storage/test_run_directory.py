@@ -162,5 +162,5 @@ def test_a_directory_without_runs_is_refused(make_run: MakeRun, tmp_path: Path):
     for directory in (tmp_path / "empty", page):
         with pytest.raises(InputError, match=r"no metrics\.json of a run"):
             find_runs([make_run("good"), directory])
-    with pytest.raises(InputError, match="no directory"):
+    with pytest.raises(InputError, match="not a directory"):
         find_runs([tmp_path / "nowhere"])

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from feduplink.progress import track
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.storage.files import replaced_atomically
+from feduplink.validation import import_extra
 from feduplink.version import __version__
 
 #: Largest accepted difference to PyTorch, relative to Pmax.
@@ -90,76 +90,44 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
         InputError: if the policy has no network, or the file differs from it by more than
             :data:`TOLERANCE`; then no file is written.
     """
-    file = Path(path)
-    if not isinstance(policy, UnrolledPolicy | NeuralPolicy):
+    if not isinstance(policy, NeuralPolicy | UnrolledPolicy):
         raise InputError(
-            f"export: policy must be pdg, pdm, pdx or a network policy of your own; {policy.name} "
-            "has no network."
+            "export: policy must be pdg, pdm, pdx or a network policy of your own; "
+            f"{policy.name} has no network."
         )
-    module = _allocation_module(policy).eval()
+    file = Path(path)
+    module = _Allocation(policy).eval()
     with replaced_atomically(file) as temporary:
         _write(module, policy, temporary)
         differences = _differences(policy, OnnxPolicy(temporary))
     return ExportedPolicy(file, policy.name, policy.fixed_workers, differences)
 
 
-def _allocation_module(policy: UnrolledPolicy | NeuralPolicy) -> nn.Module:
-    """A module that computes ``policy.allocate``, (N, L, L) to (N, L) float32."""
-    if isinstance(policy, UnrolledPolicy):
-        return _UnrolledAllocation(policy)
-    return _NeuralAllocation(policy)
-
-
-class _Allocation(nn.Module, ABC):
-    """Powers within [0, Pmax], 0 below the policy's threshold."""
+class _Allocation(nn.Module):
+    """``policy.allocate`` as a module, (N, L, L) to (N, L) float32."""
 
     pmax_w: Tensor
 
-    def __init__(self, policy: PowerPolicy) -> None:
+    def __init__(self, policy: NeuralPolicy | UnrolledPolicy) -> None:
         super().__init__()
-        self.silence_w = policy.silence_w
+        self.silence_w, self.csi_noise = policy.silence_w, policy.scenario.csi_noise
         # () or (L,); a buffer, because a cached property is not a constant while it is traced.
         self.register_buffer("pmax_w", policy.scenario.pmax_w.float())
+        self.network = UnrolledGraph(policy) if isinstance(policy, UnrolledPolicy) else policy
 
     def forward(self, csi: Tensor) -> Tensor:
-        """Powers in W, (N, L, L) to (N, L)."""
-        power = torch.minimum(self.powers(csi).clamp_min(0.0), self.pmax_w)
-        return silence(power, self.silence_w)
-
-    @abstractmethod
-    def powers(self, csi: Tensor) -> Tensor:
-        """Powers of the policy before they are limited, (N, L, L) to (N, L), W."""
-
-
-class _NeuralAllocation(_Allocation):
-    def __init__(self, policy: NeuralPolicy) -> None:
-        super().__init__(policy)
-        self.policy = policy
-
-    def powers(self, csi: Tensor) -> Tensor:
-        return self.policy.powers(csi)
+        """Powers within [0, Pmax] in W, 0 below the policy's threshold, (N, L, L) to (N, L)."""
+        if isinstance(self.network, UnrolledGraph):
+            power = self.pmax_w * self.network(denoised_csi(csi, self.csi_noise))
+        else:
+            power = self.network.powers(csi)
+        return silence(torch.minimum(power.clamp_min(0.0), self.pmax_w), self.silence_w)
 
 
-class _UnrolledAllocation(_Allocation):
-    def __init__(self, policy: UnrolledPolicy) -> None:
-        super().__init__(policy)
-        self.csi_noise = policy.scenario.csi_noise
-        self.network = UnrolledGraph(policy)
-
-    def powers(self, csi: Tensor) -> Tensor:
-        relative: Tensor = self.network(denoised_csi(csi, self.csi_noise))
-        return self.pmax_w * relative
-
-
-def _write(module: nn.Module, policy: PowerPolicy, file: Path) -> None:
+def _write(module: nn.Module, policy: UnrolledPolicy | NeuralPolicy, file: Path) -> None:
     """Write the module with the policy's metadata."""
-    try:
-        import onnx
-        from onnxscript import opset18
-    except ImportError:
-        raise InputError(
-            "onnx: packages of the export are not installed; pip install 'feduplink[export]'."
-        ) from None
+    onnx = import_extra("onnx", "export")
+    opset18 = import_extra("onnxscript", "export").opset18
 
     # ONNX Runtime's sigmoid has an absolute error of 1e-7, which small powers must not have. The
     # gates of pdx may.
@@ -202,7 +170,7 @@ def _write(module: nn.Module, policy: PowerPolicy, file: Path) -> None:
     file.write_bytes(insert_checksum(model.SerializeToString()))
 
 
-def _metadata(policy: PowerPolicy) -> dict[str, Any]:
+def _metadata(policy: UnrolledPolicy | NeuralPolicy) -> dict[str, Any]:
     multipliers = None
     if isinstance(policy, LagrangianPolicy):
         multipliers = {name: values.tolist() for name, values in policy.point.tensors().items()}
@@ -218,7 +186,7 @@ def _metadata(policy: PowerPolicy) -> dict[str, Any]:
     }
 
 
-def _differences(policy: PowerPolicy, exported: OnnxPolicy) -> dict[int, float]:
+def _differences(policy: UnrolledPolicy | NeuralPolicy, exported: OnnxPolicy) -> dict[int, float]:
     """Largest differences to PyTorch relative to Pmax, by number of workers."""
     differences = {}
     pmax_w = float(policy.scenario.pmax_w.max())
@@ -234,7 +202,7 @@ def _differences(policy: PowerPolicy, exported: OnnxPolicy) -> dict[int, float]:
     return differences
 
 
-def _draw_csi(policy: PowerPolicy, workers: int, count: int) -> Tensor:
+def _draw_csi(policy: UnrolledPolicy | NeuralPolicy, workers: int, count: int) -> Tensor:
     """Channels of the default cell with this number of workers, scaled to the policy's Pmax."""
     cell = Scenario(workers=workers)
     csi = draw_csi(cell, count, torch.Generator().manual_seed(0))
@@ -248,8 +216,7 @@ def _without_messages() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)

@@ -14,10 +14,9 @@ import numpy as np
 from feduplink.errors import InputError
 from feduplink.scenario import Scenario
 from feduplink.storage.files import read_limited
+from feduplink.validation import import_extra
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from numpy.typing import NDArray
 
 #: Names of the input, the output and the metadata in the file.
@@ -55,7 +54,7 @@ class OnnxPolicy:
         Raises:
             InputError: if the file is not an exported policy, or damaged.
         """
-        runtime = _onnxruntime()
+        runtime = import_extra("onnxruntime", "export")
         path = Path(file)
         content = read_limited(path, "policy", _MAX_BYTES)
         if not _is_intact(content):
@@ -130,25 +129,14 @@ class OnnxPolicy:
 
 
 def insert_checksum(content: bytes) -> bytes:
-    """The file with its checksum in place of :data:`CHECKSUM_PLACEHOLDER`."""
+    """Replace :data:`CHECKSUM_PLACEHOLDER` by the checksum of the file."""
     digest = hashlib.sha256(content).hexdigest()
     return content.replace(_PLACEHOLDER.encode(), digest.encode(), 1)
 
 
 def _is_intact(content: bytes) -> bool:
-    """Whether the file contains its own checksum; others never get to ONNX Runtime."""
+    """Whether the file contains its own checksum; others are not passed to ONNX Runtime."""
     if (found := _CHECKSUM.search(content)) is None:
         return False
     unsigned = content.replace(found[1], _PLACEHOLDER.encode(), 1)
     return insert_checksum(unsigned) == content
-
-
-def _onnxruntime() -> ModuleType:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise InputError(
-            "onnx: ONNX Runtime is not installed; pip install 'feduplink[export]'."
-        ) from None
-    module: ModuleType = onnxruntime
-    return module

@@ -66,26 +66,25 @@ class Column(IntEnum):
 
 
 class Link(IntEnum):
-    """Columns that follow: of x in (ln SINR, ln(m / SINR), ln(draw p)) ln(1 + e^x), its ln, e^x."""
+    """Columns that follow: of x in (ln SINR, ln(m / SINR), ln(draw p)) ln(1 + e^x), its ln, e^x.
+
+    Those without a name are not used.
+    """
 
     RATE = 16  # ln(1 + SINR), the rate itself
-    UNUSED_1 = 17
     CONSUMPTION = 18  # ln(1 + draw p)
     LOG_RATE = 19
-    UNUSED_2 = 20
-    UNUSED_3 = 21
-    UNUSED_4 = 22
     LOSS = 23  # m / SINR itself; the packet success rate is exp(−LOSS)
-    UNUSED_5 = 24
 
 
+_COLUMNS = len(Column) + 3 * 3
 _CONSTANTS = list(Column)[: Column.ATTENUATION]
 _NETWORK_CONSTANTS = list(Column)[: Column.PRICE_PSR]
 
 
 def _unit(index: int) -> Tensor:
     """Exponents of a single column, (columns of :class:`Column` and :class:`Link`,)."""
-    return nn.functional.one_hot(torch.tensor(index), len(Column) + len(Link)).float()
+    return nn.functional.one_hot(torch.tensor(index), _COLUMNS).float()
 
 
 # Exponents of products of columns.

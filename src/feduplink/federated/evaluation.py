@@ -15,11 +15,20 @@ from feduplink.federated.tasks.task import Examples
 def evaluate(
     stack: ModelStack, weights: Weights, tests: Sequence[Examples], at_once: int
 ) -> list[Tensor]:
-    """Outputs (N, ...) of R models (R, *shape), of model r on the N examples of ``tests[r % S]``.
+    """Evaluate many models on their test sets.
 
-    Of each of the S test sets ``at_once`` examples at a time. Sequences are taken in the order of
-    their length and without the filling after the longest, ``at_once`` of mean length, fewer of
-    long ones; all test sets together, for a recurrence takes as many steps for one as for all.
+    Sequences are sorted by length and evaluated in batches cut at their longest, for all test sets
+    together, because a recurrence takes as many steps in time for one as for all.
+
+    Args:
+        stack: the model.
+        weights: of R models, (R, *shape) per parameter.
+        tests: S test sets; model r is evaluated on ``tests[r % S]``.
+        at_once: number of examples of a test set in a batch; for sequences, that number of mean
+            length, and fewer of long ones.
+
+    Returns:
+        Outputs (N, ...) of each model on the N examples of its test set.
     """
     models = len(next(iter(weights.values())))
     lengths = [test.lengths for test in tests if test.lengths is not None]
@@ -44,7 +53,7 @@ def _evaluate_sequences(
 ) -> list[Tensor]:
     orders = [own.argsort(stable=True) for own in lengths]
     most = max(map(len, orders))
-    # Smaller test sets begin with their shortest sequence, again and again.
+    # Smaller test sets are padded with copies of their shortest sequence.
     rows = torch.stack([torch.cat((own[:1].expand(most - len(own)), own)) for own in orders])
     rising = torch.stack([own[r] for own, r in zip(lengths, rows, strict=True)]).amax(0).tolist()
     outputs = _outputs(stack, weights, _by_length(inputs, rows, rising, at_once))
@@ -53,7 +62,7 @@ def _evaluate_sequences(
 
 
 def _outputs(stack: ModelStack, weights: Weights, batches: Iterable[Tensor]) -> Tensor:
-    """Of R models on batches (S, B, ...), model r on row r % S: (R, N, ...)."""
+    """Outputs of R models on batches (S, B, ...), of model r on row r % S: (R, N, ...)."""
     models = len(next(iter(weights.values())))
 
     def each(batch: Tensor) -> Tensor:
@@ -65,7 +74,7 @@ def _outputs(stack: ModelStack, weights: Weights, batches: Iterable[Tensor]) -> 
 def _by_length(
     inputs: Sequence[Tensor], rows: Tensor, rising: Sequence[int], at_once: int
 ) -> Iterator[Tensor]:
-    """Rows (S, N) of S test sets, the longest of a column ``rising``: batches (S, B, T)."""
+    """Batches (S, B, T) of rows (S, N) of S test sets; ``rising``: longest length of a column."""
     room = at_once * sum(rising) / len(rising)
     first = 0
     for end in range(1, len(rising) + 1):

@@ -400,7 +400,7 @@ class Federation:
             examples = self._gather(runs, batches)
             for simulations in groups:
                 if someone:
-                    adam = self.state.adam.simulations(simulations)
+                    adam = self.state.adam.take(simulations)
                     local = self._train(number, simulations, examples, adam, room)
                     self._aggregate(number, simulations, local)
                 errors[simulations] = self._evaluate(runs, simulations)
@@ -474,9 +474,9 @@ class Federation:
         """How much trains side by side here, tried with the largest round; nothing changes."""
         number, run, simulation = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
         examples = self._gather(run, [self.round_batches(0, number)])
-        adam = self.state.adam.simulations(simulation)
+        first = torch.tensor([0])  # an index copies the moments, which a slice would share
         trial = TrialRound(
-            train=lambda: self._train(number, simulation, examples, adam.clone()),
+            train=lambda: self._train(number, simulation, examples, self.state.adam.take(first)),
             measure=lambda: self._evaluate(run, simulation),
             load=examples.largest_load,
         )

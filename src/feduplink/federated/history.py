@@ -1,4 +1,4 @@
-"""What a federation went through, and what it took to reach an error."""
+"""History of federations, and the cost of reaching an error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable, three_digits
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
+#: Costs of a round.
+_CostPerRound = Literal["airtime_s", "energy_j"]
+_PER_ROUND: tuple[_CostPerRound, ...] = get_args(_CostPerRound)
 
-#: A final error is the mean of so many rounds, which differ from one to the next.
+#: Number of last rounds whose mean error is the final error.
 FINAL_ROUNDS = 10
 
 _COLUMNS = (
@@ -34,7 +37,7 @@ class FinishedRound:
     """Errors after a round, as reported to callbacks.
 
     Attributes:
-        number: how many are done.
+        number: of rounds so far.
         errors: of the global models by policy, one value per run.
     """
 
@@ -43,21 +46,21 @@ class FinishedRound:
 
     @property
     def mean_errors(self) -> dict[str, float]:
-        """Over the runs, by policy."""
+        """Mean errors over the runs, by policy."""
         return {name: sum(errors) / len(errors) for name, errors in self.errors.items()}
 
 
 @dataclass(frozen=True)
 class RunHistory:
-    """One policy in one run, one value per round.
+    """History of a policy in a run, one value per round.
 
     Attributes:
         error: of the global model on held-out data.
-        arrivals: uploads that arrived.
-        transmitting: workers that sent.
-        airtime_s: length of the upload, s; None where it is not defined (``ideal``).
-        energy_j: spent by all workers, J; likewise.
-        sent_bytes: put on the air.
+        arrivals: number of uploads that arrived.
+        transmitting: number of workers that transmitted.
+        airtime_s: duration of the uploads, s; None if not defined (``ideal``).
+        energy_j: of all workers, J; likewise.
+        sent_bytes: transmitted by all workers.
 
     """
 
@@ -70,7 +73,7 @@ class RunHistory:
 
     @classmethod
     def from_uplink(cls, errors: list[float], record: UplinkRecord) -> RunHistory:
-        """From the errors of the rounds so far and what happened on the air."""
+        """Join the errors of the rounds so far and the record of all uploads."""
         done = len(errors)
 
         def or_none(values: Tensor) -> tuple[float | None, ...]:
@@ -86,7 +89,7 @@ class RunHistory:
         )
 
     def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-        """Rounds, seconds or joules spent by the end of every round; None if not defined."""
+        """Return rounds, seconds or joules up to the end of every round; None if not defined."""
         if cost == "rounds":
             return np.arange(1.0, len(self.error) + 1)
         values = getattr(self, cost)
@@ -95,7 +98,7 @@ class RunHistory:
         return np.cumsum(np.array(values, np.float64))
 
     def cost_to(self, error: float, cost: Cost) -> float | None:
-        """What was spent when the error first was at or under ``error``; None if it never was.
+        """Return the cost until the error first is at most ``error``; None if it never is.
 
         >>> run = RunHistory((0.5, 0.2), (1, 1), (1, 1), (3.0, 4.0), (None, None), (1, 1))
         >>> run.cost_to(0.3, "airtime_s")
@@ -106,7 +109,7 @@ class RunHistory:
         return None if reached is None or spent is None else float(spent[reached])
 
     def to_json(self) -> dict[str, list[float | int | None]]:
-        """As lists; numbers that JSON does not know are None."""
+        """Convert to lists; NaN and infinity become None."""
         return {
             name: [finite_or_none(value) for value in values]
             for name, values in asdict(self).items()
@@ -123,7 +126,7 @@ class FederatedHistory:
 
     @property
     def rounds(self) -> int:
-        """Of every run, so far."""
+        """Number of rounds so far."""
         return max(len(run.error) for runs in self.policies.values() for run in runs)
 
     def final_errors(self, policy: str) -> list[float]:
@@ -134,7 +137,7 @@ class FederatedHistory:
         """Mean error over the last ten rounds of all runs."""
         return float(np.mean(self.final_errors(policy)))
 
-    def median_cost(self, policy: str, cost: Literal["airtime_s", "energy_j"]) -> float | None:
+    def median_cost(self, policy: str, cost: _CostPerRound) -> float | None:
         """Median over all rounds of all runs; None if not defined."""
         values = [value for run in self.policies[policy] for value in getattr(run, cost)]
         return None if None in values else float(np.median(values))
@@ -149,13 +152,13 @@ class FederatedHistory:
         return finite_or_none(float(np.median(self.costs_to(policy, error, cost))))
 
     def only(self, policies: Iterable[str]) -> FederatedHistory:
-        """The same comparison with some of its policies."""
+        """Return the comparison of some of the policies."""
         return replace(self, policies={name: self.policies[name] for name in policies})
 
     def table(self, target: float | None = None) -> TextTable:
-        """A row per policy: how well the model gets, and what that costs.
+        """Table with a row per policy: final error, arrivals and costs per round.
 
-        With a ``target``, also what it costs to reach that error.
+        With a ``target``, also the costs of reaching that error.
         """
         runs = next(iter(self.policies.values()))
         rounds = len(runs[0].error)
@@ -163,25 +166,20 @@ class FederatedHistory:
             f"{self.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {rounds} "
             f"rounds; final error: mean of the last {min(FINAL_ROUNDS, rounds)}"
         )
-        costs = () if target is None else get_args(Cost)
-        return TextTable(
-            title if target is None else f"{title}; target: {self.metric_name} {target:.4g}",
-            _COLUMNS if target is None else (*_COLUMNS, *_TARGET_COLUMNS),
-            [
-                [
-                    name,
-                    f"{self.final_error(name):.4f}",
-                    f"{np.mean([count for run in runs for count in run.arrivals]):.2f}",
-                    _written(self.median_cost(name, "airtime_s"), "airtime_s"),
-                    _written(self.median_cost(name, "energy_j"), "energy_j"),
-                    *(
-                        _written(self.median_cost_to(name, target or 0, cost), cost)
-                        for cost in costs
-                    ),
+        rows = []
+        for name, runs in self.policies.items():
+            arrivals = np.mean([count for run in runs for count in run.arrivals])
+            costs = [_formatted(self.median_cost(name, cost), cost) for cost in _PER_ROUND]
+            if target is not None:
+                costs += [
+                    _formatted(self.median_cost_to(name, target, cost), cost)
+                    for cost in get_args(Cost)
                 ]
-                for name, runs in self.policies.items()
-            ],
-        )
+            rows.append([name, f"{self.final_error(name):.4f}", f"{arrivals:.2f}", *costs])
+        if target is None:
+            return TextTable(title, _COLUMNS, rows)
+        title += f"; target: {self.metric_name} {target:.4g}"
+        return TextTable(title, (*_COLUMNS, *_TARGET_COLUMNS), rows)
 
     def __repr__(self) -> str:
         """The table."""
@@ -191,7 +189,7 @@ class FederatedHistory:
         return self.table().html()
 
     def to_json(self) -> dict[str, Any]:
-        """For ``metrics.json``: per policy and run, a list with one value per round."""
+        """Convert to JSON: per policy and run, lists with one value per round."""
         return {
             name: {
                 "final_error": finite_or_none(self.final_error(name)),
@@ -203,7 +201,7 @@ class FederatedHistory:
         }
 
 
-def _written(value: float | None, cost: Cost) -> str:
+def _formatted(value: float | None, cost: Cost) -> str:
     if value is None:
         return "-"
     return f"{value:g}" if cost == "rounds" else three_digits(value)

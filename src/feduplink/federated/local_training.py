@@ -1,15 +1,15 @@
 """Local training of many workers as one computation.
 
-A *simulation* is one federation: one policy in one run. The workers of a simulation, and as many
-simulations as serve the hardware, train side by side as R copies of one model. The result is that
-of a loop over the workers with ``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
+A *simulation* is one policy in one run. The workers of several simulations train side by side as R
+copies of one model. The result is that of a loop over the workers with ``nn.Module``,
+``clip_grad_norm_`` and ``torch.optim.Adam``.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,18 +18,19 @@ from torch.optim.adam import adam
 from feduplink.federated.minibatches import Minibatches
 from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.tasks.task import LocalWork, Task
+from feduplink.tensor_record import TensorRecord
 
 _BETA1, _BETA2 = 0.9, 0.999
 
 
 @dataclass(frozen=True)
-class AdamState:
-    """Adam's memory of every worker of some simulations. Updated in place; kept between rounds.
+class AdamState(TensorRecord):
+    """Adam's moments of every worker of some simulations, updated in place, kept between rounds.
 
     Attributes:
         mean: of the gradients, (simulations, L, *shape) per parameter.
         square: mean of their squares, likewise.
-        steps: so far, (simulations, L).
+        steps: number of steps so far, (simulations, L).
 
     """
 
@@ -39,7 +40,7 @@ class AdamState:
 
     @classmethod
     def fresh(cls, models: Weights, workers: int) -> AdamState:
-        """All zero, for so many workers of every simulation of ``models`` (simulations, *shape)."""
+        """Return zero moments for the workers of every simulation of ``models``."""
 
         def zeros() -> Weights:
             return {
@@ -50,69 +51,51 @@ class AdamState:
         first = next(iter(models.values()))
         return cls(zeros(), zeros(), first.new_zeros(len(first), workers))
 
-    def simulations(self, simulations: slice) -> AdamState:
-        """A view of some simulations."""
-        return AdamState(
-            {name: moment[simulations] for name, moment in self.mean.items()},
-            {name: moment[simulations] for name, moment in self.square.items()},
-            self.steps[simulations],
-        )
 
-    def clone(self) -> AdamState:
-        """A copy that can be trained without a trace."""
-        return AdamState(
-            {name: moment.clone() for name, moment in self.mean.items()},
-            {name: moment.clone() for name, moment in self.square.items()},
-            self.steps.clone(),
-        )
+class Optimiser(ABC):
+    """Adam on R = simulations · L models during one round, with the moments of ``state``."""
 
+    def __init__(self, weights: Weights, state: AdamState, work: LocalWork) -> None:
+        self._work = work
+        self._weights = list(weights.values())
+        self._means = [moment.flatten(0, 1) for moment in state.mean.values()]
+        self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
+        self._steps = state.steps.view(-1)
 
-class Optimiser(Protocol):
-    """Adam on R models during one round."""
-
+    @abstractmethod
     def update(self, gradients: list[Tensor], step: int) -> None:
-        """Step ``step`` of the round, for the models that have one, in place.
+        """Make step ``step`` of the round in place, for the models that have that many.
 
         Gradients are (R, *shape), in the order of the parameters, and may be overwritten.
         """
-
-    def write_back(self) -> None:
-        """Write back what the state does not share."""
 
 
 def optimiser(
     weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
 ) -> Optimiser:
-    """For R = simulations · L models (R, *shape); model r takes ``minibatches[r]`` steps."""
-    together = len(set(minibatches)) == 1 and bool((state.steps == state.steps[0, 0]).all())
-    if together:
+    """Return the faster optimiser for models (R, *shape) that take ``minibatches[r]`` steps."""
+    if len(set(minibatches)) == 1 and bool((state.steps == state.steps[0, 0]).all()):
         return _EqualSteps(weights, state, work)
-    return _UnequalSteps(weights, state, minibatches, work)
+    return _UnequalSteps(weights, state, work, minibatches)
 
 
-class _EqualSteps:
-    """All models have taken the same number of steps, which is the usual case.
+class _EqualSteps(Optimiser):
+    """All models take the same number of steps, which is the usual case.
 
-    Each parameter of all models is one to PyTorch's fused Adam: one pass over the memory.
+    PyTorch's fused Adam sees all models as one and passes over the memory once: it takes a third of
+    the time of :class:`_UnequalSteps`.
     """
-
-    def __init__(self, weights: Weights, state: AdamState, work: LocalWork) -> None:
-        self._state, self._work = state, work
-        self._weights = list(weights.values())
-        self._means = [moment.flatten(0, 1) for moment in state.mean.values()]
-        self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
-        self._steps = [state.steps[0, 0].clone() for _ in self._weights]
 
     @torch.no_grad()
     def update(self, gradients: list[Tensor], step: int) -> None:
         adam(
             self._weights,
-            # The kernel goes through memory in order; backpropagation may leave a transpose.
+            # The kernel reads memory in order; backpropagation may return a transpose.
             [gradient.contiguous() for gradient in gradients],
             self._means,
             self._squares,
             [],
-            self._steps,
+            [self._steps[0].clone() for _ in self._weights],
             fused=True,
             amsgrad=False,
             beta1=_BETA1,
@@ -122,33 +105,27 @@ class _EqualSteps:
             eps=self._work.epsilon,
             maximize=False,
         )
-
-    def write_back(self) -> None:
-        self._state.steps.copy_(self._steps[0].expand_as(self._state.steps))
+        self._steps += 1
 
 
-class _UnequalSteps:
-    """Models with different numbers of steps, by arithmetic with one coefficient per model.
+class _UnequalSteps(Optimiser):
+    """Models take different numbers of steps: arithmetic with one coefficient per model.
 
-    A model that has no minibatch left keeps its moments (decay 1) and its weights (rate 0); its
-    gradient is zero because its examples count for nothing.
+    A model without a minibatch keeps its moments (decay 1) and its weights (rate 0); its gradient
+    is zero because its examples have zero weight.
     """
 
     def __init__(
-        self, weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
+        self, weights: Weights, state: AdamState, work: LocalWork, minibatches: list[int]
     ) -> None:
-        self._state, self._work = state, work
-        self._weights = list(weights.values())
-        self._means = [moment.flatten(0, 1) for moment in state.mean.values()]
-        self._squares = [moment.flatten(0, 1) for moment in state.square.values()]
+        super().__init__(weights, state, work)
         self._minibatches = torch.tensor(minibatches, device=state.steps.device)
 
     @torch.no_grad()
     def update(self, gradients: list[Tensor], step: int) -> None:
         active = (step < self._minibatches).double()
-        self._state.steps.add_(active.view_as(self._state.steps))
-        # Of a model that has not begun, 1 stands in: its rate is 0.
-        taken = self._state.steps.flatten().double().clamp_min(1)
+        self._steps += active
+        taken = self._steps.double().clamp_min(1)  # without a step the rate is 0
         rate = active * self._work.learning_rate / (1 - _BETA1**taken)
         spread = 1 / (1 - _BETA2**taken).sqrt()
         keep_mean = 1 - active * (1 - _BETA1)
@@ -165,12 +142,9 @@ class _UnequalSteps:
             root = square.sqrt().mul_(_per_model(spread, square)).add_(self._work.epsilon)
             weights.addcdiv_(mean * _per_model(rate, mean), root, value=-1)
 
-    def write_back(self) -> None:
-        pass
-
 
 def _per_model(coefficients: Tensor, weights: Tensor) -> Tensor:
-    """(R,) as a factor of (R, *shape)."""
+    """Reshape coefficients (R,) to factors of (R, *shape)."""
     return coefficients.to(weights.dtype).view(-1, *[1] * (weights.ndim - 1))
 
 
@@ -182,16 +156,15 @@ def train_locally(
     batches: Minibatches,
     room: float = math.inf,
 ) -> Weights:
-    """Train every worker of some simulations from its simulation's global model.
+    """Train every worker of some simulations from the global model of its simulation.
 
     Args:
         stack: the model.
         task: gives the loss and the local work.
         start: global models, (simulations, *shape) per parameter.
-        state: the workers' Adam, updated in place.
-        batches: what the R = simulations · L models see.
-        room: of sequences, steps in time that the memory has room for; a step of the R models
-            that takes more is done in parts.
+        state: moments of the workers, updated in place.
+        batches: examples of the R = simulations · L models.
+        room: maximum number of sequence elements of a step; larger steps are computed in parts.
 
     Returns:
         The workers' models, (simulations, L, *shape) per parameter.
@@ -202,11 +175,10 @@ def train_locally(
         name: model.repeat_interleave(workers, dim=0).requires_grad_()
         for name, model in start.items()
     }
-    adam = optimiser(weights, state, batches.steps, task.work)
-    for step in range(max(batches.steps)):
-        # Not kept here: the next step's gradients then take the same memory, still in the cache.
+    adam = optimiser(weights, state, batches.steps.tolist(), task.work)
+    for step in range(int(batches.steps.max())):
+        # Without a variable the next step's gradients take the same memory, still in the cache.
         adam.update(_clipped_gradients(stack, task, weights, batches, step, room), step)
-    adam.write_back()
     return {
         name: model.detach().view(simulations, workers, *model.shape[1:])
         for name, model in weights.items()
@@ -216,7 +188,7 @@ def train_locally(
 def _clipped_gradients(
     stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int, room: float
 ) -> list[Tensor]:
-    """Of every model's mean loss on its minibatch number ``step``, (R, *shape) per parameter."""
+    """Gradients of every model's mean loss on minibatch ``step``, (R, *shape) per parameter."""
     parts = batches.parts(step, room)
     if parts is None:
         gradients = _gradients(stack, task, weights, *batches.step(step))
@@ -240,18 +212,20 @@ def _gradients(
     targets: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Of the mean loss of models (R, *shape) on (R, B, ...) with ``weight`` (R, B)."""
+    """Gradients of the mean loss of R models on (R, B, ...) with ``weight`` (R, B)."""
     losses = task.loss(stack(weights, inputs).flatten(0, 1), targets.flatten(0, 1))
-    # Models do not interact: the gradient of the sum of all mean losses holds that of each.
+    # Models do not interact: the gradient of the sum of their mean losses is that of each.
     return torch.autograd.grad(
         losses, tuple(weights.values()), weight.flatten(), materialize_grads=True
     )
 
 
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:
-    """Scale the gradient of every model down to the largest norm, as ``clip_grad_norm_`` does.
+    """Clip the gradient of every model in place as ``clip_grad_norm_`` does.
 
-    ``gradients``: (R, *shape), one per parameter.
+    Args:
+        gradients: (R, *shape), one per parameter.
+        largest_norm: of a model's gradient.
     """
     parts = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)

@@ -1,5 +1,5 @@
-"""Minibatches of every worker and round: indices, and the examples gathered for models that train
-side by side.
+"""Minibatches of every worker and round: their indices, and the examples of models that train side
+by side.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from torch.nn import functional
 
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork
 from feduplink.randomness import numpy_generator
+from feduplink.tensor_record import TensorRecord
 
-#: Sequences are sorted by length within so many minibatches' worth of shuffled examples.
+#: Number of minibatches within which shuffled sequences are sorted by length.
 _MINIBATCHES_SORTED = 100
 
-# Random streams are indexed by run and round; no run has this many rounds.
-_ROUNDS_BOUND = 1 << 32
+#: Upper bound of the number of rounds of a run; random streams are indexed by run and round.
+_MAX_ROUNDS = 1 << 32
 
 _Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -30,9 +31,9 @@ class RoundBatches:
     """The minibatches of all workers of one run in one round.
 
     Attributes:
-        rows: rows of the run's pool, (L, steps, B) int64; where ``weight`` is 0, any row.
+        rows: rows of the run's pool, (L, steps, B) int64; any row where ``weight`` is 0.
         weight: share of the example in its minibatch's mean loss, (L, steps, B) float32.
-        steps: minibatches of each worker, (L,) int64; those with fewer pause at the end.
+        steps: number of minibatches of each worker, (L,) int64.
 
     """
 
@@ -42,8 +43,8 @@ class RoundBatches:
 
 
 def round_index(run: int, number: int) -> int:
-    """The index of round ``number`` of a run in a random stream."""
-    return run * _ROUNDS_BOUND + number
+    """Return the index of round ``number`` of a run in a random stream."""
+    return run * _MAX_ROUNDS + number
 
 
 def draw_round(
@@ -54,9 +55,9 @@ def draw_round(
     run: int,
     number: int,
 ) -> RoundBatches:
-    """The minibatches of run ``run`` in round ``number``, as :func:`draw_batches` draws them."""
+    """Draw the minibatches of a run in round ``number`` by :func:`draw_batches`."""
     stream = numpy_generator(seed, "local-training", round_index(run, number))
-    # Alike in all runs: their long sequences then come together.
+    # Equal for all runs, so that their long sequences come at the same time.
     order = numpy_generator(seed, "minibatch-order", number)
     return draw_batches(data, work, present, stream, order)
 
@@ -68,17 +69,23 @@ def draw_batches(
     rng: np.random.Generator,
     order: np.random.Generator,
 ) -> RoundBatches:
-    """Shuffle every worker's data and cut it into minibatches, as many as ``work`` says.
+    """Shuffle every worker's data and cut it into minibatches.
 
-    Absent workers (``present`` (L,) false) get none. The last minibatch of a pass over the data
-    may be smaller than the others. Sequences come in minibatches of similar length: ``rng`` draws
-    which, ``order`` when. Workers, and runs that start with equal ``order``, have their long ones
-    at the same time: to each of them any order is as likely as any other, and models that train
-    side by side do not wait for the longest sequence of all in every step.
+    The last minibatch of a pass over the data may be smaller than the others. Sequences are grouped
+    in minibatches of similar length. Workers, and runs with equal ``order``, get their long
+    minibatches in the same steps, so that models that train side by side do not wait for the
+    longest sequence in every step; for each of them all orders are equally likely.
+
+    Args:
+        data: of the run.
+        work: size and number of the minibatches.
+        present: workers in the federation, (L,); absent ones get no minibatches.
+        rng: draws the content of the minibatches.
+        order: draws the order of minibatches of sequences.
     """
     lengths = None if data.pool.lengths is None else data.pool.lengths.numpy()
     shares = [share.numpy() for share in data.shares]
-    # Drawn for absent workers too, so that who is present changes nobody else's batches.
+    # Drawn for absent workers too, so that the minibatches of a worker do not depend on others.
     drawn = [
         _shuffled(share, work, rng)
         if lengths is None
@@ -89,7 +96,7 @@ def draw_batches(
         drawn = _in_common_order(drawn, order)
     steps = np.array([len(batches) for batches in drawn]) * present
     shape = (len(drawn), max(1, int(steps.max())), work.batch_size)
-    # Where there is no example a short one stands, which costs least.
+    # The shortest sequence stands in for missing examples, since it costs least.
     rows = np.full(shape, 0 if lengths is None else lengths.argmin(), np.int64)
     weight = np.zeros(shape, np.float32)
     for worker in np.flatnonzero(present):
@@ -108,10 +115,10 @@ def _shuffled(share: _Rows, work: LocalWork, rng: np.random.Generator) -> list[_
 def _of_similar_length(
     share: _Rows, lengths: _Rows, work: LocalWork, rng: np.random.Generator
 ) -> list[_Rows]:
-    """Shuffle, sort long runs of examples by length, cut, and choose minibatches; short ones first.
+    """Draw minibatches of similar length, the short ones first.
 
-    ``lengths``: of the examples of ``share``, (k,). Only examples of equal length change places
-    where the data are no more than :data:`_MINIBATCHES_SORTED` minibatches.
+    Examples are shuffled, sorted by length within :data:`_MINIBATCHES_SORTED` minibatches, and cut.
+    ``lengths``: of the examples of ``share``, (k,).
     """
     size = work.batch_size
     batches, longest = [], []
@@ -124,11 +131,11 @@ def _of_similar_length(
 
 
 def _in_common_order(drawn: list[list[_Rows]], order: np.random.Generator) -> list[list[_Rows]]:
-    """Of every worker the minibatches, short ones first, as one drawn order has them come.
+    """Permute every worker's minibatches, which are sorted by length, by a common random order.
 
-    The k-th number drawn says how long the k-th minibatches are. Ranked among a worker's first m,
-    they are a random permutation for every m; and the largest of them is at the same place for
-    nearly all m.
+    The k-th minibatch of a worker with m minibatches has the length rank of the k-th of m random
+    numbers. The ranks are a random permutation for every m, and the largest of the numbers is at
+    the same place for nearly all m.
     """
     keys = order.random(max(len(batches) for batches in drawn))
     ranks = [keys[: len(batches)].argsort().argsort() for batches in drawn]
@@ -140,27 +147,28 @@ def _cut(rows: _Rows, size: int) -> list[_Rows]:
 
 
 @dataclass(frozen=True)
-class Minibatches:
-    """One round's examples for R models (simulation by simulation, worker by worker).
+class Minibatches(TensorRecord):
+    """Examples of a round for R models (simulation by simulation, worker by worker).
 
     Attributes:
         inputs: (R, steps, B, ...); sequences (R, steps, B, T, ...), T the longest of the round.
         targets: (R, steps, B, ...).
         weight: share of each example in its minibatch's mean, (R, steps, B).
-        steps: minibatches of each model, R numbers.
-        longest: of sequences, the longest in each minibatch, (R, steps) on the CPU; else None.
+        steps: number of minibatches of each model, (R,) on the CPU.
+        longest: length of the longest sequence in each minibatch, (R, steps) on the CPU; None if
+            the examples are not sequences.
 
     """
 
     inputs: Tensor
     targets: Tensor
     weight: Tensor
-    steps: list[int]
+    steps: Tensor
     longest: Tensor | None
 
     @classmethod
     def gather(cls, runs: Sequence[tuple[Examples, RoundBatches]]) -> Minibatches:
-        """From every run's pool and what was drawn of it, run by run and worker by worker."""
+        """Gather the examples from every run's pool, run by run and worker by worker."""
         device = runs[0][0].inputs.device
         most = max(drawn.rows.shape[1] for _, drawn in runs)
         rows = [_padded(drawn.rows, most) for _, drawn in runs]
@@ -170,33 +178,23 @@ class Minibatches:
             inputs = [part[:, : int(longest.max())] for part in inputs]
         there = [part.to(device) for part in rows]
         return cls(
-            _picked(inputs, there),
-            _picked([pool.targets for pool, _ in runs], there),
+            _gathered(inputs, there),
+            _gathered([pool.targets for pool, _ in runs], there),
             torch.cat([_padded(drawn.weight, most) for _, drawn in runs]).to(device),
-            [count for _, drawn in runs for count in drawn.steps.tolist()],
+            torch.cat([drawn.steps for _, drawn in runs]),
             longest,
         )
 
     def repeated(self, times: int) -> Minibatches:
-        """The same examples for several simulations of one run: R models become times · R."""
-        if times == 1:
-            return self
-
-        def again(tensor: Tensor) -> Tensor:
-            return tensor.repeat(times, *[1] * (tensor.ndim - 1))
-
-        return Minibatches(
-            again(self.inputs),
-            again(self.targets),
-            again(self.weight),
-            self.steps * times,
-            None if self.longest is None else again(self.longest),
-        )
+        """Return the same examples for several simulations of a run, times · R models."""
+        return self if times == 1 else Minibatches.concat([self] * times)
 
     def step(self, number: int, models: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and weight (R, B, ...) of one step, of all models or of some.
+        """Return inputs, targets and weight (R, B, ...) of a step.
 
-        Sequences end with the longest of them.
+        Args:
+            number: of the step.
+            models: indices of the models; None: all. Sequences are cut at their longest.
         """
         inputs, targets, weight = (
             part[:, number] if models is None else part[models.to(part.device), number]
@@ -209,16 +207,18 @@ class Minibatches:
 
     @property
     def largest_load(self) -> int | None:
-        """Of sequences, the steps in time of all of them in the step that has most; else None."""
+        """Largest number of sequence elements of a step, padding included; None if no sequences."""
         if self.longest is None:
             return None
         return int(self.longest.sum(0).max()) * self.inputs.shape[2]
 
     def parts(self, number: int, room: float) -> list[Tensor] | None:
-        """Models that are trained together in one step, (n,) int64 per part; None is all of them.
+        """Split the models of a step into parts of at most ``room`` sequence elements.
 
-        As many as have no more than ``room`` steps in time between them, and at least one. Those
-        with long sequences go together, so that the others are done soon.
+        A part has at least one model. Models with long sequences are grouped together.
+
+        Returns:
+            Indices of the models of each part, (n,) int64; None if all fit in one part.
         """
         if self.longest is None:
             return None
@@ -238,18 +238,18 @@ def _padded(drawn: Tensor, steps: int) -> Tensor:
 
 
 def _longest(lengths: list[Tensor | None], rows: list[Tensor]) -> Tensor | None:
-    """Of each pool's lengths (N,) the longest in rows (L, steps, B): (R, steps)."""
+    """Longest length in the rows (L, steps, B) of each pool, (R, steps)."""
     found = [
         pool[part].amax(-1) for pool, part in zip(lengths, rows, strict=True) if pool is not None
     ]
     return torch.cat(found) if found else None
 
 
-def _picked(pools: list[Tensor], rows: list[Tensor]) -> Tensor:
-    """Of each pool (N, ...) the rows (L, steps, B), one after the other: (R, steps, B, ...)."""
+def _gathered(pools: list[Tensor], rows: list[Tensor]) -> Tensor:
+    """Rows (L, steps, B) of each pool (N, ...), one pool after the other: (R, steps, B, ...)."""
     models = sum(len(part) for part in rows)
     picked = pools[0].new_empty(models, *rows[0].shape[1:], *pools[0].shape[1:])
-    # Straight to its place: joining the parts afterwards would copy everything again.
+    # Written in place, because joining the parts afterwards would copy everything again.
     places = torch.split(picked, [len(part) for part in rows])
     for pool, part, place in zip(pools, rows, places, strict=True):
         torch.index_select(pool, 0, part.flatten(), out=place.flatten(0, 2))

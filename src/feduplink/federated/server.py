@@ -1,8 +1,8 @@
 """The server's step: aggregation of the models that arrive.
 
-An aggregation of your own is one class: derive from :class:`Aggregation`, or from
-:class:`LinearAverage` if the next model is a weighted sum. It is named on the command line as
-``package.module:Class``, or by its entry point in the group ``feduplink.aggregations``.
+An aggregation of your own is a subclass of :class:`Aggregation`, or of :class:`LinearAverage` if
+the next model is a weighted sum. On the command line its name is ``package.module:Class``, or that
+of its entry point in the group ``feduplink.aggregations``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from feduplink.storage.tensorfile import object_identity
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The uploads of one round of one federation, as the server knows them; on the CPU.
+    """Uploads of a round of a federation, as known by the server; on the CPU.
 
     Attributes:
-        round: its number, from 0.
-        sizes: k_i, examples per worker, (L,) float64.
+        round: number of the round, from 0.
+        sizes: k_i, numbers of examples of the workers, (L,) float64.
         present: workers in the federation, (L,) bool.
         arrived: S_i, uploads that were received, (L,) bool.
-        success: q_i, the probability that S_i = 1 given the channels, (L,) float64; 0 for an
-            upload that cannot arrive.
+        success: q_i, probability of S_i = 1 given the channels, (L,) float64; 0 for uploads that
+            cannot arrive.
 
     """
 
@@ -42,15 +42,15 @@ class Arrivals:
 
 
 class Aggregation(ABC):
-    """How the server makes the next global model.
+    """Rule by which the server computes the next global model.
 
-    One object serves all federations of a comparison, so it holds settings only; what a server
-    remembers from round to round (a momentum, moments) is a state per federation. The state is
-    part of the checkpoint, and a resumed federation continues with the same bits.
+    One object serves all federations of a comparison and has settings only. What changes from round
+    to round (a momentum, moments) is a state per federation, which is part of the checkpoint: a
+    resumed federation continues with the same bits.
     """
 
     def initial_state(self, model: Weights) -> Weights:
-        """What is remembered before the first round, by name; nothing unless overridden.
+        """Return the state before the first round by name; empty by default.
 
         ``model`` is the first global model, (*shape) per parameter.
         """
@@ -60,38 +60,34 @@ class Aggregation(ABC):
     def aggregate(
         self, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
     ) -> Weights:
-        """The next global model, (*shape) per parameter; called if any worker is present.
+        """Return the next global model, (*shape) per parameter; called if any worker is present.
 
         Args:
-            model: what the workers started from, (*shape) per parameter; clone what you keep.
-            local: the workers' models after their training, (L, *shape) per parameter. One that
-                did not arrive may hold anything, also NaN.
-            arrivals: who was heard.
-            state: of this federation; give its entries new values, in place or not.
+            model: global model before local training, (*shape) per parameter; clone what you keep.
+            local: the workers' models after local training, (L, *shape) per parameter. Models that
+                did not arrive may contain any values, also NaN.
+            arrivals: the uploads.
+            state: of this federation; update its entries, in place or not.
         """
 
 
 class LinearAverage(Aggregation):
-    """A weighted sum of what arrived: a subclass gives the coefficients c_i, (L,).
+    """A weighted sum of models; a subclass computes the coefficients c_i, (L,).
 
-    The next model is Σ_i c_i w_i; with ``of_updates`` it is w + Σ_i c_i (w_i − w), w being the
-    model that the workers started from. Where all c_i are zero the model stays.
+    The next model is Σ_i c_i w_i, or w + Σ_i c_i (w_i − w) with ``of_updates``, where w is the
+    global model before local training. If all c_i are zero the model is not changed.
     """
 
     of_updates: ClassVar[bool] = False
 
     @abstractmethod
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """c_i, (L,) float64; exactly zero for a model that must not enter the sum."""
+        """Return c_i, (L,) float64; exactly zero for models to leave out of the sum."""
 
     def aggregate(
-        self,
-        model: Weights,
-        local: Weights,
-        arrivals: Arrivals,
-        state: Weights,
+        self, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
     ) -> Weights:
-        """One product per parameter."""
+        """Compute one matrix-vector product per parameter."""
         coefficients = self.coefficients(arrivals)
         counted = coefficients.nonzero()[:, 0]
         if len(counted) == 0:
@@ -101,7 +97,7 @@ class LinearAverage(Aggregation):
         factors, rows = coefficients[counted].to(some), counted.to(some.device)
         found = {}
         for name, previous in model.items():
-            # Without rows of zero weight: NaN times zero would spoil the sum.
+            # Without rows of zero weight, because NaN times zero is NaN.
             sent = local[name] if everyone else local[name][rows]
             if self.of_updates:
                 moved = torch.mv((sent - previous).flatten(1).mT, factors)
@@ -112,7 +108,7 @@ class LinearAverage(Aggregation):
 
 
 def find_aggregation(aggregation: str | Aggregation) -> Aggregation:
-    """The aggregation itself, or the one of a registered name or ``package.module:Object``."""
+    """Find an aggregation by its registered name or ``package.module:Object``."""
     if isinstance(aggregation, Aggregation):
         return aggregation
     found: Any = AGGREGATIONS.find(aggregation)
@@ -126,58 +122,50 @@ def find_aggregation(aggregation: str | Aggregation) -> Aggregation:
 
 
 def aggregation_identity(aggregation: Aggregation, model: Weights) -> dict[str, Any]:
-    """Name, settings and shapes of the state, for the header of a checkpoint."""
+    """Return name, settings and shapes of the state for the header of a checkpoint."""
     state = aggregation.initial_state(model)
-    shapes = {name: list(tensor.shape) for name, tensor in state.items()}
-    return {**object_identity(aggregation, AGGREGATIONS), "state": shapes}
+    return {**object_identity(aggregation, AGGREGATIONS), "state": _shapes(state)}
 
 
 @torch.no_grad()
 def server_step_(
     aggregation: Aggregation, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
 ) -> None:
-    """Replace ``model``, and ``state``, by what the aggregation makes of the arrivals.
-
-    Arguments as for :meth:`Aggregation.aggregate`.
-    """
-    before = {name: tensor.shape for name, tensor in state.items()}
+    """Update ``model`` and ``state`` in place; arguments as for :meth:`Aggregation.aggregate`."""
+    before = _shapes(state)
     found = aggregation.aggregate(model, local, arrivals, state)
-    _check_shapes(aggregation, "state", before, state)
-    _check_shapes(aggregation, "model", {n: weight.shape for n, weight in model.items()}, found)
+    for what, given, accepted in (("state", state, before), ("model", found, _shapes(model))):
+        if _shapes(given) != accepted:
+            raise InputError(
+                f"aggregation: {AGGREGATIONS.name_of(type(aggregation))} returned a {what} with "
+                f"{_shapes(given)}; accepted: {accepted}."
+            )
     for name, weight in model.items():
         weight.copy_(found[name])
 
 
-def _check_shapes(
-    aggregation: Aggregation, what: str, expected: dict[str, torch.Size], found: Weights
-) -> None:
-    if {name: tensor.shape for name, tensor in found.items()} != expected:
-        raise InputError(
-            f"aggregation: {AGGREGATIONS.name_of(type(aggregation))} returned a {what} with "
-            f"{ {name: tuple(tensor.shape) for name, tensor in found.items()} }; accepted: "
-            f"{ {name: tuple(shape) for name, shape in expected.items()} }."
-        )
+def _shapes(tensors: Weights) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 class ExactAverage(LinearAverage):
-    """The average that the paper states: c_i = k_i S_i / Σ_j k_j S_j; all zero without arrivals."""
+    """The average of the paper: c_i = k_i S_i / Σ_j k_j S_j; all zero without arrivals."""
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """They add up to 1, or to 0 if nothing arrived."""
+        """Return coefficients that add up to 1, or to 0 without arrivals."""
         return _shares(arrivals.sizes, arrivals.arrived)
 
 
 class PublishedAverage(LinearAverage):
-    """What the paper's published code computes: the exact average with three slips.
+    """The average of the paper's published code: the exact average with three errors.
 
-    The last arriving worker counts in the divisor but its model is left out, so the global model
-    shrinks. With a single arrival nothing is divided: the model is multiplied by its k_i. In the
-    first round every worker counts as arrived. Only for showing that the paper's federated curves
-    come out of it.
+    The divisor includes the last arriving worker, but the sum does not, so that the global model
+    shrinks. With a single arrival the model is multiplied by its k_i. In the first round every
+    worker counts as arrived. It serves only to reproduce the federated curves of the paper.
     """
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """They need not add up to 1."""
+        """Return coefficients that need not add up to 1."""
         arrived = arrivals.present if arrivals.round == 0 else arrivals.arrived
         count, rank = arrived.sum(), arrived.cumsum(-1)
         last = arrived & (rank == count)
@@ -186,32 +174,30 @@ class PublishedAverage(LinearAverage):
 
 
 class UnbiasedAverage(LinearAverage):
-    """An average whose expectation is that of all senders: updates weighted by 1/PSR.
+    """Unbiased estimate of the average of all transmitted models: updates weighted by 1/PSR.
 
     The next model is w + Σ_i c_i (w_i − w) with c_i = (k_i / K) S_i / q_i, where q_i = P(S_i = 1)
-    and K = Σ_j k_j over the workers that can arrive, q_j > 0. Since E[S_i / q_i] = 1 its
-    expectation is Σ_i k_i w_i / K: the average of all senders, as if nothing were ever lost. The
-    exact average is not unbiased: it divides by what happened to arrive, and counts workers on
-    good channels more often.
+    and K = Σ_j k_j over the workers with q_j > 0. Since E[S_i / q_i] = 1 its expectation is
+    Σ_i k_i w_i / K, the average without losses. The exact average is biased: it divides by the
+    sizes of the arrivals, and includes workers on good channels more often.
 
-    Averaging updates instead of models matters. Σ_i c_i w_i has the same expectation, but its
-    coefficients add up to another number in every round, and the whole model grows and shrinks
-    with it. The price of no bias is variance: an arrival with q_i near zero counts 1/q_i times.
-    Workers that cannot arrive (silent, absent, or too slow for the deadline) are left out, since
-    no weight makes up for them.
+    Σ_i c_i w_i has the same expectation, but its coefficients do not add up to 1 in every round, so
+    that the whole model grows and shrinks. An arrival with q_i near zero counts 1/q_i times, which
+    increases the variance. Workers that cannot arrive (silent, absent, or too slow for the
+    deadline) are left out, since no weight compensates for them.
     """
 
     of_updates: ClassVar[bool] = True
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """They add up to 1 on average."""
+        """Return coefficients that add up to 1 on average."""
         able = arrivals.success > 0
         chance = torch.where(able, arrivals.success, 1.0)
         return _shares(arrivals.sizes, able) * arrivals.arrived / chance
 
 
 def _shares(sizes: Tensor, counted: Tensor) -> Tensor:
-    """k_i / Σ_j k_j over the workers that are ``counted``, (L,); 0 for the others.
+    """Return k_i / Σ_j k_j over the workers that are ``counted``, (L,); 0 for the others.
 
     >>> _shares(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]))
     tensor([0.2500, 0.0000, 0.7500])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +31,8 @@ from feduplink.storage.tensorfile import (
 def draw_runs(
     task: Task, runs: int, workers: int, seed: int, device: torch.device
 ) -> list[FederatedData]:
-    """Every run's data; examples that runs share are moved to the device once."""
-    moved: dict[int, tuple[Examples, Examples]] = {}  # as given, and on the device
-
-    def on_device(given: Examples) -> Examples:
-        if id(given) not in moved:
-            moved[id(given)] = given, given.to(device)
-        return moved[id(given)][1]
-
+    """Draw the data of every run; examples that runs share are moved to the device once."""
+    on_device = functools.cache(lambda examples: examples.to(device))
     drawn = []
     for run in range(runs):
         data = task.data(numpy_generator(seed, "data", run))
@@ -51,25 +46,25 @@ def draw_runs(
 
 
 def data_checksum(runs: Sequence[FederatedData]) -> str:
-    """SHA-256 of all examples and shares; examples that runs have in common are read once."""
-    known: dict[int, str] = {}
-    for data in runs:
-        for examples in (data.pool, data.test):
-            if id(examples) not in known:
-                tensors = {"inputs": examples.inputs, "targets": examples.targets}
-                if examples.lengths is not None:
-                    tensors["lengths"] = examples.lengths
-                known[id(examples)] = checksum(tensors, {})
+    """SHA-256 of all examples and shares; examples that runs share are read once."""
+
+    @functools.cache
+    def digest(examples: Examples) -> str:
+        tensors = {"inputs": examples.inputs, "targets": examples.targets}
+        if examples.lengths is not None:
+            tensors["lengths"] = examples.lengths
+        return checksum(tensors, {})
+
     shares = {f"{run}.{i}": s for run, data in enumerate(runs) for i, s in enumerate(data.shares)}
-    return checksum(shares, {"runs": [(known[id(d.pool)], known[id(d.test)]) for d in runs]})
+    return checksum(shares, {"runs": [(digest(data.pool), digest(data.test)) for data in runs]})
 
 
 def first_models(
     task: Task, runs: int, policies: int, seed: int, device: torch.device
 ) -> tuple[ModelStack, Weights]:
-    """The model, and its first weights, (policies · runs, *shape) per parameter.
+    """Make the model and its first weights, (policies · runs, *shape) per parameter.
 
-    Those of a run are alike for all policies.
+    The weights of a run are equal for all policies.
     """
     starts = []
     for run in range(runs):
@@ -83,7 +78,7 @@ def first_models(
 
 
 _KIND = "federated checkpoint"
-#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
+#: Increased when the meaning of a checkpoint changes, so that older ones are refused.
 _FORMAT = 1
 
 
@@ -91,15 +86,15 @@ _FORMAT = 1
 class FederationState:
     """Everything the next round depends on.
 
-    Random numbers of a round derive from the seed, the run and the round, so no generator needs
-    saving; what was on the air is saved because a policy may hold a generator.
+    Random numbers of a round are derived from the seed, the run and the round, so that no generator
+    is saved; the uploads of all rounds are, because a policy may hold a generator.
 
     Attributes:
         weights: global models, (simulations, *shape) per parameter.
         adam: of every worker.
         errors: of the rounds so far, each (policies, runs).
-        uplink: what happens on the air, one per simulation.
-        server: what the aggregation remembers, one per simulation.
+        uplink: uploads of all rounds, one record per simulation.
+        server: state of the aggregation, one per simulation.
 
     """
 
@@ -117,75 +112,71 @@ class FederationState:
         uplink: list[UplinkRecord],
         aggregation: Aggregation,
     ) -> FederationState:
-        """Before the first round: first weights, fresh moments, no errors."""
-        server = []
+        """Return the state before the first round: first weights, zero moments, no errors."""
+        begun = cls(weights, AdamState.fresh(weights, workers), [], uplink, [])
         for simulation in range(len(uplink)):
-            state = aggregation.initial_state(_row(weights, simulation))
-            server.append({name: tensor.detach().clone() for name, tensor in state.items()})
-        return cls(weights, AdamState.fresh(weights, workers), [], uplink, server)
+            state = aggregation.initial_state(begun.model(simulation))
+            begun.server.append({name: tensor.detach().clone() for name, tensor in state.items()})
+        return begun
 
     def model(self, simulation: int) -> Weights:
         """A view of one global model, (*shape) per parameter."""
-        return _row(self.weights, simulation)
+        return {name: weights[simulation] for name, weights in self.weights.items()}
 
     def models(self, simulations: slice) -> Weights:
         """A view of the global models of some simulations, (simulations, *shape) per parameter."""
         return {name: weights[simulations] for name, weights in self.weights.items()}
 
-    def write(self, path: Path, identity: dict[str, Any]) -> None:
-        """Write a checkpoint; ``identity`` says of which comparison this is."""
-        tensors = {
-            **_prefixed("weights", self.weights),
-            **_prefixed("adam.mean", self.adam.mean),
-            **_prefixed("adam.square", self.adam.square),
-            "adam.steps": self.adam.steps,
-            "errors": torch.stack(self.errors),
+    def _tensors(self) -> dict[str, Tensor]:
+        """All tensors but the errors, by their name in a checkpoint."""
+        parts = {
+            "weights": self.weights,
+            "adam.mean": self.adam.mean,
+            "adam.square": self.adam.square,
+            "adam": {"steps": self.adam.steps},
+            **{f"uplink.{n}": record.tensors() for n, record in enumerate(self.uplink)},
+            **{f"server.{n}": state for n, state in enumerate(self.server)},
         }
-        for simulation, (record, state) in enumerate(zip(self.uplink, self.server, strict=True)):
-            tensors |= _prefixed(f"uplink.{simulation}", record.tensors())
-            tensors |= _prefixed(f"server.{simulation}", state)
+        return {
+            f"{part}.{name}": tensor
+            for part, tensors in parts.items()
+            for name, tensor in tensors.items()
+        }
+
+    def write(self, path: Path, identity: dict[str, Any]) -> None:
+        """Write a checkpoint of the comparison with this identity."""
+        tensors = {**self._tensors(), "errors": torch.stack(self.errors)}
         write_tensors(path, _KIND, TensorFile(tensors, {"format": _FORMAT, **identity}))
 
     @classmethod
     def read(cls, path: Path, identity: dict[str, Any], begun: FederationState) -> FederationState:
-        """Read one of the same comparison; others raise :class:`InputError`.
+        """Read a checkpoint of the comparison with this identity.
 
-        ``begun`` is the comparison before its first round: its tensors say on which device and in
-        which order those of the file belong. A file gives names back in alphabetical order, in
-        which the norm of a gradient would be rounded differently.
+        Args:
+            path: of the checkpoint.
+            identity: of the comparison.
+            begun: its state before the first round, which determines shapes, devices and the
+                order of the parameters. Files have them in alphabetical order, in which the norm
+                of a gradient would be rounded differently.
+
+        Raises:
+            InputError: if it is not a checkpoint of this comparison.
         """
         file = read_tensors(path, _KIND)
         check_same(path, file, {"format": _FORMAT, **identity})
-        if set(file.under("weights.")) != set(begun.weights):
-            raise InputError(
-                f"{_KIND}: {path} was made with another model; accepted: the one it was started "
-                "with."
-            )
-
-        def like(known: Weights, prefix: str) -> Weights:
-            found = file.under(prefix)
-            for name, tensor in known.items():
-                if (found[name].shape, found[name].dtype) != (tensor.shape, tensor.dtype):
-                    raise ValueError(f"{prefix}{name} has another shape or type")
-            return {name: found[name].to(tensor.device) for name, tensor in known.items()}
-
         with fitting(path, _KIND, "this comparison"):
+            found = {}
+            for name, expected in begun._tensors().items():
+                found[name] = file.tensors[name].to(expected.device)
+                if (found[name].shape, found[name].dtype) != (expected.shape, expected.dtype):
+                    raise ValueError(f"{name} has another shape or type")
+            ordered = TensorFile(found, {})
             return cls(
-                like(begun.weights, "weights."),
+                ordered.under("weights."),
                 AdamState(
-                    like(begun.adam.mean, "adam.mean."),
-                    like(begun.adam.square, "adam.square."),
-                    file.tensors["adam.steps"].to(begun.adam.steps.device),
+                    ordered.under("adam.mean."), ordered.under("adam.square."), found["adam.steps"]
                 ),
                 list(file.tensors["errors"].unbind(0)),
-                [UplinkRecord(**file.under(f"uplink.{n}.")) for n in range(len(begun.uplink))],
-                [like(state, f"server.{n}.") for n, state in enumerate(begun.server)],
+                [UplinkRecord(**ordered.under(f"uplink.{n}.")) for n in range(len(begun.uplink))],
+                [ordered.under(f"server.{n}.") for n in range(len(begun.server))],
             )
-
-
-def _row(weights: Weights, row: int) -> Weights:
-    return {name: weight[row] for name, weight in weights.items()}
-
-
-def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""Files that are either complete or not there, and directories that one command writes to."""
+"""Atomic writing of files, size limits of reading, and directories with a single writer."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from typing import Any
 
 from feduplink.errors import InputError
 
-#: What the names of files that are being written end with.
+#: Suffix of the names of temporary files.
 UNFINISHED = ".feduplink-unfinished"
-#: Whoever writes to a file touches it more often than this, s.
-_ABANDONED_AFTER_S = 3600.0
+#: Age after which a temporary file is stale, in seconds.
+_STALE_AFTER_S = 3600.0
 
 
 @contextlib.contextmanager
 def replaced_atomically(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success it is renamed to ``path``.
+    """Provide a temporary file beside ``path`` and rename it to ``path`` when the block succeeds.
 
-    If the block raises, the temporary file goes and ``path`` stays as it was. A process that is
-    killed leaves it behind; it goes when ``path`` is next written to, or with what else is
-    unfinished in a directory when :func:`only_writer` takes hold of it. The content is on the disk
-    before it has the name: after a power failure, too, ``path`` is either the old or the new file.
+    If the block raises, the temporary file is removed and ``path`` is not changed. That of a killed
+    process is removed when ``path`` is next written to, or when :func:`only_writer` locks its
+    directory. The content is flushed to the disk before it is renamed: after a power failure
+    ``path`` is either the old or the new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
+    _remove_stale(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=UNFINISHED, dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -44,7 +44,7 @@ def replaced_atomically(path: Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None:
-            error.filename = str(path)  # the name that the caller knows
+            error.filename = str(path)  # the name that the caller gave
         raise
     with contextlib.suppress(OSError):  # not every file system does this for directories
         _flush(path.parent)
@@ -57,23 +57,24 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write ``content`` as indented JSON, atomically. NaN is refused: it is no JSON."""
+    """Write ``content`` as indented JSON, atomically. NaN is refused."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
-def read_limited(path: Path, what: str, most_bytes: int) -> bytes:
-    """The content of a file that :func:`check_regular` accepts."""
-    check_regular(path, what, most_bytes)
+def read_limited(path: Path, what: str, max_bytes: int) -> bytes:
+    """Read a file that :func:`check_regular` accepts."""
+    check_regular(path, what, max_bytes)
     try:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{what}: {path} cannot be read: {error.strerror}.") from None
 
 
-def check_regular(path: Path, what: str, most_bytes: int | None = None) -> None:
-    """Refuse as ``what``, before it is opened, what is absent, no regular file, or too large.
+def check_regular(path: Path, what: str, max_bytes: int | None = None) -> None:
+    """Refuse a file that is missing, not regular or too large, before it is opened.
 
-    A pipe or a device would be waited for, a large file fill the memory.
+    Reading a pipe or a device could block, and a large file fill the memory. ``what`` begins the
+    message.
     """
     try:
         found = path.stat()
@@ -83,20 +84,20 @@ def check_regular(path: Path, what: str, most_bytes: int | None = None) -> None:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{what}: {path} cannot be read: {reason}.") from None
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{what}: {path} is no regular file; accepted: a file.")
-    if most_bytes is not None and found.st_size > most_bytes:
+        raise InputError(f"{what}: {path} is not a regular file.")
+    if max_bytes is not None and found.st_size > max_bytes:
         raise InputError(
-            f"{what}: {path} has {found.st_size} bytes; accepted: no more than {most_bytes}."
+            f"{what}: {path} has {found.st_size} bytes; accepted: no more than {max_bytes}."
         )
 
 
 @contextlib.contextmanager
 def only_writer(directory: Path) -> Iterator[None]:
-    """Hold ``directory`` while the block writes to it; a second process is refused.
+    """Lock ``directory`` while the block writes to it; a second process is refused.
 
-    It is made if it is not there, and goes again if nothing was written to it. What writes that
-    were killed left in it and below it goes. The lock is advisory and ends with the process,
-    whatever ends it.
+    The directory is created if it does not exist, and removed again if nothing was written to it.
+    Temporary files of killed processes in and below it are removed. The lock is advisory and ends
+    with the process.
     """
     if directory.exists() and not directory.is_dir():
         raise InputError(f"out: {directory} is a file; accepted: a directory, new or existing.")
@@ -110,13 +111,13 @@ def only_writer(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-        with contextlib.suppress(OSError):  # the first that is not empty
+        with contextlib.suppress(OSError):  # a directory that is not empty
             for path in made:
                 path.rmdir()
 
 
 def _lock(handle: int, directory: Path) -> None:
-    import fcntl  # Unix alone has it, and files are written everywhere
+    import fcntl  # exists on Unix only, and files are written everywhere
 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,11 +134,11 @@ def _lock(handle: int, directory: Path) -> None:
         )
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove what writes of this file left that were killed."""
+def _remove_stale(path: Path) -> None:
+    """Remove temporary files that killed processes left beside ``path``."""
     for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - unfinished.stat().st_mtime > _ABANDONED_AFTER_S:
+            if time.time() - unfinished.stat().st_mtime > _STALE_AFTER_S:
                 unfinished.unlink()
 
 

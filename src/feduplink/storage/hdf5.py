@@ -1,10 +1,9 @@
-"""HDF5 files: written whole or not at all, and read no further than they can be trusted."""
+"""HDF5 files: written atomically, and checked while they are read."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,17 +15,15 @@ import numpy as np
 from feduplink.errors import InputError
 from feduplink.storage.files import check_regular, replaced_atomically
 
-#: What h5py and NumPy raise where a file is not what it says.
-_DAMAGED = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
-#: So many times what is stored can come out of it: the most that deflate packs, and a little.
-_MOST_PACKED = 1100
+#: Exceptions of h5py and NumPy for damaged files.
+_ERRORS = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
 
 
 @contextlib.contextmanager
 def writing_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A new file to write to, which appears under its name when the block ends.
+    """Open a new file for writing, which replaces ``path`` when the block ends.
 
-    What the disk refuses is raised as the ``OSError`` that it is, and the old file stays.
+    If the disk is full an ``OSError`` is raised, and the old file stays.
     """
     with replaced_atomically(path) as temporary, _Sink(temporary, "w+b") as sink:
         try:
@@ -38,16 +35,15 @@ def writing_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 class _Sink(io.FileIO):
-    """A file whose first failure is kept, and which then takes everything.
+    """A file that records its first error and discards what is written afterwards.
 
-    After a write that failed, HDF5 cannot close its file, and takes the interpreter down with it at
-    the end.
+    After a failed write HDF5 could not close its file and would crash the interpreter at its exit.
     """
 
     error: OSError | None = None
 
     def write(self, content: Any) -> int:
-        """All of it, as HDF5 expects."""
+        """Write all of it, as HDF5 expects."""
         left = memoryview(content).cast("B")
         size = len(left)
         try:
@@ -58,7 +54,7 @@ class _Sink(io.FileIO):
         return size
 
     def truncate(self, size: int | None = None) -> int:
-        """To ``size`` bytes."""
+        """Change the size to ``size`` bytes."""
         try:
             return super().truncate(size) if self.error is None else size or 0
         except OSError as error:
@@ -68,9 +64,9 @@ class _Sink(io.FileIO):
 
 @contextlib.contextmanager
 def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]:
-    """A file to read from; what is wrong with it is an :class:`InputError` about ``what``.
+    """Open a file for reading; errors are raised as an :class:`InputError` about ``what``.
 
-    An ``InputError`` of the block goes on where a sentence about the file begins: ``has no ...``.
+    An ``InputError`` of the block continues a sentence that begins with the path: ``has no ...``.
     """
     check_regular(Path(path), what)
     try:
@@ -78,7 +74,7 @@ def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]
             yield file
     except InputError as error:
         raise InputError(f"{what}: {path} {error}.") from None
-    except _DAMAGED as error:
+    except _ERRORS as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(
             f"{what}: {path} cannot be read as HDF5 (truncated or another format): {reason}."
@@ -86,10 +82,11 @@ def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]
 
 
 def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
-    """A dataset of this very file, of which nothing has been read yet.
+    """Find a dataset in this file without reading it.
 
-    Refused, as :func:`reading_hdf5` wants it: links, which may lead to any file of
-    the machine, storage elsewhere, and sizes that are declared but cannot be there.
+    Raises:
+        InputError: in the form of :func:`reading_hdf5`, if there is none, or only a link or storage
+            in another file.
     """
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
@@ -103,21 +100,13 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
         raise InputError(f"has no dataset {name}")
     if dataset.external or dataset.is_virtual:
         raise InputError(f"has {name} in another file")
-    itemsize = dataset.dtype.itemsize
-    at_once = math.prod(dataset.chunks) * itemsize if dataset.chunks else 0
-    stored = min(dataset.id.get_storage_size(), file.id.get_filesize())
-    if dataset.size and max(dataset.size * itemsize, at_once) > _MOST_PACKED * stored:
-        raise InputError(
-            f"declares {name} of shape {dataset.shape}, more than its {stored} bytes can hold"
-        )
     return dataset
 
 
 def attribute_of(holder: h5py.Group, name: str) -> str | float:
-    """A text or number beside the data, kept in its own place.
+    """Read an attribute, a text of fixed length or a number.
 
-    Texts of variable length are kept in a heap; HDF5 follows a damaged one without end, so they are
-    refused, and :func:`fixed_text` makes others.
+    Texts of variable length are refused, because HDF5 loops forever on a damaged heap of them.
     """
     if name not in holder.attrs:
         raise InputError(f"has no attribute {name}")
@@ -131,5 +120,5 @@ def attribute_of(holder: h5py.Group, name: str) -> str | float:
 
 
 def fixed_text(text: str) -> np.bytes_:
-    """For an attribute or a dataset: a text of this length."""
+    """Convert a text to one of fixed length, for an attribute or a dataset."""
     return np.bytes_(text.encode() or b" ")

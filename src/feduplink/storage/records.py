@@ -1,7 +1,7 @@
 """Results as files: dataclasses of numbers, texts and tensors, packed into a tensor file.
 
-Tensors keep their bits, numbers are written as JSON. Reading makes only the classes that the caller
-names; nothing in a file chooses code.
+Tensors keep their bits, numbers are written as JSON. Reading creates only objects of the classes
+that the caller names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from feduplink.errors import InputError
 from feduplink.storage.tensorfile import TensorFile
 
-#: Marks an object in JSON that stands for something else, with the name of what.
+#: Key of the kind of value that a JSON object represents.
 _MARK = "is"
 
 
@@ -26,8 +26,8 @@ def pack(value: Any, names: Mapping[type, Callable[[Any], Any]] | None = None) -
     """Pack dataclasses, pydantic models, mappings, sequences, tensors, numbers and texts.
 
     Args:
-        value: what to pack.
-        names: functions that replace objects of a class by what :func:`unpack` finds them with.
+        value: to pack.
+        names: functions by class that return the name by which :func:`unpack` finds an object.
 
     """
     tensors: dict[str, Tensor] = {}
@@ -71,9 +71,9 @@ def unpack(
     """Inverse of :func:`pack`.
 
     Args:
-        file: what was packed.
-        classes: the dataclasses and models that may be made.
-        find: by class, the function that finds an object from what ``names`` gave.
+        file: to unpack.
+        classes: dataclasses and models that may be created.
+        find: functions by name of a class that find an object by its name.
 
     """
     known = {kind.__name__: kind for kind in classes}

@@ -1,6 +1,6 @@
-"""The directory of a run: ``metrics.json``, provenance, and the rules for writing and resuming.
+"""Directory of a run: ``metrics.json``, provenance, and the rules for writing and resuming.
 
-Nothing here tells whose machine it was: no host, no user, no path but what was typed.
+Provenance does not identify a machine: its only paths are those of the command line.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -26,49 +27,50 @@ from feduplink.storage.files import read_limited, write_json
 from feduplink.version import __version__
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What is being done, and since when."""
-
+class _Job(NamedTuple):
     command: str | None
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    clock: float = field(default_factory=lambda: time.monotonic())
+    started: datetime
+    clock_s: float
 
 
-_current: ContextVar[_Work | None] = ContextVar("feduplink-work", default=None)
+_current: ContextVar[_Job | None] = ContextVar("feduplink-job", default=None)
 
 
-@contextlib.contextmanager
-def command(words: Sequence[str]) -> Iterator[None]:
-    """``feduplink WORDS...`` runs in this block: its results say so, and count seconds from here.
+def command(words: Sequence[str]) -> AbstractContextManager[None]:
+    """Record ``feduplink WORDS...`` and its duration in the results of a block.
 
     >>> with command(["demo", "--out", "my runs"]):
     ...     provenance()["command"]
     "feduplink demo --out 'my runs'"
     """
-    with _working(_Work(shlex.join(["feduplink", *words]))):
-        yield
+    return _timed(shlex.join(["feduplink", *words]))
+
+
+def part() -> AbstractContextManager[None]:
+    """Record the duration of a block, one of several jobs of a command, in its results."""
+    job = _current.get()
+    return _timed(job.command if job else None)
 
 
 @contextlib.contextmanager
-def part() -> Iterator[None]:
-    """One of several jobs of a command runs in this block: results count seconds from here."""
-    work = _current.get()
-    with _working(_Work(work.command if work else None)):
+def _timed(command: str | None) -> Iterator[None]:
+    token = _current.set(_Job(command, datetime.now(UTC), time.monotonic()))
+    try:
         yield
+    finally:
+        _current.reset(token)
 
 
 def provenance() -> dict[str, Any]:
-    """The ``provenance`` entry of ``metrics.json``.
+    """Return the ``provenance`` entry of ``metrics.json``.
 
-    ``command``, ``started`` (UTC) and ``seconds`` are None outside a command, where nobody knows
-    what was asked and when it began.
+    ``command``, ``started`` (UTC) and ``seconds`` are None outside a command.
     """
-    work = _current.get()
+    job = _current.get()
     return {
-        "command": work.command if work else None,
-        "started": work.started.isoformat(timespec="seconds") if work else None,
-        "seconds": round(time.monotonic() - work.clock, 3) if work else None,
+        "command": job.command if job else None,
+        "started": job.started.isoformat(timespec="seconds") if job else None,
+        "seconds": round(time.monotonic() - job.clock_s, 3) if job else None,
         "feduplink": __version__,
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
@@ -78,33 +80,21 @@ def provenance() -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def _working(work: _Work) -> Iterator[None]:
-    token = _current.set(work)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
 METRICS_FILE = "metrics.json"
 
-#: Of a file: ten runs of a thousand rounds are a hundredth of it.
-_MOST_BYTES = 1 << 26
+#: Maximum size of a file, a hundred times that of ten runs of a thousand rounds.
+_MAX_BYTES = 1 << 26
 
 Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
 
 def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
-    """Write ``content`` and where it comes from.
-
-    Two runs with the same seed agree in everything but ``provenance``.
-    """
+    """Write ``content`` and its provenance, in which alone two runs with the same seed differ."""
     write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """The number, or None for what JSON does not know: NaN and infinity.
+    """Return the number, or None for NaN and infinity, which JSON cannot represent.
 
     >>> finite_or_none(0.5), finite_or_none(float("inf"))
     (0.5, None)
@@ -113,19 +103,19 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 class _Entry(BaseModel):
-    """Commands write more than is read back here."""
+    """Fields that are read back; commands write others as well."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Claim(_Entry):
-    """Something that was to be shown, and what a run has to say to it.
+    """A claim about results and its verdict.
 
     Attributes:
         claim: in words.
-        measured: what the verdict rests on.
-        verdict: whether it holds.
-        first_look: the run was too small for a verdict that counts.
+        measured: values on which the verdict is based.
+        verdict: whether the claim holds.
+        first_look: whether the run was too small for a reliable verdict.
     """
 
     claim: str
@@ -135,7 +125,7 @@ class Claim(_Entry):
 
 
 class Provenance(_Entry):
-    """See :mod:`feduplink.storage.run_directory`."""
+    """See :func:`provenance`."""
 
     command: str | None
     started: str | None
@@ -149,21 +139,21 @@ class Provenance(_Entry):
 
 
 class RunMetrics(_Entry):
-    """What the metrics of all commands have in common; everything is optional.
+    """Fields that the metrics of all commands have in common; all are optional.
 
     Attributes:
         title: of the run, a few words.
         caption: what it shows, a sentence or two.
-        claims: what it was to show.
-        data: the data set that it ran on.
-        substitution: what stood in for what was asked for, where something did.
-        policies: the figures of each, by name.
-        figures: by name, which is that of a subdirectory; in the order to be shown.
-        scenario, settings, seed: what it was made with.
-        runs_s: seconds that its own runs took, now or in another command; not those it found kept,
-            which other figures or an interrupted command had made.
-        report: says that this is no run but a page made of some.
-        provenance: where it comes from; runs of old versions have none.
+        claims: checked by the run.
+        data: data set.
+        substitution: what replaced the data set that was asked for, if it was missing.
+        policies: results by policy.
+        figures: by name, which is that of a subdirectory, in the order to show them.
+        scenario, settings, seed: of the run.
+        runs_s: duration of the run's own computations, s, in this or in an earlier command, without
+            those of kept results of other figures.
+        report: marks the metrics of a page made of runs.
+        provenance: None for runs of old versions.
 
     """
 
@@ -183,10 +173,10 @@ class RunMetrics(_Entry):
 
 
 def read_metrics(directory: Path) -> RunMetrics:
-    """The metrics of the run in ``directory``; an :class:`InputError` if they are none of ours."""
+    """Read the metrics of a run; an :class:`InputError` if feduplink did not write them."""
     path = directory / METRICS_FILE
     try:
-        metrics = RunMetrics.model_validate_json(read_limited(path, "metrics", _MOST_BYTES))
+        metrics = RunMetrics.model_validate_json(read_limited(path, "metrics", _MAX_BYTES))
     except ValidationError as error:
         problem = error.errors()[0]
         where = "".join(f"{part}: " for part in problem["loc"])
@@ -202,32 +192,32 @@ def read_metrics(directory: Path) -> RunMetrics:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A directory and what it says of itself."""
+    """A directory of a run and its metrics."""
 
     directory: Path
     metrics: RunMetrics
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """The run in ``directory``."""
+        """Read the run in ``directory``."""
         return cls(directory, read_metrics(directory))
 
     @property
     def title(self) -> str:
-        """That of the metrics, else the name of the directory."""
+        """Title of the metrics, or else the name of the directory."""
         return self.metrics.title or self.directory.name or "run"
 
 
 def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
-    """All runs in and below ``directories``, each once; a run comes before those below it.
+    """Find all runs in and below ``directories``, each once; a run precedes those below it.
 
-    Directories beside each other come as the ``figures`` of the run above them list them, the
-    others after those by name. Pages made of runs are no runs, and links are not followed.
+    Sibling directories are in the order of the ``figures`` of the run above them, the others
+    follow by name. Reports are left out, and links are not followed.
     """
     runs: dict[Path, FinishedRun] = {}
     for directory in directories:
         if not directory.is_dir():
-            raise InputError(f"report: {directory} is no directory; accepted: those of runs.")
+            raise InputError(f"report: {directory} is not a directory; accepted: runs.")
         found = list(_walk(directory))
         if not found:
             raise InputError(
@@ -240,37 +230,34 @@ def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
 
 
 def _walk(directory: Path) -> Iterator[FinishedRun]:
-    listed: list[str] = []
+    place: dict[str, int] = {}
     file = directory / METRICS_FILE
     if file.is_file() and not file.is_symlink():
         run = FinishedRun.read(directory)
         if run.metrics.report is not None:
             return
         yield run
-        listed = list(run.metrics.figures)
-
-    def place(path: Path) -> tuple[int, str]:
-        return listed.index(path.name) if path.name in listed else len(listed), path.name
-
+        place = {name: number for number, name in enumerate(run.metrics.figures)}
     below = [path for path in directory.iterdir() if path.is_dir() and not path.is_symlink()]
-    for path in sorted(below, key=place):
+    for path in sorted(below, key=lambda path: (place.get(path.name, len(place)), path.name)):
         yield from _walk(path)
 
 
 def check_free(directory: Path, command: str) -> None:
-    """Refuse a directory with the result of another command than ``command``."""
-    if (directory / METRICS_FILE).exists():
-        origin = read_metrics(directory).provenance
-        made_by = origin.command or "" if origin else ""
-        if made_by.split()[1:2] != [command]:
-            raise InputError(
-                f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
-                "accepted: another directory."
-            )
+    """Refuse a directory that contains the results of another command."""
+    if not (directory / METRICS_FILE).exists():
+        return
+    origin = read_metrics(directory).provenance
+    made_by = (origin and origin.command) or ""
+    if made_by.split()[1:2] != [command]:
+        raise InputError(
+            f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
+            "accepted: another directory."
+        )
 
 
 def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
-    """Refuse to begin where ``checkpoint`` says that ``what`` has begun already."""
+    """Refuse to begin anew where there is a ``checkpoint``; ``what`` is the kind of job."""
     if checkpoint.exists() and not resume:
         raise InputError(
             f"out: {checkpoint.parent} already holds {what}; accepted: --resume to continue it, or "
@@ -280,7 +267,7 @@ def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
 
 @contextlib.contextmanager
 def resume_hint(checkpoint: Path | None) -> Iterator[None]:
-    """Let an interrupt of the block say how to continue."""
+    """Add to an interrupt of the block how to continue."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -1,10 +1,10 @@
 """Tensors and JSON in one file, and the identity of what a checkpoint was made with.
 
-Loading parses a header and copies numbers; nothing in the file is ever executed.
+Loading parses a header and copies numbers; no content of the file is executed.
 
-Source code is not part of an identity, so that an edit does not invalidate a checkpoint. A class of
-the user's own is known by its name and attributes, whatever its methods compute. When our code
-changes what a checkpoint means, its format number is increased by hand.
+Source code is not part of an identity, so that an edit does not invalidate a checkpoint: a class of
+the user's own is identified by its name and attributes. If our code changes the meaning of a
+checkpoint, its format number is increased by hand.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from feduplink.storage.files import check_regular, replaced_atomically
 
 _HEADER = "feduplink"
 _CHECKSUM = "sha256"
-#: Of the numbers in our files.
-_TYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class TensorFile:
 
 
 def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
-    """Write ``content`` under ``path``; ``kind`` says what it is and is checked on reading."""
+    """Write ``content`` to ``path``; its ``kind`` is checked on reading."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
     header = {"kind": kind, **content.header}
     # One entry of metadata: the order of several changes from write to write.
@@ -56,25 +54,22 @@ def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
     with replaced_atomically(path) as temporary:
         try:
             save_file(tensors, temporary, metadata=metadata)
-        except SafetensorError as error:  # among them what the disk refuses
+        except SafetensorError as error:  # also when the disk is full
             raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def read_tensors(path: Path, kind: str) -> TensorFile:
-    """Read a file of the given kind; a foreign or damaged one raises :class:`InputError`."""
+    """Read a file of this kind; others and damaged ones raise an :class:`InputError`."""
     check_regular(path, kind)
     try:
         with safe_open(path, framework="pt") as file:
-            written = (file.metadata() or {}).get(_HEADER, "null")
+            header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
             names = file.keys()  # the file itself is not iterable
             tensors = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
-    header = _header(written)
-    if header is None:
+    if not isinstance(header, dict):
         raise InputError(f"{kind}: {path} was not written by feduplink.")
-    if any(tensor.dtype not in _TYPES for tensor in tensors.values()):
-        raise InputError(f"{kind}: {path} has a type of numbers that feduplink does not write.")
     if header.pop(_CHECKSUM, None) != checksum(tensors, header):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
     if header.get("kind") != kind:
@@ -84,9 +79,12 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
 
 @contextlib.contextmanager
 def fitting(file: Path, kind: str, to: str) -> Iterator[None]:
-    """Within the block tensors of a file are put to use; those that do not fit are refused.
+    """Raise an :class:`InputError` if tensors of a file do not fit where the block uses them.
 
-    The sentence says which ``kind`` of file does not fit ``to`` what.
+    Args:
+        file: with the tensors.
+        kind: of file, for the message.
+        to: where they are used, for the message.
     """
     try:
         yield
@@ -98,7 +96,7 @@ def fitting(file: Path, kind: str, to: str) -> Iterator[None]:
 
 
 def check_finite(path: Path, file: TensorFile) -> None:
-    """Refuse a file with NaN or infinity among its numbers: everything made of it would be."""
+    """Refuse a file with NaN or infinity among its numbers."""
     for name, tensor in file.tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise InputError(
@@ -107,25 +105,9 @@ def check_finite(path: Path, file: TensorFile) -> None:
             )
 
 
-def _header(text: str) -> dict[str, Any] | None:
-    """The JSON object that the text is, every key once; None if it is none."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a key occurs twice")
-        return found
-
-    try:
-        header = json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError):
-        return None
-    return header if isinstance(header, dict) else None
-
-
 def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:
-    """Raise an :class:`InputError` that names the entry of the header that is another one."""
-    for name, value in json.loads(json.dumps(expected)).items():  # as a header gives it back
+    """Raise an :class:`InputError` that names the entry of the header that is not as expected."""
+    for name, value in json.loads(json.dumps(expected)).items():  # as it was read
         found = file.header.get(name)
         if found == value:
             continue
@@ -140,25 +122,24 @@ def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:
 
 
 def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    """SHA-256 of the header and of every tensor's name, type, shape and numbers."""
+    """SHA-256 of the header and of the names, types, shapes and numbers of all tensors."""
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
 def object_identity(thing: object, registry: Registry[Any] | None = None) -> dict[str, Any]:
-    """Name and settings of an object, a function or a ``functools.partial``, for JSON.
+    """Return name and settings of an object, a function or a ``functools.partial``, for JSON.
 
-    Settings are the fields of a dataclass, the arguments of a partial, else the attributes; of a
-    torch module the public ones, beside a checksum of its weights.
+    Settings are the fields of a dataclass, the arguments of a partial, the public attributes of a
+    torch module with a checksum of its weights, and the attributes of other objects.
 
     Args:
-        thing: what is identified.
-        registry: gives the name of its class, as the registered one; by default
-            ``package.module:Object``.
+        thing: to identify.
+        registry: with the name of its class; by default the name is ``package.module:Object``.
     """
     if isinstance(thing, functools.partial):
         arguments = {"arguments": thing.args, **thing.keywords}
@@ -180,7 +161,7 @@ def _described(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _description(value: Any) -> Any:
-    """Numbers and text as they are, a tensor by its checksum, what has no settings by its name."""
+    """Numbers and text as they are, a tensor by its checksum, other objects by their class."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):

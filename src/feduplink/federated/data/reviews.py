@@ -17,12 +17,12 @@ import numpy as np
 from feduplink.errors import InputError
 from feduplink.storage.files import check_regular
 
-#: Rows of the embedding before the words: unknown words, and the filling after a review.
+#: Rows of the embedding before those of the vocabulary: unknown words, and padding.
 UNKNOWN, PADDING = 0, 1
 SPECIAL_TOKENS = 2
 
-#: Of a file, packed or not: 50,000 reviews are a quarter of it.
-_MOST_BYTES = 1 << 28
+#: Maximum size of a file, ten times that of 50,000 reviews.
+_MAX_BYTES = 1 << 28
 
 _TOKEN = re.compile(r"[a-z0-9]+(?=n't\b)|n't\b|'(?:s|m|re|ve|d|ll)\b|[a-z0-9]+|[^\sa-z0-9]")
 
@@ -37,29 +37,24 @@ class Review:
 
 
 def read_reviews(path: Path) -> Iterator[Review]:
-    """The reviews of ``imdb_50k.csv.xz``, in the order of the file."""
-    check_regular(path, "data", _MOST_BYTES)
-    left = _MOST_BYTES
+    """Read the reviews of ``imdb_50k.csv.xz`` in the order of the file."""
+    check_regular(path, "data", _MAX_BYTES)
     try:
         with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, strict=True):
-                review = Review(row["split"], row["label"] == "1", row["text"])
-                left -= len(review.text)
-                if left < 0:
-                    raise ValueError(f"unpacks to more than {_MOST_BYTES} characters")
-                yield review
+                yield Review(row["split"], row["label"] == "1", row["text"])
     except (lzma.LZMAError, OSError, EOFError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(f"data: {path} is damaged: {error}.") from None
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Words, their clitics and single marks of a review, in lower case."""
+    """Split a review into words, clitics and punctuation marks, in lower case."""
     plain = text.lower().replace("<br />", " ").replace("’", "'")
     return (match.group() for match in _TOKEN.finditer(plain))
 
 
 def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
-    """The ``count`` most frequent tokens with their counts; ties in alphabetical order."""
+    """Return the ``count`` most frequent tokens and their counts; ties in alphabetical order."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(tokens(text))
@@ -69,11 +64,18 @@ def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
 def encode(
     texts: Iterable[str], vocabulary: dict[str, int], length: int | None = None
 ) -> tuple[np.ndarray[Any, np.dtype[np.int16]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Rows of the embedding for the tokens of N texts, (N, T), and how many there are, (N,).
+    """Encode N texts as rows of the embedding.
 
-    Words outside the vocabulary become :data:`UNKNOWN`, what follows a review shorter than the
-    longest :data:`PADDING`. A review without any token is one unknown word. With ``length`` only
-    so many tokens of a text count. 16 bits per token: 25,000 whole reviews are 140 MB.
+    Words outside the vocabulary become :data:`UNKNOWN`; a text without tokens is one unknown word.
+
+    Args:
+        texts: N texts.
+        vocabulary: row of the embedding by word.
+        length: maximum number of tokens of a text; None: all.
+
+    Returns:
+        Rows (N, T), padded with :data:`PADDING` (16 bits: 25,000 whole reviews take 140 MB), and
+        lengths of the texts in tokens (N,).
     """
     rows = [
         np.array([vocabulary.get(t, UNKNOWN) for t in islice(tokens(text), length)] or [UNKNOWN])

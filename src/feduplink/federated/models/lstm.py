@@ -1,16 +1,14 @@
-"""The sentiment network: word vectors and a bidirectional LSTM over packed sequences, many models
-side by side.
+"""Sentiment network: word vectors and a bidirectional LSTM, many models side by side.
 
-That leaves one batched product per step in time on the way there and one on the way back; what the
-inputs contribute, and the gradients of the weights, are a few large products. What lies between
-the products moves memory only: on a GPU one fused kernel does it, the one behind ``nn.LSTMCell``.
+An LSTM is bound by latency: it computes hundreds of small products one after the other. Therefore
+the models of all workers and simulations, and both directions, share one recurrence: a batched
+product per step in time in the forward pass, and one in the backward pass. The contributions of
+the inputs and the gradients of the weights are a few large products. The element-wise operations
+between the products are a fused kernel on a GPU, the one of ``nn.LSTMCell``.
 
-Sequences are packed (:mod:`feduplink.federated.models.lstm`), longest first: at every step only
-those that have not ended are computed, and only they are remembered for the way back.
+Sequences are packed, longest first: a step computes and saves only those that have not ended.
 
-An LSTM is bound by latency: hundreds of small products in a row, whatever their number. So the
-copies of all workers and simulations, and both directions, share one recurrence: one batched
-product per token. Copies whose reviews are short leave it early.
+PyTorch's LSTM takes 2 to 6 times as long when it is called per worker (``docs/notes/lstm.md``).
 """
 
 from __future__ import annotations
@@ -29,20 +27,20 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models.stacked import Weights
 
-#: Longest stretch. It bounds what is computed for a whole stretch at once, and with it the memory;
-#: products of so many steps are large enough for a GPU.
-_LONGEST_STRETCH = 32
+#: Maximum number of steps of a stretch. It bounds the memory of products over a whole stretch, and
+#: is large enough for their efficiency on a GPU.
+_MAX_STEPS = 32
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive steps in time, the same sequences running in all of them.
+    """Consecutive steps in time with the same running sequences.
 
     Attributes:
-        start: its first step in time.
-        duration: its number of steps.
-        running: how many sequences have not ended; they are the first ones.
-        place: where its part of a packed tensor begins.
+        start: first step in time.
+        duration: number of steps.
+        running: number of sequences that have not ended, which are the first ones.
+        place: first place of the stretch in a packed tensor.
 
     """
 
@@ -52,21 +50,21 @@ class Stretch:
     place: int
 
     def view_of(self, packed: Tensor) -> Tensor:
-        """A view of this part of ``packed`` (N, ...): (running, duration, ...)."""
+        """Return a view of the stretch in ``packed`` (N, ...): (running, duration, ...)."""
         part = packed[self.place : self.place + self.running * self.duration]
         return part.view(self.running, self.duration, *packed.shape[1:])
 
 
 class Packing:
-    """M sequences of falling length in N = Σ lengths places, stretch by stretch.
+    """Packing of M sequences of falling length in N = Σ lengths places, stretch by stretch.
 
-    In a stretch the steps of one sequence are neighbours, so that a product with a matrix per
-    sequence is one batched product; a sequence that has ended takes neither memory nor time.
+    The steps of a sequence in a stretch are neighbours, so that a product with a matrix per
+    sequence is one batched product. A sequence that has ended takes neither memory nor time.
 
     Attributes:
         stretches: in the order of time, which is also that of memory.
-        sequence: which sequence lies at a place, (N,) int64.
-        time: which of its steps, (N,) int64.
+        sequence: at a place, (N,) int64.
+        time: step of that sequence, (N,) int64.
 
     """
 
@@ -89,13 +87,13 @@ class Packing:
         self._first, self._apart = moved(first), moved(apart)
 
     def place(self, sequence: Tensor, time: Tensor) -> Tensor:
-        """Where steps ``time`` of ``sequence`` lie; both int64, of shapes that broadcast."""
+        """Return the places of steps ``time`` of ``sequence``, int64 of shapes that broadcast."""
         return self._first[time] + sequence * self._apart[time]
 
 
 def _stretches(lengths: Sequence[int]) -> list[Stretch]:
-    """A stretch ends where a sequence does, and after :data:`_LONGEST_STRETCH` steps."""
-    ends = sorted({*lengths, *range(_LONGEST_STRETCH, lengths[0], _LONGEST_STRETCH)})
+    """Split the time at the ends of sequences and at multiples of :data:`_MAX_STEPS` steps."""
+    ends = sorted({*lengths, *range(_MAX_STEPS, lengths[0], _MAX_STEPS)})
     stretches, start, place, running = [], 0, 0, len(lengths)
     for end in ends:
         while lengths[running - 1] <= start:
@@ -113,10 +111,10 @@ def lstm_layer(
     from_state: Tensor,
     bias: Tensor,
 ) -> Tensor:
-    """Hidden states (N, B, H), packed, of M LSTMs that start from a zero state.
+    """Compute hidden states (N, B, H), packed, of M LSTMs with zero initial states.
 
-    Gates a_t = x_t W + h_{t−1} U + b with parts i, f, o (squashed by σ) and g (by tanh), in
-    PyTorch's order i, f, g, o; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
+    The gates x_t W + h_{t−1} U + b have parts i, f, g, o in PyTorch's order, with activation tanh
+    for g and σ for the others; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
 
     Args:
         inputs: x, (N, B, D), packed: B sequences per LSTM, of one length.
@@ -144,7 +142,7 @@ class _Layer(torch.autograd.Function):
         batch, size = inputs.shape[1], from_state.shape[1]
         hidden = inputs.new_empty(len(inputs), batch, size)
         state = cell = inputs.new_zeros(len(bias), batch, size)
-        cells, squashed = [], []
+        cells, activations = [], []
         remember = any(ctx.needs_input_grad)
         for stretch in stretches:
             n = stretch.running
@@ -153,17 +151,16 @@ class _Layer(torch.autograd.Function):
             ).view(n, stretch.duration, batch, 4 * size)
             recurrent, states = from_state[:n], []
             state, cell = state[:n], cell[:n]
-            # Short steps wait for their kernels to be launched, so there are few of them: what a
-            # whole stretch can do at once is not done step by step.
+            # The launch of kernels dominates the time of a step, so that a step has few of them.
             for contribution in projected.transpose(0, 1).contiguous():
                 state, cell, activation = _step(contribution, state, cell, recurrent)
                 states.append(state)
                 if remember:
                     cells.append(cell)
-                    squashed.append(activation)
+                    activations.append(activation)
             torch.stack(states, dim=1, out=stretch.view_of(hidden))
         ctx.stretches = stretches
-        ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *squashed)
+        ctx.save_for_backward(inputs, from_input, from_state, hidden, *cells, *activations)
         return hidden
 
     @staticmethod
@@ -171,20 +168,18 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         inputs, from_input, from_state, hidden, *saved = ctx.saved_tensors
         stretches: Sequence[Stretch] = ctx.stretches
-        cells, squashed = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        cells, activations = saved[: len(saved) // 2], saved[len(saved) // 2 :]
         batch, size = hidden.shape[1:]
         to_state = from_state.mT.contiguous()
         grad_inputs = torch.empty_like(inputs)
-        grad_from_input, grad_from_state = (
-            torch.zeros_like(from_input),
-            torch.zeros_like(from_state),
-        )
+        grad_from_input = torch.zeros_like(from_input)
+        grad_from_state = torch.zeros_like(from_state)
         grad_bias = from_input.new_zeros(len(from_input), 4 * size)
         grad_gates = hidden.new_empty(0, batch, 4 * size)  # of the step after, in time
         grad_cell = hidden.new_empty(0, batch, size)
         for number, stretch in reversed(list(enumerate(stretches))):
             n, first = stretch.running, stretch.start
-            # No gradient comes back from after a sequence's end.
+            # The gradient is zero after the end of a sequence.
             grad_cell = functional.pad(grad_cell, (0, 0, 0, 0, 0, n - len(grad_cell)))
             grad_states = (
                 stretch.view_of(grad_hidden)
@@ -199,7 +194,7 @@ class _Layer(torch.autograd.Function):
                 now = first + t
                 before = cells[now - 1][:n] if now else torch.zeros_like(cells[0])
                 grad_gates, grad_cell = _step_back(
-                    grad_state, grad_cell, before, cells[now], squashed[now]
+                    grad_state, grad_cell, before, cells[now], activations[now]
                 )
                 grads.append(grad_gates)
             grad_projected = torch.stack(grads[::-1], dim=1)  # (n, duration, B, 4H)
@@ -218,18 +213,18 @@ class _Layer(torch.autograd.Function):
 def _step(
     contribution: Tensor, state: Tensor, before: Tensor, recurrent: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """State and cell (n, B, H) after cell ``before``; and the squashed gates (n, B, 4H).
+    """Make a step: state and cell (n, B, H), and the activations of the gates (n, B, 4H).
 
-    The gates are the inputs' ``contribution`` (n, B, 4H) and that of the last ``state`` (n, B, H)
-    by the ``recurrent`` weights (n, H, 4H).
+    The gates are the sum of the inputs' ``contribution`` (n, B, 4H) and the product of the last
+    ``state`` (n, B, H) and the ``recurrent`` weights (n, H, 4H); ``before`` is the last cell.
     """
     if contribution.is_cuda:
-        state, cell, squashed = torch.ops.aten._thnn_fused_lstm_cell(
+        state, cell, activations = torch.ops.aten._thnn_fused_lstm_cell(
             contribution.flatten(0, 1),
             torch.bmm(state, recurrent).flatten(0, 1),
             before.flatten(0, 1),
         )
-        return state.view_as(before), cell.view_as(before), squashed.view_as(contribution)
+        return state.view_as(before), cell.view_as(before), activations.view_as(contribution)
     gates = torch.baddbmm(contribution, state, recurrent)
     i, f, g, o = gates.chunk(4, dim=-1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -238,16 +233,16 @@ def _step(
 
 
 def _step_back(
-    grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, squashed: Tensor
+    grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, activations: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the gates (n, B, 4H) and of the cell before (n, B, H)."""
+    """Gradients of the gates (n, B, 4H) and of the last cell (n, B, H)."""
     if grad_state.is_cuda:
         grad_gates, grad_before, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
-            *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, squashed)),
+            *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, activations)),
             False,
         )
-        return grad_gates.view_as(squashed), grad_before.view_as(cell)
-    i, f, g, o = squashed.chunk(4, dim=-1)
+        return grad_gates.view_as(activations), grad_before.view_as(cell)
+    i, f, g, o = activations.chunk(4, dim=-1)
     output = cell.tanh()
     grad_cell = grad_cell + grad_state * o * (1 - output.square())
     grad_gates = torch.cat(
@@ -263,10 +258,10 @@ def _step_back(
 
 
 class ReviewClassifier(nn.Module):
-    """Embedding, LSTM layers in both directions, and a linear score of their last states.
+    """Embedding, bidirectional LSTM layers, and a linear score of their last states.
 
-    With 5,002 words of 50 dimensions and two layers of 128 the weights number 829,941:
-    250,100 in the embedding (trained, like the rest), 579,584 in the LSTM, 257 in the score.
+    With 5,002 words of 50 dimensions and two layers of 128 units it has 829,941 weights: 250,100 of
+    the embedding, 579,584 of the LSTM and 257 of the score.
     """
 
     def __init__(
@@ -288,7 +283,7 @@ class ReviewClassifier(nn.Module):
         self.dropout = dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Scores (B,) of reviews (B, T) of token ids, padded at the end; positive above 0."""
+        """Return scores (B,) of reviews (B, T) of token ids, padded at the end."""
         lengths = (tokens != PADDING).sum(1).cpu()
         embedded = self._drop(self.embedding(tokens.long()))
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
@@ -298,10 +293,10 @@ class ReviewClassifier(nn.Module):
         return scores[:, 0]
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """(R, B, T) token ids to (R, B) scores, all copies in one recurrence."""
+        """Return scores (R, B) of token ids (R, B, T), all copies in one recurrence."""
         lengths = (inputs != PADDING).sum(-1)  # (R, B)
         longest, order = lengths.amax(1).sort(descending=True, stable=True)
-        # Longest first, so that at any time the copies that still read are the first ones.
+        # Longest first, so that the running copies are the first ones at any time.
         weights = {name: weight.index_select(0, order) for name, weight in weights.items()}
         reading = _Reading(lengths[order], longest.tolist())
         tokens = inputs.index_select(0, order).transpose(1, 2)  # (R, T, B)
@@ -312,13 +307,13 @@ class ReviewClassifier(nn.Module):
         )  # (N, B, E)
         for layer in range(self.lstm.num_layers):
             if layer > 0:
-                states = self._drop(_picked(states, reading.joined))  # (N, B, 2H)
+                states = self._drop(_gather(states, reading.joined))  # (N, B, 2H)
             states = lstm_layer(
-                _picked(states, reading.order),
+                _gather(states, reading.order),
                 reading.both.stretches,
                 *_layer_weights(weights, layer),
             )  # (2N, B, H)
-        ends = self._drop(_picked(states, reading.ends))  # (R, B, 2H)
+        ends = self._drop(_gather(states, reading.ends))  # (R, B, 2H)
         scores = torch.baddbmm(weights["score.bias"][:, None], ends, weights["score.weight"].mT)
         return scores[order.argsort(), :, 0]
 
@@ -327,24 +322,24 @@ class ReviewClassifier(nn.Module):
 
 
 class _Reading:
-    """Where the words of R batches lie, and where each direction comes across them.
+    """Indices of the words of R batches and of the states of both directions.
 
-    Copies are sorted by the longest review of their batch; N is the sum of those lengths. Reading
-    backwards begins at a review's last word, and what follows that word stays in place.
+    Copies are sorted by the longest review of their batch; N is the sum of those lengths. The
+    backward direction starts at a review's last word, and padding stays in place.
 
     Attributes:
         words: packing of the words, a sequence per copy, N places.
         both: packing of the states, sequences 2r forward and 2r + 1 backward, 2N places.
-        order: which word each direction reads at a place of ``both``, (2N, B).
-        joined: the states, forward and backward, that belong to a word, (N, B, 2).
-        ends: the states after the last word read, forward and backward, (R, B, 2).
+        order: index of the word that is read at a place of ``both``, (2N, B).
+        joined: indices of the forward and the backward state of a word, (N, B, 2).
+        ends: indices of the forward and the backward state after the last word, (R, B, 2).
 
-    Indices count the B reviews of a place one by one.
+    Index place · B + b is review b at a place.
 
     """
 
     def __init__(self, lengths: Tensor, longest: list[int]) -> None:
-        """For reviews of ``lengths`` (R, B), the longest of each batch falling."""
+        """Index reviews of ``lengths`` (R, B); the ``longest`` of each batch fall."""
         self._last = lengths - 1
         self.words = Packing(longest, lengths.device)
         self.both = Packing([length for length in longest for _ in range(2)], lengths.device)
@@ -365,30 +360,30 @@ class _Reading:
         self.ends = torch.stack((self._each(there), self._each(back)), dim=-1)
 
     def _mirrored(self, copy: Tensor, time: Tensor) -> Tensor:
-        """Time counted from a review's last word, (n, B), of copies and times (n,)."""
+        """Time counted from the last word of a review, (n, B), of copies and times (n,)."""
         last, time = self._last[copy], time[:, None]
         return torch.where(time <= last, last - time, time)
 
     def _each(self, place: Tensor) -> Tensor:
-        """Index of each of the B reviews at its place, (n, B)."""
+        """Indices of the B reviews at their places, (n, B)."""
         batch = place.shape[1]
         return place * batch + torch.arange(batch, device=place.device)
 
 
 def _embed(vectors: Tensor, tokens: Tensor, copy: Tensor) -> Tensor:
-    """Look up ids (N, B), row n of them in table ``copy[n]`` of R (R, V, E): (N, B, E)."""
+    """Look up ids (N, B), row n in table ``copy[n]`` of (R, V, E): (N, B, E)."""
     rows = tokens.long() + vectors.shape[1] * copy[:, None]
     return functional.embedding(rows, vectors.flatten(0, 1))
 
 
-def _picked(states: Tensor, index: Tensor) -> Tensor:
-    """Of ``states`` (n, B, D) those at ``index`` (m, B, ...), side by side: (m, B, … · D)."""
+def _gather(states: Tensor, index: Tensor) -> Tensor:
+    """States (n, B, D) at ``index`` (m, B, ...), joined along the last axis: (m, B, … · D)."""
     picked = states.flatten(0, 1).index_select(0, index.flatten())
     return picked.view(*index.shape[:2], -1)
 
 
 def _layer_weights(weights: Weights, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A layer's weights, both directions of a copy in a row: (2R, D, 4H), (2R, H, 4H), (2R, 4H)."""
+    """Weights of a layer, directions of a copy side by side: (2R, D, 4H), (2R, H, 4H), (2R, 4H)."""
 
     def both(name: str) -> Tensor:
         forward = weights[f"lstm.{name}_l{layer}"]

@@ -1,6 +1,4 @@
-"""Many copies of one model with different weights, computed as one; the paper's feed-forward
-network.
-"""
+"""Vectorised computation of many copies of a model, and the paper's feed-forward network."""
 
 from __future__ import annotations
 
@@ -12,26 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-#: A model's parameters by name, (*shape) each; of R copies, (R, *shape). One tensor per parameter,
-#: not one per model: backpropagation then leaves gradients where the optimiser reads them.
+#: Parameters by name, (*shape) each, or (R, *shape) of R copies: a tensor per parameter, not per
+#: model, so that backpropagation leaves the gradients where the optimiser reads them.
 Weights = dict[str, Tensor]
 
 
 @runtime_checkable
 class StackedForward(Protocol):
-    """A module with a forward pass of its own for many copies.
-
-    Any module is vectorised by ``torch.func.vmap``; one that knows a faster way defines this.
-    """
+    """A module with its own forward pass for many copies, if it is faster than vmap."""
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Outputs (R, B, ...) for weights (R, *shape) by name and inputs (R, B, ...)."""
+        """Return outputs (R, B, ...) for weights (R, *shape) by name and inputs (R, B, ...)."""
 
 
 class ModelStack:
-    """R copies of ``module``, whose own weights serve as the first starting point.
+    """R copies of ``module``.
 
-    Dropout and the like follow ``module.training``, with different random numbers for every copy.
+    Layers such as dropout follow ``module.training``, with different random numbers for every copy.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -40,35 +35,35 @@ class ModelStack:
 
     @property
     def weights_per_model(self) -> int:
-        """n, the number of weights of one model that are trained and sent."""
+        """n, number of trained weights of a model."""
         return sum(math.prod(p.shape) for p in self._trained().values())
 
     @property
     def is_vectorised(self) -> bool:
-        """Whether copies are computed by ``vmap``: no pass of its own, or weights are frozen."""
+        """Whether vmap computes the copies: no pass of the module's own, or frozen weights."""
         return self._has_frozen_weights or not isinstance(self.module, StackedForward)
 
     def initial(self) -> Weights:
-        """A copy of the module's own weights, but for frozen ones (``requires_grad`` is off)."""
+        """Copy the module's own weights without frozen ones (``requires_grad`` is off)."""
         return {name: p.detach().clone() for name, p in self._trained().items()}
 
     def _trained(self) -> Weights:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     def __call__(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Outputs (R, B, ...) of R copies on inputs (R, B, ...); frozen weights are shared."""
+        """Return outputs (R, B, ...) for inputs (R, B, ...); copies share frozen weights."""
         if isinstance(self.module, StackedForward) and not self._has_frozen_weights:
             return self.module.stacked_forward(weights, inputs)
         return vectorised(self.module)(weights, inputs)
 
 
 def stacked(models: list[Weights]) -> Weights:
-    """R models as one, (R, *shape) by name."""
+    """Stack R models, (R, *shape) by name."""
     return {name: torch.stack([model[name] for model in models]) for name in models[0]}
 
 
 def vectorised(module: nn.Module) -> Callable[[Weights, Tensor], Tensor]:
-    """R copies of any module by ``torch.func.vmap``: weights and inputs (R, ...) to outputs."""
+    """Vectorise any module by ``torch.func.vmap``: weights and inputs (R, ...) to outputs."""
 
     def one(weights: Weights, inputs: Tensor) -> Tensor:
         outputs: Tensor = functional_call(module, weights, (inputs,))
@@ -86,18 +81,18 @@ class Perceptron(nn.Module):
         self.output = nn.Linear(hidden, outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, inputs) to (B, outputs)."""
+        """Compute outputs (B, outputs) of inputs (B, inputs)."""
         outputs: Tensor = self.output(torch.tanh(self.hidden(inputs)))
         return outputs
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """(R, B, inputs) to (R, B, outputs): two batched products.
+        """Compute outputs (R, B, outputs) of inputs (R, B, inputs) by two batched products.
 
-        The weights stand on the left, so that their gradients come out in their own layout; on
-        the right they would have to be transposed, which costs as much as the product.
+        The weights are the left factors, so that their gradients have their own layout;
+        transposing them would take as long as the product.
         """
         weight, bias = weights["hidden.weight"], weights["hidden.bias"]
-        if inputs.stride(0) == 0:  # expanded: all copies see the same examples, in one product
+        if inputs.stride(0) == 0:  # expanded: one product for the same examples of all copies
             rows = torch.addmm(bias.reshape(-1, 1), weight.flatten(0, 1), inputs[0].mT)
             hidden = rows.tanh_().view(*bias.shape, -1)
         else:
@@ -107,11 +102,11 @@ class Perceptron(nn.Module):
 
 @torch.no_grad()
 def nguyen_widrow_(network: Perceptron) -> Perceptron:
-    """Nguyen–Widrow weights, in place: the active ranges of the units cover the input evenly.
+    """Initialise by Nguyen–Widrow in place: active ranges of the units cover the inputs evenly.
 
     Each row of W is a random direction of length 0.7 n^(1/m), for m inputs and n units, and the
-    biases b_j = ±0.7 n^(1/m) are spread evenly over the range; the hidden layer is scaled by 2,
-    the half-width of tanh's active range.
+    biases b_j are spread evenly over ±0.7 n^(1/m); the hidden layer is scaled by 2, the half-width
+    of the active range of tanh.
     """
     for layer, active in ((network.hidden, 2.0), (network.output, 1.0)):
         length = 0.7 * layer.out_features ** (1 / layer.in_features)

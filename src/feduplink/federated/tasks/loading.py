@@ -1,4 +1,4 @@
-"""Tasks by name: shipped ones, those of installed packages, and ``package.module:function``."""
+"""Tasks by name: shipped, of installed packages, or ``package.module:function``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from feduplink.errors import InputError
 from feduplink.federated.tasks.task import Task
 from feduplink.registry import TASKS
 
-#: What a task may be asked for beside the number of workers.
+#: Optional keywords of the functions that make tasks.
 _OPTIONS = ("partition", "directory")
 
 
 def load_task(
     name: str, *, workers: int, partition: str | None = None, directory: Path | None = None
 ) -> Task:
-    """The task of this name for so many workers.
+    """Make the task of this name.
 
-    A name stands for a function with the keyword ``workers``, and ``partition`` and ``directory``
-    if it has use for them, that returns a :class:`Task`; or for a task itself, whose number of
-    workers :func:`federate` compares with the scenario's.
+    A name denotes a :class:`Task`, or a function that returns one, with the keyword ``workers`` and
+    optionally ``partition`` and ``directory``.
 
     Args:
         name: registered, of an entry point in the group ``feduplink.tasks``, or
             ``package.module:function``.
-        workers: L.
-        partition: how data are spread over the workers; None is the task's default.
-        directory: of the data sets; None looks at ``FEDUPLINK_DATA``.
+        workers: L; of a task that is not made by a function, :func:`federate` checks it.
+        partition: of the data between the workers; None: the task's default.
+        directory: of the data sets; None: that of ``FEDUPLINK_DATA``.
+
+    Raises:
+        InputError: if there is no such task, or it does not take an option.
     """
     accepted = task_options(name)
     given = {"partition": partition, "directory": directory}
@@ -49,7 +51,7 @@ def load_task(
 
 
 def task_options(name: str) -> Mapping[str, Any]:
-    """Which of ``partition`` and ``directory`` a task takes, with their defaults."""
+    """Return the options ``partition`` and ``directory`` that a task takes, with their defaults."""
     found: Any = TASKS.find(name)
     if isinstance(found, Task):
         return {}

@@ -1,11 +1,10 @@
-"""``imdb``: is a movie review kind? A recurrent network that wants a GPU."""
+"""``imdb``: sentiment of movie reviews by a recurrent network; too slow without a GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,14 +31,14 @@ WORK = LocalWork(
 
 @dataclass(frozen=True)
 class Size:
-    """How large the task is; the defaults are the paper's.
+    """Size of the task; the defaults are the paper's.
 
     Attributes:
-        train: reviews that the workers share.
-        test: reviews held out.
-        words: of the vocabulary, the most frequent ones.
-        length: tokens that reviews are cut at; None takes them whole.
-        hidden: units per direction of an LSTM layer.
+        train: number of reviews of all workers.
+        test: number of held-out reviews.
+        words: size of the vocabulary of most frequent words.
+        length: maximum number of tokens of a review; None: all.
+        hidden: number of units per direction of an LSTM layer.
 
     """
 
@@ -60,7 +59,7 @@ def imdb(
     size: Size = PAPER_SIZE,
     work: LocalWork = WORK,
 ) -> Task:
-    """The paper's movie reviews: 17,500 shared like the other tasks' data, 7,500 held out."""
+    """Movie reviews as in the paper: 17,500 of the workers, 7,500 held out."""
     reviews_file = require("imdb", directory) / "imdb" / "imdb_50k.csv.xz"
     glove_file = require("glove", directory) / "glove" / "glove_6b_50d_imdb25k_f16.npz"
     words, vectors, known = read_word_vectors(glove_file, size.words)
@@ -79,7 +78,7 @@ def imdb(
 
     def draw(rng: np.random.Generator) -> FederatedData:
         test, shares = held_out_and_shares(len(reviews), size.test, sizes, rng)
-        return FederatedData(pool, shares, pool.rows(test))
+        return FederatedData(pool, shares, pool.take(test))
 
     return Task(
         name="imdb",
@@ -94,28 +93,26 @@ def imdb(
 
 
 def sign_error_rate(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of wrong answers: a positive score says 1."""
+    """Share of wrong predictions; a positive score predicts 1."""
     return ((scores > 0) != (labels > 0.5)).double().mean()
 
 
 def embedding_table(vectors: Tensor, known: Tensor) -> Tensor:
-    """The start of the embedding: unknown and padding zero, words GloVe lacks random."""
+    """Initialise the embedding: unknown words and padding zero, words missing in GloVe random."""
     random = torch.randn_like(vectors)
     words = torch.where(known[:, None], vectors, random)
     return torch.cat((torch.zeros(SPECIAL_TOKENS, vectors.shape[1]), words))
 
 
 def read_word_vectors(path: Path, count: int) -> tuple[list[str], Tensor, Tensor]:
-    """The ``count`` most frequent words, their vectors (count, 50), and which GloVe knows."""
+    """Read the most frequent words, their vectors (count, 50), and whether GloVe has them."""
     arrays = read_npz(path)
     try:
         words = bytes(arrays["tokens"]).decode("utf-8").split("\n")
-        vectors: np.ndarray[Any, Any] = arrays["vectors"][:count].astype(np.float32)
-        known = arrays["in_glove"][:count].astype(np.bool_)
-        if vectors.ndim != 2 or known.shape != vectors.shape[:1] or not np.isfinite(vectors).all():
-            raise ValueError("vectors that are none")
+        vectors = torch.from_numpy(arrays["vectors"][:count].astype(np.float32))
+        known = torch.from_numpy(arrays["in_glove"][:count].astype(np.bool_))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"data: {path} is damaged: {error}.") from None
     if min(len(words), len(vectors)) < count:
         raise InputError(f"data: {path} has {len(words)} words; accepted: {count} or more.")
-    return words[:count], torch.from_numpy(vectors), torch.from_numpy(known)
+    return words[:count], vectors, known

@@ -1,10 +1,6 @@
-"""Federated tasks: a model, data for every worker, a loss and a metric, checked before the first
-round.
+"""Federated tasks: a model, data for every worker, a loss and a metric.
 
 A task of your own is one :class:`Task`; ``docs/custom-task.md`` has a complete example.
-
-Without this a model that cannot be vectorised, or a loss that is a mean already, ends in an error
-from deep inside PyTorch, after minutes of preparation.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -23,18 +19,18 @@ from torch import Tensor, nn
 
 from feduplink.errors import InputError
 from feduplink.federated.models.stacked import ModelStack, Weights, stacked
+from feduplink.tensor_record import TensorRecord
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Inputs and targets, first dimension alike.
+class Examples(TensorRecord):
+    """N inputs with their targets.
 
     Attributes:
-        inputs: (N, ...); sequences are (N, T, ...), filled up at their end.
+        inputs: (N, ...); sequences are (N, T, ...), padded at their end.
         targets: (N, ...).
-        lengths: of sequences, from 1 to T, (N,) int64, always on the CPU; None where all inputs
-            are of one size. Sequences are trained on in minibatches of similar length, and a
-            model is given no more of them than the longest of its minibatch.
+        lengths: of sequences, from 1 to T, (N,) int64, always on the CPU; None if all inputs have
+            the same size. Minibatches contain sequences of similar length, cut at the longest.
 
     """
 
@@ -64,14 +60,9 @@ class Examples:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def to(self, device: torch.device) -> Examples:
-        """The same examples on another device; the lengths stay on the CPU."""
-        return Examples(self.inputs.to(device), self.targets.to(device), self.lengths)
-
-    def rows(self, index: Tensor) -> Examples:
-        """Some of the examples, (n,) int64."""
-        lengths = None if self.lengths is None else self.lengths[index]
-        return Examples(self.inputs[index], self.targets[index], lengths)
+    def to(self, target: torch.device | torch.dtype | str) -> Examples:
+        """Copy the examples to another device; the lengths stay on the CPU."""
+        return replace(super().to(target), lengths=self.lengths)
 
 
 @dataclass(frozen=True)
@@ -79,10 +70,10 @@ class FederatedData:
     """The data of one run.
 
     Attributes:
-        pool: examples that the workers hold between them. Runs may share one object.
-        shares: which rows of the pool each worker holds, L tensors (k_i,) int64.
-        test: held-out examples that the server measures the error on. Runs that share one object
-            are measured side by side.
+        pool: examples of all workers. Runs may share one object.
+        shares: rows of the pool that each worker holds, L tensors (k_i,) int64.
+        test: held-out examples on which the server measures the error. Runs that share one object
+            are evaluated side by side.
 
     """
 
@@ -92,13 +83,8 @@ class FederatedData:
 
     @classmethod
     def from_workers(cls, workers: Sequence[Examples], test: Examples) -> FederatedData:
-        """From the examples of each worker: all of them sequences, or none."""
-        lengths = [worker.lengths for worker in workers if worker.lengths is not None]
-        pool = Examples(
-            torch.cat([worker.inputs for worker in workers]),
-            torch.cat([worker.targets for worker in workers]),
-            torch.cat(lengths) if lengths else None,
-        )
+        """Join the examples of each worker; either all of them are sequences, or none is."""
+        pool = Examples.concat(workers)
         rows = torch.split(torch.arange(len(pool)), [len(worker) for worker in workers])
         return cls(pool, tuple(rows), test)
 
@@ -110,7 +96,7 @@ class FederatedData:
 
 @dataclass(frozen=True)
 class LocalWork:
-    """What a worker does in one round: minibatches of its own data, Adam, clipped gradients.
+    """Local training of a worker in one round: Adam with clipped gradients on minibatches.
 
     Attributes:
         batch_size: examples in a minibatch.
@@ -142,17 +128,18 @@ class Task:
     """A federated learning task.
 
     Attributes:
-        name: how logs and checkpoints call it.
+        name: of the task in logs and checkpoints.
         model: makes a model with fresh weights (random numbers from torch's global generator,
-            which is seeded for the call). Any ``nn.Module`` without buffers that change.
+            which is seeded for the call): any ``nn.Module`` without buffers that change.
         data: draws the data of one run from a NumPy generator.
-        loss: outputs (B, ...) and targets (B, ...) to one loss per example, (B,).
-        metric: outputs (N, ...) and targets (N, ...) of the test set to the error, a scalar;
+        loss: maps outputs (B, ...) and targets (B, ...) to one loss per example, (B,).
+        metric: maps outputs (N, ...) and targets (N, ...) of the test set to the error, a scalar;
             lower is better.
-        work: the local work of a round.
-        rounds: rounds of a full run.
-        metric_name: what the error is called in figures.
-        evaluation_batch: test examples evaluated at once; of sequences, so many of mean length.
+        work: local training of a round.
+        rounds: number of rounds of a full run.
+        metric_name: name of the error in figures.
+        evaluation_batch: number of test examples evaluated at once; for sequences, that number of
+            mean length.
 
     """
 
@@ -178,7 +165,7 @@ class Task:
 
 
 def error_rate(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of wrong answers: scores (N, classes) against labels (N,)."""
+    """Share of wrong predictions: scores (N, classes) against labels (N,)."""
     return (scores.argmax(-1) != labels).double().mean()
 
 
@@ -195,25 +182,32 @@ def _check_size(name: str, value: object, *, zero: bool) -> None:
         raise InputError(f"{name}: {value!r} is not accepted; accepted: {accepted}.")
 
 
-#: Copies of the model and examples per copy that are tried.
+#: Numbers of copies of the model and of examples in the trial step.
 _COPIES, _EXAMPLES = 2, 3
-#: Layers for which PyTorch has no rule to compute many copies.
-_RECURRENT = (nn.RNNBase, nn.LSTMCell)
 
 
 def check_task(task: Task, stack: ModelStack, pool: Examples) -> None:
-    """Refuse, in one sentence, a model, loss or metric that a federation cannot use.
+    """Try a training step of two copies of the model on three examples.
 
-    Tries one training step of two copies of the model on three examples of the workers' ``pool``.
-    Nothing changes, also not the random numbers that follow.
+    Neither the model nor the random numbers that follow change.
+
+    Args:
+        task: gives the loss and the metric.
+        stack: the model.
+        pool: examples of the workers.
+
+    Raises:
+        InputError: if a federation cannot use the model, the loss or the metric; PyTorch's own
+            errors would come from deep inside, after minutes of preparation.
     """
     inputs, targets = _few(pool)
     device = inputs.device
-    # On a copy: running statistics must not move.
-    tried = ModelStack(copy.deepcopy(stack.module).train())
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        # A copy, because a forward pass may change running statistics.
+        tried = ModelStack(copy.deepcopy(stack.module).train())
         weights = stacked([tried.initial()] * _COPIES)
         weights = {name: weight.requires_grad_() for name, weight in weights.items()}
+        _check_alone(tried, dict(stack.module.named_buffers()), inputs)
         outputs = _outputs(tried, weights, inputs).flatten(0, 1)
         targets = targets.repeat(_COPIES, *[1] * (targets.ndim - 1))
         _check_loss(task, outputs, targets, tuple(weights.values()))
@@ -221,7 +215,7 @@ def check_task(task: Task, stack: ModelStack, pool: Examples) -> None:
 
 
 def _few(pool: Examples) -> tuple[Tensor, Tensor]:
-    """Inputs and targets of the first examples; of sequences, of the shortest, which cost least."""
+    """Inputs and targets of the first examples, or of the shortest sequences."""
     if pool.lengths is None:
         return pool.inputs[:_EXAMPLES], pool.targets[:_EXAMPLES]
     short = pool.lengths.argsort(stable=True)[:_EXAMPLES]
@@ -229,23 +223,38 @@ def _few(pool: Examples) -> tuple[Tensor, Tensor]:
     return pool.inputs[rows, :longest], pool.targets[rows]
 
 
-def _outputs(stack: ModelStack, weights: Weights, inputs: Tensor) -> Tensor:
-    """Of all copies, (copies, examples, ...), if the module can be computed as many."""
-    module, name = stack.module, type(stack.module).__name__
-    if not weights:
+def _check_alone(stack: ModelStack, before: Weights, inputs: Tensor) -> None:
+    """Check what does not depend on the number of copies; ``before``: buffers of the module."""
+    name = type(stack.module).__name__
+    if not stack.initial():
         raise InputError(
             f"model: {name} has no weights to train; accepted: a module with parameters that "
             "require a gradient."
         )
-    before = {buffer: values.clone() for buffer, values in module.named_buffers()}
-    if stack.is_vectorised:  # first one copy alone: what fails there is not about many copies
-        shape = tuple(inputs.shape)
-        with _refused(f"model: {name} fails on inputs of shape {shape}", "the task's inputs"):
-            module(inputs)
-        _check_buffers(module, before)
-    with _refused(*_unstackable(module)):
+    if not stack.is_vectorised:  # it need not have a forward pass for a single copy
+        return
+    what = f"model: {name} fails on inputs of shape {tuple(inputs.shape)}"
+    with _refused(what, "the task's inputs"):
+        stack.module(inputs)
+    buffers = stack.module.named_buffers()
+    if changed := [n for n, b in buffers if n not in before or not b.equal(before[n])]:
+        layer = stack.module.get_submodule(changed[0].rpartition(".")[0])
+        raise InputError(
+            f"model: {type(layer).__name__} changes its buffers in training "
+            f"({', '.join(changed)}), which workers do not send; accepted: layers without running "
+            "statistics, such as nn.GroupNorm or nn.LayerNorm."
+        )
+
+
+def _outputs(stack: ModelStack, weights: Weights, inputs: Tensor) -> Tensor:
+    """Outputs of all copies, (copies, examples, ...)."""
+    name = type(stack.module).__name__
+    accepted = (
+        "layers that torch.func.vmap takes, or a module with a method stacked_forward(weights, "
+        "inputs) for many copies"
+    )
+    with _refused(f"model: {name} fails for many workers at once", accepted):
         outputs = stack(weights, inputs.expand(_COPIES, *inputs.shape))
-    _check_buffers(module, before)
     if not isinstance(outputs, Tensor) or outputs.shape[:2] != (_COPIES, len(inputs)):
         raise InputError(
             f"model: {name} does not return one output per example; accepted: a tensor (B, ...) "
@@ -254,43 +263,16 @@ def _outputs(stack: ModelStack, weights: Weights, inputs: Tensor) -> Tensor:
     return outputs
 
 
-def _check_buffers(module: nn.Module, before: Weights) -> None:
-    changed = [
-        name
-        for name, values in module.named_buffers()
-        if name not in before or not values.equal(before[name])
-    ]
-    if changed:
-        layer = module.get_submodule(changed[0].rpartition(".")[0])
-        raise InputError(
-            f"model: {type(layer).__name__} changes its buffers in training "
-            f"({', '.join(changed)}), and no worker sends those; accepted: layers without running "
-            "statistics, such as nn.GroupNorm or nn.LayerNorm."
-        )
-
-
-def _unstackable(module: nn.Module) -> tuple[str, str]:
-    """What to say of a module that fails for many copies, and what is accepted instead."""
-    accepted = (
-        "layers that torch.func.vmap takes, or a module with a method stacked_forward(weights, "
-        "inputs) for many copies"
-    )
-    recurrent = [layer for layer in module.modules() if isinstance(layer, _RECURRENT)]
-    if recurrent:
-        name = type(recurrent[0]).__name__
-        return f"model: nn.{name} cannot be computed for many workers at once", accepted
-    return f"model: {type(module).__name__} fails for many workers at once", accepted
-
-
 def _check_loss(task: Task, outputs: Tensor, targets: Tensor, weights: tuple[Tensor, ...]) -> None:
     shapes = f"outputs of shape {tuple(outputs.shape)} and targets of shape {tuple(targets.shape)}"
     accepted = "one value per example, (B,), as with reduction='none'"
     with _refused(f"loss: it fails on {shapes}", accepted):
-        losses = task.loss(outputs, targets)
-    if not isinstance(losses, Tensor) or losses.shape != (len(outputs),):
-        found = torch.as_tensor(losses).shape
-        what = f"of shape {tuple(found)}" if len(found) else "one value"
-        raise InputError(f"loss: {what} for {len(outputs)} examples; accepted: {accepted}.")
+        losses = torch.as_tensor(task.loss(outputs, targets))
+    if losses.shape != (len(outputs),):
+        raise InputError(
+            f"loss: of shape {tuple(losses.shape)} for {len(outputs)} examples; accepted: "
+            f"{accepted}."
+        )
     with _refused("loss: it has no gradient", "a function that PyTorch differentiates"):
         torch.autograd.grad(losses.sum(), weights, allow_unused=True)
 
@@ -305,10 +287,9 @@ def _check_metric(task: Task, outputs: Tensor, targets: Tensor) -> None:
 
 @contextlib.contextmanager
 def _refused(what: str, accepted: str) -> Iterator[None]:
-    """Whatever the user's own code raises becomes one sentence."""
+    """Raise an :class:`InputError` for any exception of the user's own code."""
     try:
         yield
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = lines[0].removesuffix(".")
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
         raise InputError(f"{what} ({reason}); accepted: {accepted}.") from error
