@@ -15,7 +15,6 @@ from feduplink.experiments.federated_tasks import ALL_POLICIES
 from feduplink.federated import TDMA
 from feduplink.registry import ACCESS_SCHEMES, POLICIES
 from feduplink.reporting.style import (
-    NEUTRAL,
     LineEnd,
     Look,
     StyledFigure,
@@ -73,7 +72,6 @@ def test_user_defined_policies_have_distinct_colours():
     names = ["mine", "yours", "a", "b", "wmmse", "fixed"]
     looks = looks_of([*FAMILIES, *names])
     assert len({look.colour for look in looks.values()}) == len(looks)
-    assert not {looks[name].colour for name in names} & set(NEUTRAL)
 
 
 def test_a_user_defined_policy_looks_the_same_in_every_figure():

@@ -75,23 +75,11 @@ _ALL_FURTHER_LOOKS = (
     *(Look(look.colour, mark, line) for mark, line in _FURTHER_MARKS for look in _FURTHER_LOOKS),
 )
 
-#: Colours of figures that are no policy's.
+#: Colours of text, grid and shaded areas.
 MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
-
-#: The neutral colours: on a dark page they turn, while the policies' colours stay.
-NEUTRAL = {
-    "#000000": "ink",
-    MUTED: "muted",
-    "#ffffff": "paper",
-    GRID: "grid",
-    SHADE: "shade",
-}
 
 #: Most entries in a row of a legend.
 _LEGEND_ENTRIES = 9
-
-#: Of the PNG files.
-DOTS_PER_INCH = 150
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -109,7 +97,7 @@ _RC: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "hatch.linewidth": 0.6,
     "figure.constrained_layout.w_pad": 0.08,
-    "savefig.dpi": DOTS_PER_INCH,
+    "savefig.dpi": 150,
     # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
     "svg.fonttype": "path",
     "svg.hashsalt": "feduplink",
