@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 def test_arrivals_are_labelled_with_means():
     drawing = rendered(plot_arrivals({"pdg": [[8, 8, 7]], "tdma": [[1, 2]]}))
     texts = written(drawing)
-    assert {"pdg\n7.67", "tdma\n1.50"} <= set(texts)
+    assert {"7.67\npdg", "1.50\ntdma"} <= set(texts)
     assert not any("standard error" in text for text in texts)
 
 

@@ -112,7 +112,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
 
     def run(self, context: ExperimentContext) -> OptimalityGapResult:
         """Evaluate all policies at every setting and certify the optimum of the first seed."""
-        scenarios = {name: Scenario.load(name) for name in self.scenarios}
+        scenarios = [Scenario.load(name) for name in self.scenarios]
         settings = evaluate_settings(context, scenarios)
         certificates = context.map(
             self._certify, [(name,) for name in self.scenarios], "certificates"

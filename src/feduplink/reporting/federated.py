@@ -101,7 +101,7 @@ def plot_arrivals(
         boxes = axes.boxplot(
             pooled,
             tick_labels=[
-                name.replace(":", ":\n") + f"\n{mean:.2f}"
+                f"{mean:.2f}\n" + name.replace(":", ":\n")
                 for name, mean in zip(looks, means, strict=True)
             ],
             patch_artist=True,
