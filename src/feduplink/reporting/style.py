@@ -215,16 +215,6 @@ class StyledFigure(Figure):
         with matplotlib.rc_context(_RC):
             super().savefig(*args, **kwargs)
 
-    @contextlib.contextmanager
-    def laid_out(self) -> Iterator[None]:
-        """Compute the layout now; within the block the figure is saved without doing so again."""
-        engine = self.get_layout_engine()
-        if engine is not None:
-            engine.execute(self)
-        self.set_layout_engine(None)
-        yield
-        self.set_layout_engine(engine)
-
     def _repr_png_(self) -> bytes:
         """What a notebook shows."""
         picture = io.BytesIO()
@@ -245,13 +235,7 @@ def figure(width: float, height: float, caption: str = "") -> Iterator[StyledFig
 def save_figure(path: Path, drawing: StyledFigure) -> None:
     """Write the figure as the PNG file ``path`` and its SVG twin, both with their caption."""
     title = {"Title": drawing.caption or path.stem.replace("-", " ")}
-    with (
-        replaced_atomically(path) as png,
-        replaced_atomically(path.with_suffix(".svg")) as svg,
-        matplotlib.rc_context(_RC),
-        # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
-        drawing.laid_out(),
-    ):
+    with replaced_atomically(path) as png, replaced_atomically(path.with_suffix(".svg")) as svg:
         drawing.savefig(png, format="png", metadata=title)
         drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
 
