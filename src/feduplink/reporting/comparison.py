@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator
 from torch import Tensor
 
 from feduplink.judgement import ConstraintValue, Judgement
@@ -114,10 +113,9 @@ def plot_comparison(
         participation.set_xlim(-0.05, 1.08)
         for axes, constraint in zip(others, constraints, strict=True):
             ratios = [_worst_ratio(row.constraints[constraint.name]) for row in rows.values()]
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.set_xscale("log", subs=(2, 5))
             axes.xaxis.set_major_formatter("{x:g}")
-            axes.minorticks_off()
+            axes.xaxis.set_minor_formatter("{x:g}")
             _mark(axes, rows, ratios)
             axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
             limit = "limit" if constraint.at_most else "threshold"

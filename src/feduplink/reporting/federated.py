@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from feduplink.federated.history import FINAL_ROUNDS, Cost, FederatedHistory, RunHistory
 from feduplink.reporting.style import (
@@ -36,7 +35,7 @@ _MAX_RATIO = 50.0
 #: Marks on a curve. Those of other policies lie between them, so that each of several curves that
 #: coincide shows.
 _MARKS = 5
-#: Under this ratio of its ends a logarithmic axis has labels between the powers of ten too.
+#: Under this ratio of its costs a logarithmic axis has labels between the powers of ten too.
 _FEW_DECADES = 100.0
 
 _Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -128,7 +127,7 @@ def plot_arrivals(
         axes.set_title(note, fontsize=8, color=MUTED)
         axes.set_ylabel("uploads that arrive in a round")
         axes.set_ylim(bottom=-0.2)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.locator_params(axis="y", integer=True)
         axes.grid(axis="x", visible=False)
     return drawing
 
@@ -200,11 +199,9 @@ def _scale_errors(panels: Sequence[Any], histories: Sequence[FederatedHistory]) 
     least = float(means[means > 0].min())
     top = 1.15 * min(float(means.max()), _MAX_RATIO * least)
     axes = panels[0]
-    axes.set_yscale("symlog", linthresh=least, linscale=0.3)
-    axes.set_ylim(0.85 * least if means.min() > 0 else -0.1 * least, top)
     # A few ticks between the decades; all nine would run into each other.
-    minor = SymmetricalLogLocator(base=10, linthresh=least, subs=(2, 3, 5))
-    axes.yaxis.set_minor_locator(minor)
+    axes.set_yscale("symlog", linthresh=least, linscale=0.3, subs=(2, 3, 5))
+    axes.set_ylim(0.85 * least if means.min() > 0 else -0.1 * least, top)
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
     return top
@@ -229,7 +226,7 @@ def _plot_curves(axes: Any, history: FederatedHistory, cost: Cost, top: float) -
             leaving.append(name)
     axes.set_xlabel(COST_LABELS[cost])
     if cost == "rounds":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
         if leaving:
             axes.set_xlabel(f"rounds\nabove the axis: {', '.join(leaving)}")
     elif axes.lines:
@@ -259,14 +256,14 @@ def _standard_error_over_runs(errors: _Values) -> _Values:
 
 def _scale_costs(axes: Any) -> None:
     """A logarithmic axis whose labels keep clear of each other."""
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
+    low, high = axes.dataLim.intervalx
     if high < _FEW_DECADES * low:
+        axes.set_xscale("log", subs=(2, 5))
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.xaxis.set_minor_formatter("{x:g}")
     else:
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter("")
 
 
 def _legend_below(drawing: Any, histories: Iterable[FederatedHistory]) -> None:

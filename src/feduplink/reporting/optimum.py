@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from feduplink.optimum import Optimum
 from feduplink.optimum.calibration import PRIMAL_TOLERANCE
 from feduplink.reporting.style import StyledFigure, figure
@@ -41,7 +39,7 @@ def plot_duality(optimum: Optimum) -> StyledFigure:
     return drawing
 
 
-def plot_values(values: Axes, optimum: Optimum) -> None:
+def plot_values(values: Any, optimum: Optimum) -> None:
     """Primal and dual value over the evaluations of the dual function, and the bound."""
     steps = optimum.solution.steps
     count = range(1, len(steps) + 1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 
 from feduplink.federated.uplink.rounds import RoundCosts
 from feduplink.link import Schedule
@@ -34,7 +34,7 @@ def plot_front(
 
 
 def draw_front(
-    axes: Axes, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
+    axes: Any, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
 ) -> None:
     """The same in axes of the caller's, without a legend."""
     for name, look in looks_of(costs).items():
@@ -52,7 +52,7 @@ def draw_front(
     axes.set_ylabel("mean energy of a round, J")
 
 
-def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
+def _name_prices(axes: Any, rows: Sequence[RoundCosts]) -> None:
     """κ beside the points of a front."""
     for row in rows:
         axes.annotate(
@@ -65,7 +65,7 @@ def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
         )
 
 
-def _shade_excluded(axes: Axes, bounds: Mapping[float, float]) -> None:
+def _shade_excluded(axes: Any, bounds: Mapping[float, float]) -> None:
     """What lies under any of the lines time + κ · energy = bound."""
     times = np.linspace(0, axes.get_xlim()[1], 400)
     highest = axes.get_ylim()[1]
