@@ -11,9 +11,9 @@ from torch import Tensor
 
 from feduplink.judgement import ConstraintValue, Judgement
 from feduplink.optimum import Optimum
+from feduplink.reporting.comparison_table import OPTIMUM, with_optimum
 from feduplink.reporting.style import (
     MUTED,
-    OPTIMUM,
     SHADE,
     Look,
     StyledFigure,
@@ -31,6 +31,8 @@ _LINEAR_BINS = 40
 _DECIBEL_BINS = 40
 #: A bar is cut off at this multiple of the second highest.
 _CUT = 1.6
+#: Smaller ratios to a threshold, as 0, are drawn here.
+_MIN_RATIO = 0.01
 #: Margin on both sides of the marks, as a share of their range.
 _MARGIN = 0.12
 #: Share of Pmax from which on a worker transmits at Pmax.
@@ -40,14 +42,14 @@ _Powers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigure:
-    """One row per policy: the share of worker-rounds at each power, linear in mW and in dBW.
+    """Plot the share of worker-rounds at each power, in mW and in dBW; one row per policy.
 
-    Written: how many worker-rounds are silent, which neither axis shows, and how many at Pmax.
-    The axis in dB ends 40 dB below Pmax.
+    The titles have the shares of worker-rounds that are silent, which neither axis shows, and at
+    Pmax. The axis in dBW ends 40 dB below Pmax.
 
     Args:
-        powers: by policy, (N, L) W.
-        scenario: whose Pmax ends the axes.
+        powers: powers by policy, (N, L) in W.
+        scenario: scenario of all of them, for Pmax.
 
     """
     pmax_mw = 1e3 * float(scenario.pmax_w.max())
@@ -76,7 +78,7 @@ def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> St
 
 
 def _plot_bars(axes: Any, levels: _Powers, worker_rounds: int, edges: _Powers, look: Look) -> None:
-    """Bars of the shares of all worker-rounds; one far above all others is cut off."""
+    """Draw shares of all worker-rounds as bars; one far above all others is cut off."""
     weights = np.full(len(levels), 1 / worker_rounds)
     shares, *_ = axes.hist(levels, edges, weights=weights, color=look.colour, hatch=look.hatch)
     second, highest = np.sort(shares)[-2:]
@@ -93,14 +95,14 @@ def plot_comparison(
     judgements: Mapping[str, Judgement],
     optimum: Optimum | None = None,
 ) -> StyledFigure:
-    """Objective, participation and worst constraints by policy, with the objectives' values.
+    """Plot objective, participation and the worst worker's constraints, one row per policy.
 
-    With an ``optimum``, what it proves nobody can reach is shaded.
+    With an ``optimum``, objectives that it proves unreachable are shaded.
     """
     constraints = [
         value.constraint for value in next(iter(judgements.values())).constraints.values()
     ]
-    rows = _with_optimum(judgements, optimum)
+    rows = with_optimum(judgements, optimum)
     caption = "Objective, participation and worst constraints of every policy"
     width = 6.2 + 2.15 * len(constraints)
     with figure(width, 1.5 + 0.32 * len(rows), caption) as drawing:
@@ -113,6 +115,7 @@ def plot_comparison(
         participation.set_xlim(-0.05, 1.08)
         for axes, constraint in zip(others, constraints, strict=True):
             ratios = [_worst_ratio(row.constraints[constraint.name]) for row in rows.values()]
+            ratios = [max(ratio, _MIN_RATIO) for ratio in ratios]
             axes.set_xscale("log", subs=(2, 5))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter("{x:g}")
@@ -130,8 +133,8 @@ def plot_comparison(
 def plot_objectives(
     axes: Any, judgements: Mapping[str, Judgement], optimum: Optimum | None = None
 ) -> None:
-    """The objective of every policy alone, in ``axes``; shaded what is proved out of reach."""
-    rows = _with_optimum(judgements, optimum)
+    """Plot only the objectives, into given axes."""
+    rows = with_optimum(judgements, optimum)
     labels = [f"{name}  {row.objective:.4f}" for name, row in rows.items()]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -147,19 +150,13 @@ def plot_objectives(
         axes.set_xlim(right=right)
 
 
-def _with_optimum(
-    judgements: Mapping[str, Judgement], optimum: Optimum | None
-) -> Mapping[str, Judgement]:
-    return {**judgements, OPTIMUM: optimum.solution.judgement} if optimum else judgements
-
-
 def _feasible(name: str, row: Judgement) -> bool | None:
-    """Whether the constraints are met; the optimum's are, on these channels, which it is of."""
+    """Whether the constraints hold; those of the optimum hold on these very channels."""
     return True if name == OPTIMUM else row.feasible
 
 
 def _worst_ratio(value: ConstraintValue) -> float:
-    """E_i / limit_i of the worker that is nearest to its limit or farthest beyond it.
+    """Return E_i / limit_i of the worker nearest to its limit, or farthest beyond it.
 
     NaN if no worker has a limit.
     """

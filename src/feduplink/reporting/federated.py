@@ -22,18 +22,17 @@ COST_LABELS: dict[Cost, str] = {
     "airtime_s": "upload time, s",
     "energy_j": "energy of all workers, J",
 }
-#: What others are compared with where it is among them; else the first policy.
+#: The reference of final errors if it is among the policies; else the first one is.
 _REFERENCE = "ideal"
-#: Final errors that differ by less are on the linear part of their axis; without standard errors.
-_LINEAR_BELOW = 1e-3
-_MIN_LINEAR = 1e-6
+#: The axis of differences is linear up to this if there are no standard errors, and at least up to
+#: the second.
+_LINEAR_BELOW, _MIN_LINEAR = 1e-3, 1e-6
 #: Points of a curve over seconds or joules, where every run has its own abscissae.
 _GRID_POINTS = 200
-#: The axis of errors ends at most this far above the smallest one: a model that diverges has no
-#: place on it.
+#: Largest ratio of the ends of the axis of errors. A model that diverges leaves the axis.
 _MAX_RATIO = 50.0
-#: Marks on a curve. Those of other policies lie between them, so that each of several curves that
-#: coincide shows.
+#: Number of markers on a curve. Those of different policies are at different rounds, so that curves
+#: that coincide are visible.
 _MARKS = 5
 #: Under this ratio of its costs a logarithmic axis has labels between the powers of ten too.
 _FEW_DECADES = 100.0
@@ -85,9 +84,9 @@ def plot_arrivals(
     """One box per policy: uploads that arrived in a round, over all rounds and runs; and the mean.
 
     Args:
-        arrivals: by policy, by independent run (or seed), by round. With several runs the mean
-            has its standard error over the runs.
-        caption: what there is to see.
+        arrivals: numbers by policy, independent run (or seed) and round. With several runs the
+            mean has its standard error over the runs.
+        caption: alternative text of the figure.
 
     """
     looks = looks_of(arrivals)

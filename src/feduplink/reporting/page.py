@@ -134,7 +134,7 @@ _VERDICT_SIGNS = {"holds": "✓", "holds in part": "◐", "does not hold": "✗"
 
 @dataclass(frozen=True)
 class Section:
-    """All that the page shows of one run, read and ready."""
+    """Content of the page on one run."""
 
     anchor: str
     run: FinishedRun
@@ -143,7 +143,7 @@ class Section:
     csv_tables: list[CsvTable]
 
     def as_metrics(self) -> dict[str, Any]:
-        """Its entry in the ``metrics.json`` of the report."""
+        """Return its entry in the ``metrics.json`` of the report."""
         return {
             "title": self.run.title,
             "directory": str(self.run.directory),
@@ -174,7 +174,7 @@ def write_page(directory: Path, sections: Sequence[Section]) -> Path:
 
 
 def render_page(sections: Sequence[Section]) -> str:
-    """The page: all claims, the contents if there are many sections, and the sections."""
+    """Return the page: all claims, the contents if there are many sections, and the sections."""
     environment = Environment(
         loader=PackageLoader("feduplink", "reporting"),
         autoescape=True,
@@ -205,7 +205,7 @@ def _summaries(sections: Sequence[Section]) -> dict[str, str]:
 
 
 def _duration(seconds: float) -> str:
-    """In words, as exact as anybody asks for.
+    """Format a duration in words.
 
     >>> _duration(7.31), _duration(83), _duration(7500)
     ('7.31 s', '1 min 23 s', '2 h 5 min')
@@ -219,7 +219,7 @@ def _duration(seconds: float) -> str:
 
 
 def _setting(value: object) -> str:
-    """The value of a setting as it is typed on the command line."""
+    """Format the value of a setting as it is typed on the command line."""
     if isinstance(value, list | tuple):
         return ", ".join(map(_setting, value))
     if isinstance(value, float):

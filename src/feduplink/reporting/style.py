@@ -31,13 +31,14 @@ except ModuleNotFoundError:
 
 @dataclass(frozen=True)
 class Look:
-    """How a policy is drawn in all figures.
+    """Look of a policy in all figures.
 
     Attributes:
-        colour: of its line, marks and bars.
-        marker: of its marks.
-        line: style of its line.
-        variant: one of several of a kind, ``pdx:unaware``; it has smaller marks and hatched bars.
+        colour: colour of its line, markers and bars.
+        marker: matplotlib's name of its marker.
+        line: matplotlib's line style.
+        variant: whether it is a variant of another policy, as ``pdx:unaware``; variants have
+            smaller markers and hatched bars.
 
     """
 
@@ -48,15 +49,15 @@ class Look:
 
     @property
     def hatch(self) -> str:
-        """Of bars and boxes."""
+        """Hatch of bars and boxes."""
         return "////" if self.variant else ""
 
 
-#: Colours, those that policies and access schemes say of themselves too, are those of Okabe and Ito
-#: and some of Tol's, which stay apart with colour-blind eyes.
+#: Colours, also those of the classes of policies and access schemes, are from the palettes of Okabe
+#: and Ito and of Tol, which can be told apart by the colour-blind.
 _OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
-#: For policies of the user's own: colours far from those above and from each other, for normal,
-#: protanopic and deuteranopic eyes, with marks that no other policy has.
+#: Looks of user-defined policies: colours far from those above and from each other, for normal,
+#: protanopic and deuteranopic vision, with markers that no other policy has.
 _FURTHER_LOOKS = (
     Look("#6060F0", "d"),
     Look("#784830", "8"),
@@ -65,10 +66,10 @@ _FURTHER_LOOKS = (
     Look("#609048", "8"),
     Look("#4890F0", "H"),
 )
-#: Line of the first variant of a policy, of the second, ..., and how far its colour is towards
-#: white: lines that cross cannot be told apart by their dashes alone.
+#: Line style of the first variant of a policy, of the second, ..., and the share by which its
+#: colour is lightened: lines that cross cannot be told apart by their dashes alone.
 _VARIANT_LINES = (("--", 0.0), (":", 0.3), ("-.", 0.5))
-#: For more policies of the user's own the colours come again, with other marks and lines.
+#: Further user-defined policies have the same colours with these markers and line styles.
 _FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
 _ALL_FURTHER_LOOKS = (
     *_FURTHER_LOOKS,
@@ -105,11 +106,11 @@ _RC: dict[Any, Any] = {
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """The looks of the policies of one figure, no two alike as long as there are enough.
+    """Return the looks of the policies of one figure, distinct as long as there are enough.
 
-    ``pdg:runs/a``, one of several, has the colour of ``pdg``, the next ones lighter tints of it,
-    and a line of its own. An unknown
-    name has the same look in every figure, unless another of the same figure got it first.
+    The first variant of a policy, as ``pdg:runs/a``, has the colour of ``pdg``, the next ones
+    lighter tints of it, and each its own line style. An unknown name has the same look in every
+    figure, unless another policy of the figure has it already.
     """
     names = list(dict.fromkeys(names))
     families = list(dict.fromkeys(name.partition(":")[0] for name in names))
@@ -129,23 +130,23 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 
 
 def _tinted(colour: str, share: float) -> str:
-    """A colour that is a share of the way towards white."""
+    """Return the colour, lightened by a share of its distance to white."""
     red, green, blue = (channel + share * (1 - channel) for channel in to_rgb(colour))
     return to_hex((red, green, blue)).upper()
 
 
 def look_of(name: str) -> Look:
-    """The look of a policy that is alone in its figure."""
+    """Return the look of a policy that is alone in its figure."""
     return looks_of([name])[name]
 
 
 def _own_look(family: str) -> Look | None:
-    """What the class of a policy or access scheme itself says; None if it says nothing."""
+    """Return the look that the class of a policy or access scheme has; None without one."""
     if family == OPTIMUM:
         return _OPTIMUM_LOOK
     for registry in (POLICIES, ACCESS_SCHEMES):
         if family in registry.names():
-            # Not what it inherits: a policy derived from a shipped one is another one.
+            # Not an inherited look: a class derived from a shipped policy is another policy.
             own = getattr(registry.find(family), "__dict__", {})
             colour, marker = own.get("colour"), own.get("marker")
             return Look(colour, marker) if colour and marker else None
@@ -153,7 +154,7 @@ def _own_look(family: str) -> Look | None:
 
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:
-    """A look by checksum of the name; the next free one where that is taken."""
+    """Return a look by checksum of each name; the next free one where it is taken."""
     free = list(_ALL_FURTHER_LOOKS)
     found = {}
     for family in families:
@@ -166,9 +167,12 @@ def _further_looks(families: Sequence[str]) -> dict[str, Look]:
 
 
 def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) -> dict[str, Any]:
-    """How ``axes.plot`` draws a policy's mark.
+    """Return the arguments of ``axes.plot`` for a policy's marker.
 
-    Filled: the constraints are met; hollow: one is missed; half-filled: that cannot be told.
+    Args:
+        look: look of the policy.
+        feasible: filled if True, hollow if False, half-filled if None (inconclusive).
+        size: size in points.
     """
     return {
         "marker": look.marker,
@@ -182,7 +186,7 @@ def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) ->
 
 
 def feasibility_note(feasible: Iterable[bool | None]) -> str:
-    """What :func:`marker_style` says, in words, of the kinds of marks that occur."""
+    """Explain the markers of :func:`marker_style` that occur, in words."""
     words = {
         True: "filled marks: every worker meets its constraints",
         None: "half-filled: the channels are too few to tell",
@@ -193,7 +197,7 @@ def feasibility_note(feasible: Iterable[bool | None]) -> str:
 
 
 def legend_columns(entries: int) -> int:
-    """Of a legend below a wide figure, in rows of about the same length."""
+    """Number of columns of a legend below a wide figure, whose rows have about equal lengths."""
     rows = -(-entries // _LEGEND_ENTRIES)
     return -(-entries // max(rows, 1))
 
@@ -202,21 +206,21 @@ class StyledFigure(Figure):
     """A figure that is saved and shown with the style it was drawn with, whatever the caller's is.
 
     Attributes:
-        caption: what there is to see, for whoever shows the figure or reads it out.
+        caption: alternative text of the figure.
     """
 
     def __init__(self, width: float, height: float, caption: str = "") -> None:
-        """Of the given size in inches."""
+        """Create a figure of the given size in inches."""
         super().__init__(figsize=(width, height), layout="constrained")
         self.caption = caption
 
     def savefig(self, *args: Any, **kwargs: Any) -> None:
-        """As matplotlib's, in this style."""
+        """Save the figure as matplotlib does, in this style."""
         with matplotlib.rc_context(_RC):
             super().savefig(*args, **kwargs)
 
     def _repr_png_(self) -> bytes:
-        """What a notebook shows."""
+        """Return the PNG image for a notebook."""
         picture = io.BytesIO()
         self.savefig(picture, format="png")
         return picture.getvalue()

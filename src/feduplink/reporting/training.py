@@ -165,12 +165,12 @@ def _plot_constraint(
 
 
 def _window(epochs: int) -> int:
-    """An odd number of epochs."""
+    """Length of the window of the running median, an odd number of epochs."""
     return 2 * round(_SMOOTHED * epochs / 2) + 1
 
 
 def _running_median(values: Any, window: int) -> Any:
-    """Of the same length: at the ends the median of what there is. NaN counts as missing."""
+    """Running median of the same length, with shorter windows at the ends; NaN is ignored."""
     padded = np.pad(values, window // 2, constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, window)
     known = ~np.isnan(windows).all(1)
