@@ -24,8 +24,8 @@ COMMANDS = {
     "check": ["check", "proof.h5"],
     "digits": ["federate", "--rounds", "1"],
     "data": ["data", "--fetch", "mnist", "--data", "here", "--out", "data"],
-    "plots": ["report", "tried"],
-    "plots, for figures": ["reproduce", "interference", "--quick"],
+    "page": ["report", "tried"],
+    "page, for figures": ["reproduce", "interference", "--quick"],
 }
 #: Commands of the core, with a warning where figures are missing.
 CORE = {
@@ -74,6 +74,26 @@ def test_commands_without_extras(tmp_path: Path):
         assert status == 2, name
         assert f"pip install 'feduplink[{name.partition(',')[0]}]'.\n" in said, said
         assert said.count("\n") == 1, said
+
+
+def test_figures_without_matplotlib_name_the_line_that_installs_it():
+    """All modules that draw; the page and the tables need no matplotlib."""
+    code = """
+import importlib, sys
+sys.modules["matplotlib"] = None
+import feduplink.reporting.comparison_table, feduplink.reporting.page
+for name in "style comparison federated optimum schedule sweep training".split():
+    try:
+        importlib.import_module(f"feduplink.reporting.{name}")
+    except ValueError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (
+        done.stdout.splitlines()
+        == ["plots: matplotlib is not installed; accepted after pip install 'feduplink[plots]'."]
+        * 7
+    )
 
 
 def test_the_core_needs_at_most_ten_packages():

@@ -193,7 +193,6 @@ def formats() -> list[Format]:
     trainer, federation = _trainer(), _federation()
     limits = Limits()
     body = csi[:4].numpy().astype("<f4")
-    pictures = _written(_drawing, "a.png")
     return [
         Format(
             "scenario", "a.yaml", Scenario(workers=4).to_yaml().encode(),
@@ -251,11 +250,7 @@ def formats() -> list[Format]:
         Format("reviews", "a.csv.xz", _reviews(), lambda p: list(read_reviews(p / "a.csv.xz"))),
         Format(
             "drawing", "a.svg", _written(_drawing, "a.svg"),
-            lambda p: [str(f.html) for f in read_figures(p, "p")], _anything,
-        ),
-        Format(
-            "picture", "a.png", pictures,
-            lambda p: [f.caption for f in read_figures(p, "p")], _anything,
+            lambda p: [f.source for f in read_figures(p)], _anything,
         ),
         Format(
             "table", "a.md", b"| policy | PSR |\n| --- | --- |\n| pdx | 0.9 |\n\n[x](https://a.b)\n",

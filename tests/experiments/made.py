@@ -51,7 +51,6 @@ def sweep(**policies: Pairs) -> SweepResult:
     return SweepResult(
         parameter="x",
         values=[float(index + 1) for index in range(count)],
-        logarithmic=False,
         policies={
             name.replace("_", ":"): [[outcome(objective, per)] * 2 for objective, per in pairs]
             for name, pairs in policies.items()

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
+import base64
 import re
-import struct
-import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def test_a_run_is_a_section_with_its_figures_tables_and_settings(make_run: MakeR
         " · took ",
     ):
         assert text in page, text
-    assert page.count("<svg") == page.count('role="img"') == 2
+    assert page.count('<img src="data:image/svg+xml;base64,') == 2
     assert "Claims" not in page
     assert "Contents" not in page
 
@@ -112,7 +111,6 @@ class _Outside(HTMLParser):
 
 def test_the_page_loads_nothing(make_run: MakeRun):
     directory = make_run("run", "a", "b", title="<script>x</script>")
-    (directory / "b.svg").unlink()
     parser = _Outside()
     page = _page(directory)
     parser.feed(page)
@@ -138,134 +136,31 @@ def test_a_run_without_provenance_is_a_section(tmp_path: Path):
     assert "took" not in page
 
 
-def test_drawings_use_the_colours_of_the_page(make_run: MakeRun):
-    (figure,) = read_figures(make_run("run", "line"), "p")
-    assert (figure.name, figure.caption, figure.width) == ("line", "What line shows", 4 * 96)
-    assert figure.html.startswith("<svg")
-    assert 'role="img" aria-label="What line shows"' in figure.html
-    for role in ("ink", "paper", "grid"):
-        assert f"var(--{role})" in figure.html
-    colours = set(re.findall(r"#[0-9a-f]{6}\b", figure.html))
-    assert colours == {"#0072b2"}
+def test_a_figure_is_its_drawing_with_its_title_as_caption(make_run: MakeRun):
+    directory = make_run("run", "line")
+    (figure,) = read_figures(directory)
+    assert (figure.name, figure.caption) == ("line", "What line shows")
+    kind, _, data = figure.source.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(data) == (directory / "line.svg").read_bytes()
 
 
-def test_ids_of_drawings_are_unique_and_referenced(make_run: MakeRun):
-    directory = make_run("run", "a", "b")
-    ids: list[str] = []
-    for prefix in ("p", "q"):
-        for figure in read_figures(directory, prefix):
-            own = re.findall(r' id="([^"]+)"', figure.html)
-            references = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure.html)
-            assert references
-            assert {one or other for one, other in references} <= set(own)
-            ids += own
-    assert len(ids) == len(set(ids))
+def test_a_drawing_without_a_title_has_the_name_of_its_file(tmp_path: Path):
+    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    (figure,) = read_figures(tmp_path)
+    assert figure.caption == "a"
 
 
-def test_a_picture_without_a_drawing_is_embedded(make_run: MakeRun):
-    directory = make_run("run", "a")
-    (directory / "a.svg").unlink()
-    (figure,) = read_figures(directory, "p")
-    assert figure.html.startswith('<img src="data:image/png;base64,')
-    assert 'alt="What a shows"' in figure.html
-    assert figure.width == 4 * 96
-
-
-@pytest.mark.parametrize(
-    "intruder",
-    [
-        "<script>alert(1)</script>",
-        "<foreignObject/>",
-        '<path onclick="alert(1)"/>',
-        '<path style="fill: url(https://example.org/a.svg#b)"/>',
-        '<use xlink:href="https://example.org/a.svg#b"/>',
-        '<image href="https://example.org/a.png"/>',
-        '<path ONCLICK="alert(1)"/>',
-        '<path OnLoad="alert(1)"/>',
-        '<image HREF="https://example.org/a.png"/>',
-        '<path style="fill: URL(https://example.org/a.svg#b)"/>',
-        '<path style="fill: u\\72l(https://example.org/a.svg#b)"/>',
-        '<path style="background: #fff"/>',
-        '<path class="x"/>',
-        '<use xlink:href="DATA:text/html,x"/>',
-        '<image xlink:href="data:image/svg+xml;base64,AAAA"/>',
-        '<path transform="translate(1) url(x)"/>',
-        "<SCRIPT>alert(1)</SCRIPT>",
-        '<animate attributeName="href" to="javascript:alert(1)"/>',
-        '<a xlink:href="javascript:alert(1)"/>',
-        "<g>" * 60 + "</g>" * 60,
-    ],
-)
-def test_a_drawing_with_other_elements_is_replaced_by_its_picture(make_run: MakeRun, intruder: str):
+def test_a_damaged_drawing_is_named(make_run: MakeRun):
     directory = make_run("run", "a")
     file = directory / "a.svg"
-    file.write_text(file.read_text().replace("</svg>", f"{intruder}</svg>"))
-    (figure,) = read_figures(directory, "p")
-    assert figure.html.startswith("<img")
-    (directory / "a.png").unlink()
-    assert read_figures(directory, "p") == []
-
-
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_damaged_files_are_named(make_run: MakeRun, suffix: str):
-    directory = make_run("run", "a")
-    for path in (directory / "a.svg", directory / "a.png"):
-        if path.suffix == suffix:
-            path.write_bytes(path.read_bytes()[:-300])
-        else:
-            path.unlink()
-    with pytest.raises(InputError, match=f"a{suffix}: is damaged"):
-        read_figures(directory, "p")
+    file.write_bytes(file.read_bytes()[:-300])
+    with pytest.raises(InputError, match=r"a\.svg: is damaged"):
+        read_figures(directory)
 
 
 def test_a_directory_without_figures_gives_none(tmp_path: Path):
-    assert read_figures(tmp_path, "p") == []
-
-
-def test_drawings_with_entities_are_replaced(make_run: MakeRun):
-    directory = make_run("run", "a")
-    file = directory / "a.svg"
-    bomb = '<!DOCTYPE svg [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]>'
-    file.write_text(re.sub(r"<!DOCTYPE[^>]*>", bomb, file.read_text()))
-    (figure,) = read_figures(directory, "p")
-    assert figure.html.startswith("<img")
-
-
-@pytest.mark.parametrize("attribute", ["width", "height"])
-def test_a_drawing_without_a_size_is_replaced(make_run: MakeRun, attribute: str):
-    directory = make_run("run", "a")
-    file = directory / "a.svg"
-    file.write_text(re.sub(rf' {attribute}="[^"]*pt"', "", file.read_text(), count=1))
-    (figure,) = read_figures(directory, "p")
-    assert figure.html.startswith("<img")
-
-
-def test_a_picture_of_many_pixels_is_refused(tmp_path: Path):
-    """A file of a few kilobytes that unpacks to 2.7 GB."""
-    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-
-    def part(name: bytes, content: bytes) -> bytes:
-        size, checksum = struct.pack(">I", len(content)), zlib.crc32(name + content)
-        return size + name + content + struct.pack(">I", checksum)
-
-    rows = zlib.compress(bytes(90_001) * 100)
-    content = part(b"IHDR", header) + part(b"IDAT", rows) + part(b"IEND", b"")
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
-    with pytest.raises(InputError, match=r"a\.png: is damaged or too large"):
-        read_figures(tmp_path, "p")
-
-
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_a_figure_linked_from_elsewhere_is_refused(make_run: MakeRun, tmp_path: Path, suffix: str):
-    directory = make_run("run", "a")
-    for file in (directory / "a.svg", directory / "a.png"):
-        if file.suffix == suffix:
-            file.rename(tmp_path / "secret")
-            file.symlink_to(tmp_path / "secret")
-        else:
-            file.unlink()
-    with pytest.raises(InputError, match="leads out of its run"):
-        read_figures(directory, "p")
+    assert read_figures(tmp_path) == []
 
 
 def test_markdown_tables_are_rendered(tmp_path: Path):
@@ -297,27 +192,28 @@ def test_short_csv_files_are_tables(tmp_path: Path):
     small, longest = read_csv_tables(tmp_path)
     assert (small.name, small.header) == ("b.csv", ["policy", "objective"])
     assert small.rows == [["a, b", "0.5"], ["max", ""]]
-    assert small.numeric == [False, True]
     assert len(longest.rows) == 200
 
 
-@pytest.mark.parametrize("content", [b"", b"a,b\n1\n", b"a\n\xff\n"])
+@pytest.mark.parametrize("content", [b"", b"a\n\xff\n"])
 def test_damaged_csv_is_refused_in_one_sentence(tmp_path: Path, content: bytes):
     (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.csv: is (damaged|no text)"):
+    with pytest.raises(InputError, match=r"a\.csv: is (damaged|not text)"):
         read_csv_tables(tmp_path)
 
 
 def test_markdown_must_be_text(tmp_path: Path):
     (tmp_path / "a.md").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match=r"a\.md: is no text"):
+    with pytest.raises(InputError, match=r"a\.md: is not text"):
         read_markdown(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "read"), [("a.md", read_markdown), ("a.csv", read_csv_tables)])
-def test_a_table_linked_from_elsewhere_is_refused(tmp_path: Path, name: str, read):
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("a.svg", read_figures), ("a.md", read_markdown), ("a.csv", read_csv_tables)],
+)
+def test_links_are_not_followed(tmp_path: Path, name: str, read):
     (tmp_path / "secret").write_text("token\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(InputError, match="leads out of its run"):
-        read(tmp_path / "run")
+    assert read(tmp_path / "run") == []

@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -15,13 +14,10 @@ from feduplink.experiments.federated_tasks import ALL_POLICIES
 from feduplink.policies import TDMA
 from feduplink.registry import POLICIES
 from feduplink.reporting.style import (
-    NEUTRAL,
-    LineEnd,
     Look,
     StyledFigure,
     feasibility_note,
     figure,
-    label_line_ends,
     legend_columns,
     look_of,
     looks_of,
@@ -73,7 +69,6 @@ def test_user_defined_policies_have_distinct_colours():
     names = ["mine", "yours", "a", "b", "wmmse", "fixed"]
     looks = looks_of([*FAMILIES, *names])
     assert len({look.colour for look in looks.values()}) == len(looks)
-    assert not {looks[name].colour for name in names} & set(NEUTRAL)
 
 
 def test_a_user_defined_policy_looks_the_same_in_every_figure():
@@ -212,35 +207,3 @@ def test_objectives_outside_the_unit_interval_keep_a_linear_axis(values: list[fl
     axes = Figure().subplots()
     assert not set_objective_scale(axes, "x", values)
     assert axes.get_xscale() == "linear"
-
-
-def _heights(*ends: float, distance: float = 0.1) -> dict[str, float]:
-    """Heights of the names of lines that end at these heights in [0, 1]."""
-    axes = Figure().subplots()
-    axes.set_ylim(0, 1)
-    label_line_ends(
-        axes, [LineEnd(1.0, end, str(n), "black") for n, end in enumerate(ends)], distance
-    )
-    return {text.get_text(): text.xyann[1] for text in axes.texts}
-
-
-def test_distant_names_are_at_the_ends_of_their_lines():
-    assert _heights(0.2, 0.8) == pytest.approx({"0": 0.2, "1": 0.8})
-
-
-def test_names_of_equal_lines_are_spread_in_order():
-    heights = _heights(0.5, 0.5, 0.51, 0.9)
-    assert heights["3"] == pytest.approx(0.9)
-    spread = sorted(heights[name] for name in "012")
-    np.testing.assert_allclose(np.diff(spread), 0.1)
-    assert abs(spread[1] - 0.503) < 0.001
-    assert heights["2"] == spread[-1]
-
-
-def test_names_are_within_the_height_of_the_axes():
-    assert min(_heights(0.0, 0.0, 0.01).values()) >= 0
-    assert max(_heights(1.0, 1.0, 0.99).values()) <= 1
-
-
-def test_lines_that_end_off_the_axis_have_no_name():
-    assert set(_heights(math.nan, 0.5, 7.0)) == {"1"}

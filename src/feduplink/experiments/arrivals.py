@@ -82,12 +82,8 @@ class Arrivals(Experiment[ArrivalsResult]):
 
     def claims(self, result: ArrivalsResult) -> list[Claim]:
         """PDG has the largest mean and the smallest deviation."""
-        workers = Scenario().workers
-        lost = {
-            name: [workers - mean for mean in seeds]
-            for name, seeds in result.by_seed("mean").items()
-        }
-        arrived = {name: [workers - value for value in values] for name, values in lost.items()}
+        workers, arrived = Scenario().workers, result.by_seed("mean")
+        lost = {name: [workers - mean for mean in seeds] for name, seeds in arrived.items()}
         deviation = result.by_seed("std")
         found = []
         for reading, baselines in READINGS.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -242,10 +242,10 @@ def evaluate_setting(context: ExperimentContext, scenario: Scenario, seed: int) 
 
 
 def evaluate_settings(
-    context: ExperimentContext, scenarios: Mapping[float, Scenario] | Mapping[str, Scenario]
+    context: ExperimentContext, scenarios: Sequence[Scenario]
 ) -> list[list[SettingOutcome]]:
     """Return the outcomes of all seeds for every scenario."""
-    grid = [(scenario, seed) for scenario in scenarios.values() for seed in context.seeds]
+    grid = [(scenario, seed) for scenario in scenarios for seed in context.seeds]
     return by_scenario(context, context.map(evaluate_setting, grid, "settings"))
 
 

@@ -26,13 +26,6 @@ from feduplink.experiments.federated_tasks import (
 from feduplink.federated import FederatedHistory
 from feduplink.federated.data.partition import importance_of_noise, noise_levels, with_pixel_noise
 from feduplink.federated.tasks.images import grey_levels
-from feduplink.policies import (
-    GraphPolicy,
-    Ideal,
-    PerceptronPolicy,
-    UnselectedOrthogonal,
-    UnselectedRandomPower,
-)
 from feduplink.randomness import numpy_generator
 from feduplink.reporting.style import MUTED, StyledFigure, figure, looks_of
 from feduplink.scenario import Scenario, data_sizes
@@ -117,15 +110,8 @@ class NoniidData(Experiment[NoniidDataResult]):
                 image.imshow(pixels, cmap="gray", vmin=0, vmax=255)
                 image.set_axis_off()
                 image.set_title(f"worker {worker + 1}\nσ = {result.noise[worker]:.0f}")
-                weight.bar([0], [result.weights[worker]], width=0.6, color=_BAR_COLOUR)
-                weight.annotate(
-                    f"{result.weights[worker]:.2g}",
-                    (0, result.weights[worker]),
-                    xytext=(0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
-                )
+                bar = weight.bar([0], [result.weights[worker]], width=0.6, color=_BAR_COLOUR)
+                weight.bar_label(bar, fmt="%.2g", padding=2, fontsize=8)
                 weight.set_xlim(-1, 1)
                 weight.set_ylim(0, 1.25 * max(result.weights))
                 weight.set_xticks([])
@@ -164,26 +150,10 @@ class NoniidErrors(Experiment[FederatedResult]):
     # Final errors in the authors' notebooks.
     paper: ClassVar[Mapping[Partition, PaperErrors]] = {
         "gaussian": PaperErrors(
-            "mnist",
-            100,
-            {
-                Ideal: 0.143,
-                GraphPolicy: 0.161,
-                PerceptronPolicy: 0.195,
-                UnselectedRandomPower: 0.216,
-                UnselectedOrthogonal: 0.252,
-            },
+            "mnist", 100, ideal=0.143, rand=0.216, orth=0.252, pdg=0.161, pdm=0.195
         ),
         "dirichlet": PaperErrors(
-            "mnist",
-            100,
-            {
-                Ideal: 0.153,
-                GraphPolicy: 0.184,
-                PerceptronPolicy: 0.281,
-                UnselectedRandomPower: 0.304,
-                UnselectedOrthogonal: 0.317,
-            },
+            "mnist", 100, ideal=0.153, rand=0.304, orth=0.317, pdg=0.184, pdm=0.281
         ),
     }
 
@@ -221,22 +191,14 @@ class NoniidErrors(Experiment[FederatedResult]):
 
 def _plot_bars(axes: Any, history: FederatedHistory) -> None:
     looks = looks_of(history.policies)
+    labels = []
     for position, (name, look) in enumerate(looks.items()):
-        finals = history.final_errors(name)
-        mean = history.final_error(name)
+        finals, mean = history.final_errors(name), history.final_error(name)
         axes.bar(position, mean, width=0.7, color=look.colour, alpha=0.75, hatch=look.hatch)
         # The dots of equal errors are drawn side by side.
-        offsets = np.linspace(-0.15, 0.15, len(finals)) if len(finals) > 1 else [0.0]
-        axes.plot(position + np.array(offsets), finals, ".", color="black", markersize=4)
-        axes.annotate(
-            f"{mean:.4f}",
-            (position, max(finals)),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
-    labels = [name.replace(":", ":\n") for name in looks]
+        offsets = np.linspace(-0.15, 0.15, len(finals)) if len(finals) > 1 else np.zeros(1)
+        axes.plot(position + offsets, finals, ".", color="black", markersize=4)
+        labels.append(f"{mean:.4f}\n" + name.replace(":", ":\n"))
     axes.set_xticks(range(len(looks)), labels, fontsize=7)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.12)

@@ -112,7 +112,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
 
     def run(self, context: ExperimentContext) -> OptimalityGapResult:
         """Evaluate all policies at every setting and certify the optimum of the first seed."""
-        scenarios = {name: Scenario.load(name) for name in self.scenarios}
+        scenarios = [Scenario.load(name) for name in self.scenarios]
         settings = evaluate_settings(context, scenarios)
         certificates = context.map(
             self._certify, [(name,) for name in self.scenarios], "certificates"
@@ -183,34 +183,29 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
         """Draw distances below the optimum; bars are the gaps of the certificates."""
         sweep = result.sweep
         looks = looks_of(name for name in sweep.policies if name != OPTIMUM)
+        shifts = _MARKS_SHARE * ((np.arange(len(looks)) + 0.5) / len(looks) - 0.5)
         indices = range(len(result.scenarios))
         with figure(10.5, 1.2 + 0.62 * len(result.scenarios), caption) as drawing:
             axes = drawing.subplots()
             axes.set_xscale("symlog", linthresh=_LINEAR_BELOW)
-            for index in indices:
-                open_gap = result.upper_bound[index] - result.optimum[index]
-                axes.barh(
-                    index,
-                    -open_gap,
-                    height=0.8,
-                    color=look_of(OPTIMUM).colour,
-                    alpha=0.25,
-                    linewidth=0,
-                    label=None if index else "gap of the certificate",
-                )
-                for number, (name, look) in enumerate(looks.items()):
+            axes.barh(
+                indices,
+                np.subtract(result.optimum, result.upper_bound),
+                color=look_of(OPTIMUM).colour,
+                alpha=0.25,
+                linewidth=0,
+                label="gap of the certificate",
+            )
+            for shift, (name, look) in zip(shifts, looks.items(), strict=True):
+                axes.plot([], [], label=name, **marker_style(look))
+                for index in indices:
                     distances = result.distances(name, index)
                     if not distances:  # infeasible, or not defined at this setting
                         continue
-                    gaps = np.array(distances)
-                    level = index + _MARKS_SHARE / len(looks) * (number - (len(looks) - 1) / 2)
-                    axes.plot(
-                        [gaps.min(), gaps.max()], [level, level], color=look.colour, alpha=0.5
-                    )
+                    level = index + shift
+                    axes.hlines(level, min(distances), max(distances), look.colour, alpha=0.5)
                     style = marker_style(look, sweep.feasible(name, index))
-                    axes.plot(gaps.mean(), level, **style)
-            for name, look in looks.items():
-                axes.plot([], [], label=name, **marker_style(look))
+                    axes.plot(fmean(distances), level, **style)
             axes.axvline(0.0, color="black", linewidth=1.0)
             axes.set_yticks(indices, result.scenarios)
             axes.set_yticks([index + 0.5 for index in indices[:-1]], minor=True)
@@ -218,9 +213,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
             axes.grid(axis="y", visible=False)
             axes.grid(axis="y", which="minor", visible=True)
             axes.tick_params(axis="y", which="minor", length=0)
-            ticks = [-1e-2, -1e-3, 0.0, 1e-3, 1e-2, 1e-1, 1.0]
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            axes.set_xticks([], minor=True)
+            axes.xaxis.set_major_formatter("{x:g}")
             axes.set_xlabel("objective below the optimum (linear up to 0.001, then logarithmic)")
             drawing.legend(loc="outside lower center", ncols=legend_columns(len(looks) + 1))
             known = (
@@ -229,9 +222,6 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
                 for index in indices
                 if sweep.policies[name][index]
             )
-            drawing.suptitle(
-                f"{feasibility_note(known)}; lines: from the worst to the best seed",
-                fontsize=8,
-                color=MUTED,
-            )
+            note = f"{feasibility_note(known)}; lines: from the worst to the best seed"
+            drawing.suptitle(note, fontsize=8, color=MUTED)
         return drawing

@@ -62,13 +62,11 @@ class SweepResult(ExperimentResult):
     Attributes:
         parameter: name of the parameter.
         values: its values.
-        logarithmic: whether it is plotted on a logarithmic axis.
         policies: outcomes, ``policies[name][value][seed]``.
     """
 
     parameter: str
     values: list[float]
-    logarithmic: bool
     policies: dict[str, list[list[PolicyOutcome]]]
 
     @classmethod
@@ -77,15 +75,12 @@ class SweepResult(ExperimentResult):
         parameter: str,
         values: Sequence[float],
         settings: Sequence[Sequence[SettingOutcome]],
-        *,
-        logarithmic: bool = False,
     ) -> Self:
         """Collect the outcomes ``settings[value][seed]``."""
         names = dict.fromkeys(name for row in settings for one in row for name in one.policies)
         return cls(
             parameter=parameter,
             values=list(values),
-            logarithmic=logarithmic,
             policies={
                 name: [
                     [one.policies[name] for one in row if name in one.policies] for row in settings
@@ -189,8 +184,27 @@ class ParameterSweep(Experiment[SweepResult]):
 
 
 @dataclass(frozen=True)
-class Interference(ParameterSweep):
-    """Powers against the interference factor, trained and evaluated at each."""
+class ScenarioSweep(ParameterSweep):
+    """A parameter of the scenario; policies are trained and evaluated at each of its values.
+
+    Attributes:
+        parameter: name of the parameter.
+        scenarios: name of a shipped scenario by value of the parameter.
+    """
+
+    parameter: ClassVar[str]
+    scenarios: Mapping[float, str]
+
+    def run(self, context: ExperimentContext) -> SweepResult:
+        """Evaluate all policies at each value."""
+        scenarios = [Scenario.load(name) for name in self.scenarios.values()]
+        settings = evaluate_settings(context, scenarios)
+        return SweepResult.from_settings(self.parameter, list(self.scenarios), settings)
+
+
+@dataclass(frozen=True)
+class Interference(ScenarioSweep):
+    """Powers against the interference factor."""
 
     name = "interference"
     title = "Interference"
@@ -203,7 +217,7 @@ class Interference(ParameterSweep):
         "constraint, as in the paper's text; :unselected silence none, as in its code."
     )
 
-    #: Scenario by interference factor.
+    parameter = "interference"
     scenarios: Mapping[float, str] = field(
         default_factory=lambda: {
             1.0: "default",
@@ -213,22 +227,14 @@ class Interference(ParameterSweep):
         }
     )
 
-    def run(self, context: ExperimentContext) -> SweepResult:
-        """Evaluate all policies at each factor."""
-        scenarios = {factor: Scenario.load(name) for factor, name in self.scenarios.items()}
-        settings = evaluate_settings(context, scenarios)
-        return SweepResult.from_settings(
-            "interference", list(scenarios), settings, logarithmic=True
-        )
-
     def claims(self, result: SweepResult) -> list[Claim]:
         """PDG better than PDM, and both better than Rand and Orth, at every factor."""
         return power_claims(result, "at every interference factor")
 
 
 @dataclass(frozen=True)
-class MaximumPower(ParameterSweep):
-    """Powers against the maximum transmit power, trained and evaluated at each."""
+class MaximumPower(ScenarioSweep):
+    """Powers against the maximum transmit power."""
 
     name = "pmax"
     title = "Maximum power"
@@ -237,7 +243,7 @@ class MaximumPower(ParameterSweep):
         "interference."
     )
 
-    #: Scenario by maximum power in dBW.
+    parameter = "Pmax (dBW)"
     scenarios: Mapping[float, str] = field(
         default_factory=lambda: {
             -40.0: "pmax-minus-40dbw",
@@ -247,12 +253,6 @@ class MaximumPower(ParameterSweep):
             0.0: "pmax-0dbw",
         }
     )
-
-    def run(self, context: ExperimentContext) -> SweepResult:
-        """Evaluate all policies at each power."""
-        scenarios = {dbw: Scenario.load(name) for dbw, name in self.scenarios.items()}
-        settings = evaluate_settings(context, scenarios)
-        return SweepResult.from_settings("Pmax (dBW)", list(scenarios), settings)
 
     def claims(self, result: SweepResult) -> list[Claim]:
         """PDG best at every power; PDM and PDG equal at the smallest."""
@@ -330,10 +330,11 @@ class NetworkSize(ParameterSweep):
     def run(self, context: ExperimentContext) -> SweepResult:
         """Evaluate the policies at each size."""
         # All sizes share the trained policies.
-        context.map(_train_learned, [(seed,) for seed in context.seeds], "policies")
+        trained = [(name, Scenario(), seed) for seed in context.seeds for name in LEARNED]
+        context.map(make_cached_policy, trained, "policies")
         grid = [(workers, seed) for workers in self.workers for seed in context.seeds]
         rows = by_scenario(context, context.map(self._evaluate, grid, "networks"))
-        return SweepResult.from_settings("workers", self.workers, rows, logarithmic=True)
+        return SweepResult.from_settings("workers", self.workers, rows)
 
     def _evaluate(self, context: ExperimentContext, workers: int, seed: int) -> SettingOutcome:
         scenario, trained = Scenario(workers=workers, rate_min=0.0, ee_min=0.0), Scenario()
@@ -382,11 +383,6 @@ class NetworkSize(ParameterSweep):
         ]
 
 
-def _train_learned(context: ExperimentContext, seed: int) -> None:
-    for name in LEARNED:
-        make_cached_policy(context, name, Scenario(), seed)
-
-
 @dataclass(frozen=True)
 class CsiNoise(ParameterSweep):
     """Policies whose input is a noisy estimate of the channels."""
@@ -407,9 +403,7 @@ class CsiNoise(ParameterSweep):
         """Evaluate the policies of the default setting at each variance."""
         by_seed = context.map(self._evaluate, [(seed,) for seed in context.seeds], "seeds")
         rows = list(zip(*by_seed, strict=True))
-        return SweepResult.from_settings(
-            "variance of the CSI noise (1/W²)", self.variances, rows, logarithmic=True
-        )
+        return SweepResult.from_settings("variance of the CSI noise (1/W²)", self.variances, rows)
 
     def _evaluate(self, context: ExperimentContext, seed: int) -> list[SettingOutcome]:
         clean = Scenario()
@@ -478,104 +472,64 @@ _PANELS: dict[Quantity, str] = {
     "objective": "",  # the label depends on the scale of the axis
     "participation": "participation",
 }
-#: Approximate width of a panel, in points.
-_PANEL_WIDTH = 205.0
 #: Share of the distance between two values that the marks of all policies take.
 _MARKS_SHARE = 0.6
-#: Largest distance between the marks of two policies, in points.
-_MAX_MARK_DISTANCE = 3.5
 
 
 def plot_sweep(sweep: SweepResult, caption: str = "") -> StyledFigure:
     """Draw weighted PER, objective and participation; bars from the worst to the best seed.
 
-    The marks of the policies at one value are drawn side by side, so that equal ones are visible.
+    The values are equidistant, and the marks of the policies at one value side by side, so that
+    equal ones are visible.
     """
     looks = looks_of(sweep.policies)
-    distance = min(
-        _MAX_MARK_DISTANCE, _MARKS_SHARE * _smallest_gap(sweep) * _PANEL_WIDTH / len(looks)
-    )
+    shifts = _MARKS_SHARE * ((np.arange(len(looks)) + 0.5) / len(looks) - 0.5)
+    # Large values in as little room as small ones: 1e4.
+    values = [f"{value:.4g}".replace("e+0", "e") for value in sweep.values]
     with figure(10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))
         for axes, (quantity, label) in zip(panels, _PANELS.items(), strict=True):
-            for number, (name, look) in enumerate(looks.items()):
-                shift = distance * (number - (len(looks) - 1) / 2)
+            for shift, (name, look) in zip(shifts, looks.items(), strict=True):
                 _plot_policy(axes, sweep, name, quantity, look, shift)
-            if sweep.logarithmic:
-                axes.set_xscale("log")
-            if len(sweep.values) <= 5:
-                axes.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values])
-                axes.minorticks_off()
+            axes.set_xticks(range(len(values)), values)
             axes.set_xlabel(sweep.parameter)
             axes.set_ylabel(label)
-            axes.margins(x=0.04 + distance * len(looks) / 2 / _PANEL_WIDTH)
-            axes.autoscale_view()
         per, objective, participation = panels
-        values = [v for name in looks for v in _all_seeds(sweep, name, "objective")]
-        objective.set_ylabel(objective_label(set_objective_scale(objective, "y", values)))
+        objectives = [mean for name in looks for mean in sweep.means(name, "objective")]
+        objective.set_ylabel(objective_label(set_objective_scale(objective, "y", objectives)))
         participation.set_ylim(-0.05, 1.05)
         per.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
-        handles, labels = per.get_legend_handles_labels()
         drawing.legend(
-            handles, labels, loc="outside lower center", ncols=legend_columns(len(labels))
+            *per.get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=legend_columns(len(looks)),
+        )
+        verdicts = feasibility_note(
+            sweep.feasible(name, index)
+            for name, by_value in sweep.policies.items()
+            for index, seeds in enumerate(by_value)
+            if seeds
         )
         drawing.suptitle(
-            f"{_feasibility_legend(sweep)}\nbars: from the worst to the best seed; marks of one "
-            "value side by side",
+            f"{verdicts}\nbars: from the worst to the best seed; marks of one value side by side",
             fontsize=8,
             color=MUTED,
         )
     return drawing
 
 
-def _smallest_gap(sweep: SweepResult) -> float:
-    """Smallest distance of two values as a share of the axis."""
-    positions = np.log(sweep.values) if sweep.logarithmic else np.array(sweep.values)
-    if len(positions) < 2:
-        return 1.0
-    return float(np.diff(np.sort(positions)).min() / np.ptp(positions))
-
-
-def _feasibility_legend(sweep: SweepResult) -> str:
-    return feasibility_note(
-        sweep.feasible(name, index)
-        for name, by_value in sweep.policies.items()
-        for index, seeds in enumerate(by_value)
-        if seeds
-    )
-
-
-def _all_seeds(sweep: SweepResult, name: str, quantity: Quantity) -> list[float]:
-    return [v for index in range(len(sweep.values)) for v in sweep.seeds(name, index, quantity)]
-
-
 def _plot_policy(
     axes: Any, sweep: SweepResult, name: str, quantity: Quantity, look: Look, shift: float
 ) -> None:
-    """Draw one policy, shifted to the right by ``shift`` points."""
-    from matplotlib.transforms import ScaledTranslation  # an extra; reporting.style names it
-
-    known = [index for index, seeds in enumerate(sweep.policies[name]) if seeds]
-    at = [sweep.values[index] for index in known]
-    seeds = [sweep.seeds(name, index, quantity) for index in known]
-    means = [float(np.mean(values)) for values in seeds]
-    spans = [(x, value) for x, values in zip(at, seeds, strict=True) for value in values]
-    if np.isfinite(np.array(spans)).any():
-        # Artists with a shifted transform do not scale the axes.
-        axes.update_datalim([pair for pair in spans if np.isfinite(pair[1])])
-    shifted = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    axes.plot(at, means, look.line, color=look.colour, linewidth=1.0, transform=shifted)
-    axes.vlines(
-        at,
-        [min(values) for values in seeds],
-        [max(values) for values in seeds],
-        color=look.colour,
-        linewidth=2.2,
-        alpha=0.45,
-        transform=shifted,
-    )
+    """Draw one policy, shifted to the right by a share of the distance between two values."""
+    places = np.arange(len(sweep.values)) + shift
+    means = sweep.means(name, quantity)
+    axes.plot(places, means, look.line, color=look.colour, linewidth=1.0)
     # The mark in the legend is always filled.
     axes.plot([], [], label=name, **{**marker_style(look), "linestyle": look.line})
-    for index, x, y in zip(known, at, means, strict=True):
-        style = marker_style(look, sweep.feasible(name, index), 5.5)
-        axes.plot(x, y, transform=shifted, zorder=3, **style)
+    for index, (place, mean) in enumerate(zip(places, means, strict=True)):
+        seeds = sweep.seeds(name, index, quantity)
+        if seeds:
+            axes.vlines(place, min(seeds), max(seeds), look.colour, linewidth=2.2, alpha=0.45)
+            style = marker_style(look, sweep.feasible(name, index), 5.5)
+            axes.plot(place, mean, zorder=3, **style)

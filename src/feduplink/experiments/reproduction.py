@@ -239,11 +239,11 @@ def _warn_of_substitution(
 ) -> None:
     """Name the figures that are not on the paper's data."""
     found = {one.name: context.substitution(one.data) for one in experiments}
-    for other in {other for other in found.values() if other}:
-        names = ", ".join(name for name in found if found[name] == other)
+    names = [name for name, substitution in found.items() if substitution]
+    if names:
         warnings.warn(
-            f"{names}: on {other}, which leaves the paper's claims undecided; 'feduplink "
-            "data --fetch mnist --data DIR' fetches it",
+            f"{', '.join(names)}: on {found[names[0]]}, which leaves the paper's claims undecided; "
+            "'feduplink data --fetch mnist --data DIR' fetches it",
             stacklevel=3,
         )
 
@@ -310,16 +310,13 @@ def _save_page(directory: Path, scale: Scale, seed: int) -> Path:
     """Write ``metrics.json`` and the page of all figures of this scale and seed."""
     from feduplink.reporting.page import read_sections, write_page
 
-    found = {
-        name: FinishedRun.read(directory / name)
-        for name in EXPERIMENTS
-        if (directory / name / METRICS_FILE).exists()
+    saved = [name for name in EXPERIMENTS if (directory / name / METRICS_FILE).exists()]
+    runs = {name: FinishedRun.read(directory / name) for name in saved}
+    titles = {
+        name: run.metrics.title
+        for name, run in runs.items()
+        if (run.metrics.seed, run.metrics.settings.get("scale")) == (seed, scale.name)
     }
-    shown = {
-        name: run
-        for name, run in found.items()
-        if run.metrics.seed == seed and run.metrics.settings.get("scale") == scale.name
-    }
-    titles = {name: run.metrics.title for name, run in shown.items()}
     run_directory.write_metrics(directory, _summary(scale, seed, titles))
-    return write_page(directory, read_sections([FinishedRun.read(directory), *shown.values()]))
+    shown = [FinishedRun.read(directory), *(runs[name] for name in titles)]
+    return write_page(directory, read_sections(shown))

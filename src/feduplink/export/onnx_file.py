@@ -27,7 +27,7 @@ from feduplink.export.onnx_policy import (
     insert_checksum,
 )
 from feduplink.export.unrolled_graph import UnrolledGraph
-from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy, PowerPolicy, UnrolledPolicy
+from feduplink.policies import LagrangianPolicy, NeuralPolicy, Policy, UnrolledPolicy
 from feduplink.policies.base import silence
 from feduplink.progress import track
 from feduplink.registry import POLICIES

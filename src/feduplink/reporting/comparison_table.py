@@ -29,13 +29,16 @@ def comparison_table(
     optimum: Optimum | None = None,
     notes: Sequence[str] = (),
 ) -> TextTable:
-    """One row per policy, all figures that must be shown together.
+    """Return the table of a comparison, one row per policy.
 
-    With an ``optimum``, a row for it and a column with how far each policy that meets the
-    constraints on these channels is below it. ``notes`` stand under the table: what its reader has
-    to know, without capitals and full stops.
+    Args:
+        judgements: judgements by policy.
+        scenario: scenario of all of them.
+        optimum: optimum of the same channels; adds a row, and a column with the distance of each
+            policy that meets the constraints on these channels.
+        notes: further remarks below the table, without capitals and full stops.
     """
-    rows = _rows(judgements, optimum)
+    rows = with_optimum(judgements, optimum)
     return TextTable(
         _title(scenario),
         _columns(judgements, optimum),
@@ -50,19 +53,22 @@ def comparison_markdown(
     optimum: Optimum | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """The same table in Markdown."""
+    """Return the table and its remarks in Markdown."""
     table = comparison_table(judgements, scenario, optimum).markdown()
     remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(judgements, optimum)]
     # Notes begin with the name of a policy as it is written in the table, and stand apart.
     return "\n".join([table, *remarks, *(f"\n{note}." for note in notes)]) + "\n"
 
 
-def _rows(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> Mapping[str, Judgement]:
+def with_optimum(
+    judgements: Mapping[str, Judgement], optimum: Optimum | None
+) -> Mapping[str, Judgement]:
+    """Return the judgements with that of the optimum, if there is one, at their end."""
     return {**judgements, OPTIMUM: optimum.solution.judgement} if optimum else judgements
 
 
 def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
-    """What the reader has to know, a sentence each without its capital and full stop."""
+    """Explain the columns and the bound, a sentence each without its capital and full stop."""
     remarks = [*_units(judgements), _CONSTRAINTS]
     if optimum is None:
         return remarks
@@ -80,7 +86,7 @@ def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> li
 
 
 def _units(judgements: Mapping[str, Judgement]) -> list[str]:
-    """What the columns of the constraints show, a sentence for each kind of mean."""
+    """Explain the columns of the constraints, a sentence for each kind of mean."""
     over = {True: "mean while it transmits", False: "mean over all rounds"}
     constraints = [reached.constraint for reached in _first(judgements)]
     sentences = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from feduplink.optimum import Optimum
 from feduplink.optimum.calibration import PRIMAL_TOLERANCE
 from feduplink.reporting.style import StyledFigure, figure
@@ -17,7 +15,7 @@ _NONE_PERCENT = 1e-3
 
 
 def plot_duality(optimum: Optimum) -> StyledFigure:
-    """Left: dual and primal value against evaluations of the dual function; right: violation."""
+    """Plot dual and primal value against evaluations of the dual function, and the violation."""
     steps = optimum.solution.steps
     count = range(1, len(steps) + 1)
     caption = "Primal and dual value meet; the violation of the constraints vanishes"
@@ -41,8 +39,8 @@ def plot_duality(optimum: Optimum) -> StyledFigure:
     return drawing
 
 
-def plot_values(values: Axes, optimum: Optimum) -> None:
-    """Primal and dual value over the evaluations of the dual function, and the bound."""
+def plot_values(values: Any, optimum: Optimum) -> None:
+    """Plot primal and dual value against evaluations, and the bound, into given axes."""
     steps = optimum.solution.steps
     count = range(1, len(steps) + 1)
     values.plot(count, [step.dual for step in steps], color=_DUAL, label="dual value")
@@ -67,7 +65,7 @@ def plot_values(values: Axes, optimum: Optimum) -> None:
 
 
 def _draw_bound(axes: Any, optimum: Optimum) -> None:
-    """The certified bound as a line, and only as much of the axis as shows the meeting."""
+    """Draw the certified bound, and limit the axis to the values that approach it."""
     axes.axhline(
         optimum.upper_bound, color=_BOUND, linestyle="--", linewidth=1.0, label="proved bound"
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 
 from feduplink.federated import RoundCosts
 from feduplink.link import Schedule
 from feduplink.reporting.style import MUTED, SHADE, StyledFigure, figure, looks_of
 
-#: The name of what the timeline shows, and whose prices stand in the front.
+#: Name of the schedule of the timeline; κ is written beside its points of the front.
 _SCHEDULE = "schedule"
 _LEGEND_COLUMNS = 6
 
@@ -20,12 +20,13 @@ _LEGEND_COLUMNS = 6
 def plot_front(
     costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float], caption: str = ""
 ) -> StyledFigure:
-    """Mean seconds and joules of a round: a point per policy, a line over κ where there is one.
+    """Plot the mean time and energy of a round: a point per policy and κ, joined by a line.
 
     Args:
-        costs: by name, one for each κ.
-        bounds: what mean time + κ · energy is at least, s, by κ; the shade is what it excludes.
-        caption: what there is to see.
+        costs: costs by name, one for each κ.
+        bounds: lower bound on mean time + κ · energy, in seconds, by κ; the excluded area is
+            shaded.
+        caption: alternative text of the figure.
     """
     with figure(6.4, 4.6, caption) as drawing:
         draw_front(drawing.subplots(), costs, bounds)
@@ -34,9 +35,9 @@ def plot_front(
 
 
 def draw_front(
-    axes: Axes, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
+    axes: Any, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
 ) -> None:
-    """The same in axes of the caller's, without a legend."""
+    """Plot the same into given axes, without a legend."""
     for name, look in looks_of(costs).items():
         rows = costs[name]
         times = [float(row.time_s.mean()) for row in rows]
@@ -52,8 +53,8 @@ def draw_front(
     axes.set_ylabel("mean energy of a round, J")
 
 
-def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
-    """κ beside the points of a front."""
+def _name_prices(axes: Any, rows: Sequence[RoundCosts]) -> None:
+    """Write κ beside the points of a front."""
     for row in rows:
         axes.annotate(
             f"κ = {row.kappa:g}",
@@ -65,8 +66,8 @@ def _name_prices(axes: Axes, rows: Sequence[RoundCosts]) -> None:
         )
 
 
-def _shade_excluded(axes: Axes, bounds: Mapping[float, float]) -> None:
-    """What lies under any of the lines time + κ · energy = bound."""
+def _shade_excluded(axes: Any, bounds: Mapping[float, float]) -> None:
+    """Shade the area below any of the lines time + κ · energy = bound."""
     times = np.linspace(0, axes.get_xlim()[1], 400)
     highest = axes.get_ylim()[1]
     least = np.zeros_like(times)
@@ -77,7 +78,7 @@ def _shade_excluded(axes: Axes, bounds: Mapping[float, float]) -> None:
 
 
 def plot_timeline(schedule: Schedule, pmax_w: float, caption: str = "") -> StyledFigure:
-    """Who sends when, at which power, in one round: phases (K,) and powers (K, L)."""
+    """Plot the powers of the workers over one round: phases (K,) and powers (K, L)."""
     durations, power = schedule.durations_s, schedule.power
     starts = durations.cumsum(0) - durations
     workers = power.shape[-1]
@@ -100,5 +101,5 @@ def plot_timeline(schedule: Schedule, pmax_w: float, caption: str = "") -> Style
 
 
 def _shown(relative: float) -> float:
-    """The height of a bar: 1 at Pmax, a tenth at a thousandth of it and below."""
+    """Height of a bar: 1 at Pmax, and 0.1 at a thousandth of Pmax and below."""
     return max(0.1, 1 + 0.3 * float(np.log10(relative)))

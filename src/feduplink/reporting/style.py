@@ -1,4 +1,4 @@
-"""The look of figures: colours and markers of policies, axes, labels at line ends."""
+"""The look of figures: colours and markers of policies, axes, files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,13 +31,14 @@ except ModuleNotFoundError:
 
 @dataclass(frozen=True)
 class Look:
-    """How a policy is drawn in all figures.
+    """Look of a policy in all figures.
 
     Attributes:
-        colour: of its line, marks and bars.
-        marker: of its marks.
-        line: style of its line.
-        variant: one of several of a kind, ``pdx:unaware``; it has smaller marks and hatched bars.
+        colour: colour of its line, markers and bars.
+        marker: matplotlib's name of its marker.
+        line: matplotlib's line style.
+        variant: whether it is a variant of another policy, as ``pdx:unaware``; variants have
+            smaller markers and hatched bars.
 
     """
 
@@ -48,15 +49,15 @@ class Look:
 
     @property
     def hatch(self) -> str:
-        """Of bars and boxes."""
+        """Hatch of bars and boxes."""
         return "////" if self.variant else ""
 
 
-#: Colours, those of the classes of policies too, are those of Okabe and Ito
-#: and some of Tol's, which stay apart with colour-blind eyes.
+#: Colours, also those of the classes of policies, are from the palettes of Okabe and Ito and of Tol,
+#: which can be told apart by the colour-blind.
 _OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
-#: For policies of the user's own: colours far from those above and from each other, for normal,
-#: protanopic and deuteranopic eyes, with marks that no other policy has.
+#: Looks of user-defined policies: colours far from those above and from each other, for normal,
+#: protanopic and deuteranopic vision, with markers that no other policy has.
 _FURTHER_LOOKS = (
     Look("#6060F0", "d"),
     Look("#784830", "8"),
@@ -65,33 +66,21 @@ _FURTHER_LOOKS = (
     Look("#609048", "8"),
     Look("#4890F0", "H"),
 )
-#: Line of the first variant of a policy, of the second, ..., and how far its colour is towards
-#: white: lines that cross cannot be told apart by their dashes alone.
+#: Line style of the first variant of a policy, of the second, ..., and the share by which its
+#: colour is lightened: lines that cross cannot be told apart by their dashes alone.
 _VARIANT_LINES = (("--", 0.0), (":", 0.3), ("-.", 0.5))
-#: For more policies of the user's own the colours come again, with other marks and lines.
+#: Further user-defined policies have the same colours with these markers and line styles.
 _FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
 _ALL_FURTHER_LOOKS = (
     *_FURTHER_LOOKS,
     *(Look(look.colour, mark, line) for mark, line in _FURTHER_MARKS for look in _FURTHER_LOOKS),
 )
 
-#: Colours of figures that are no policy's.
+#: Colours of text, grid and shaded areas.
 MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
-
-#: The neutral colours: on a dark page they turn, while the policies' colours stay.
-NEUTRAL = {
-    "#000000": "ink",
-    MUTED: "muted",
-    "#ffffff": "paper",
-    GRID: "grid",
-    SHADE: "shade",
-}
 
 #: Most entries in a row of a legend.
 _LEGEND_ENTRIES = 9
-
-#: Of the PNG files.
-DOTS_PER_INCH = 150
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -109,7 +98,7 @@ _RC: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "hatch.linewidth": 0.6,
     "figure.constrained_layout.w_pad": 0.08,
-    "savefig.dpi": DOTS_PER_INCH,
+    "savefig.dpi": 150,
     # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
     "svg.fonttype": "path",
     "svg.hashsalt": "feduplink",
@@ -117,11 +106,11 @@ _RC: dict[Any, Any] = {
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """The looks of the policies of one figure, no two alike as long as there are enough.
+    """Return the looks of the policies of one figure, distinct as long as there are enough.
 
-    ``pdg:runs/a``, one of several, has the colour of ``pdg``, the next ones lighter tints of it,
-    and a line of its own. An unknown
-    name has the same look in every figure, unless another of the same figure got it first.
+    The first variant of a policy, as ``pdg:runs/a``, has the colour of ``pdg``, the next ones
+    lighter tints of it, and each its own line style. An unknown name has the same look in every
+    figure, unless another policy of the figure has it already.
     """
     names = list(dict.fromkeys(names))
     families = list(dict.fromkeys(name.partition(":")[0] for name in names))
@@ -141,30 +130,30 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 
 
 def _tinted(colour: str, share: float) -> str:
-    """A colour that is a share of the way towards white."""
+    """Return the colour, lightened by a share of its distance to white."""
     red, green, blue = (channel + share * (1 - channel) for channel in to_rgb(colour))
     return to_hex((red, green, blue)).upper()
 
 
 def look_of(name: str) -> Look:
-    """The look of a policy that is alone in its figure."""
+    """Return the look of a policy that is alone in its figure."""
     return looks_of([name])[name]
 
 
 def _own_look(family: str) -> Look | None:
-    """Colour and marker of the class of a policy itself; None if it has none."""
+    """Return the look that the class of a policy has; None without one."""
     if family == OPTIMUM:
         return _OPTIMUM_LOOK
     if family not in POLICIES.names():
         return None
-    # Not inherited ones: a policy derived from a shipped one is another one.
+    # Not an inherited look: a class derived from a shipped policy is another policy.
     own = getattr(POLICIES.find(family), "__dict__", {})
     colour, marker = own.get("colour"), own.get("marker")
     return Look(colour, marker) if colour and marker else None
 
 
 def _further_looks(families: Sequence[str]) -> dict[str, Look]:
-    """A look by checksum of the name; the next free one where that is taken."""
+    """Return a look by checksum of each name; the next free one where it is taken."""
     free = list(_ALL_FURTHER_LOOKS)
     found = {}
     for family in families:
@@ -177,9 +166,12 @@ def _further_looks(families: Sequence[str]) -> dict[str, Look]:
 
 
 def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) -> dict[str, Any]:
-    """How ``axes.plot`` draws a policy's mark.
+    """Return the arguments of ``axes.plot`` for a policy's marker.
 
-    Filled: the constraints are met; hollow: one is missed; half-filled: that cannot be told.
+    Args:
+        look: look of the policy.
+        feasible: filled if True, hollow if False, half-filled if None (inconclusive).
+        size: size in points.
     """
     return {
         "marker": look.marker,
@@ -193,7 +185,7 @@ def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) ->
 
 
 def feasibility_note(feasible: Iterable[bool | None]) -> str:
-    """What :func:`marker_style` says, in words, of the kinds of marks that occur."""
+    """Explain the markers of :func:`marker_style` that occur, in words."""
     words = {
         True: "filled marks: every worker meets its constraints",
         None: "half-filled: the channels are too few to tell",
@@ -204,7 +196,7 @@ def feasibility_note(feasible: Iterable[bool | None]) -> str:
 
 
 def legend_columns(entries: int) -> int:
-    """Of a legend below a wide figure, in rows of about the same length."""
+    """Number of columns of a legend below a wide figure, whose rows have about equal lengths."""
     rows = -(-entries // _LEGEND_ENTRIES)
     return -(-entries // max(rows, 1))
 
@@ -213,31 +205,21 @@ class StyledFigure(Figure):
     """A figure that is saved and shown with the style it was drawn with, whatever the caller's is.
 
     Attributes:
-        caption: what there is to see, for whoever shows the figure or reads it out.
+        caption: alternative text of the figure.
     """
 
     def __init__(self, width: float, height: float, caption: str = "") -> None:
-        """Of the given size in inches."""
+        """Create a figure of the given size in inches."""
         super().__init__(figsize=(width, height), layout="constrained")
         self.caption = caption
 
     def savefig(self, *args: Any, **kwargs: Any) -> None:
-        """As matplotlib's, in this style."""
+        """Save the figure as matplotlib does, in this style."""
         with matplotlib.rc_context(_RC):
             super().savefig(*args, **kwargs)
 
-    @contextlib.contextmanager
-    def laid_out(self) -> Iterator[None]:
-        """Compute the layout now; within the block the figure is saved without doing so again."""
-        engine = self.get_layout_engine()
-        if engine is not None:
-            engine.execute(self)
-        self.set_layout_engine(None)
-        yield
-        self.set_layout_engine(engine)
-
     def _repr_png_(self) -> bytes:
-        """What a notebook shows."""
+        """Return the PNG image for a notebook."""
         picture = io.BytesIO()
         self.savefig(picture, format="png")
         return picture.getvalue()
@@ -256,13 +238,7 @@ def figure(width: float, height: float, caption: str = "") -> Iterator[StyledFig
 def save_figure(path: Path, drawing: StyledFigure) -> None:
     """Write the figure as the PNG file ``path`` and its SVG twin, both with their caption."""
     title = {"Title": drawing.caption or path.stem.replace("-", " ")}
-    with (
-        replaced_atomically(path) as png,
-        replaced_atomically(path.with_suffix(".svg")) as svg,
-        matplotlib.rc_context(_RC),
-        # Laid out once and drawn once per file; by itself matplotlib does both twice per file.
-        drawing.laid_out(),
-    ):
+    with replaced_atomically(path) as png, replaced_atomically(path.with_suffix(".svg")) as svg:
         drawing.savefig(png, format="png", metadata=title)
         drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
 
@@ -325,77 +301,3 @@ def _ticks(low: float, high: float) -> list[float]:
         if low <= at <= high and apart:
             taken.append(tick)
     return sorted(taken)
-
-
-#: Least distance of two names as a share of the axis' height.
-_DISTANCE = 0.062
-
-
-class LineEnd(NamedTuple):
-    """Where a line ends, and what is written there."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
-
-
-def label_line_ends(axes: Any, ends: Sequence[LineEnd], distance: float = _DISTANCE) -> None:
-    """Write each text to the right of the axes, joined to the end of its line.
-
-    The axes' limits must be final. Ends that are not finite or off the axis are left out.
-    """
-    placed = []
-    for end in ends:
-        if np.isfinite(end.y):
-            height = _height(axes, end)
-            if -0.01 <= height <= 1.01:
-                placed.append((height, end))
-    placed.sort(key=lambda pair: pair[0])
-    heights = _spread([height for height, _ in placed], distance)
-    for height, (_, end) in zip(heights, placed, strict=True):
-        axes.annotate(
-            end.text,
-            (end.x, end.y),
-            xytext=(1.04, height),
-            textcoords="axes fraction",
-            ha="left",
-            va="center",
-            fontsize=8,
-            color=end.colour,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": end.colour,
-                "linewidth": 0.6,
-                "shrinkA": 1,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
-        )
-
-
-def _height(axes: Any, end: LineEnd) -> float:
-    place = axes.transData.transform((end.x, end.y))
-    return float(axes.transAxes.inverted().transform(place)[1])
-
-
-def _spread(heights: Sequence[float], distance: float) -> list[float]:
-    """Rising heights moved as little as needed to be ``distance`` apart, within [0, 1] if room."""
-    # Neighbours that would overlap form a group, centred where its members want to be.
-    groups: list[list[float]] = []
-    for height in heights:
-        groups.append([height])
-        while len(groups) > 1 and _lowest(groups[-1], distance) < (
-            _lowest(groups[-2], distance) + len(groups[-2]) * distance
-        ):
-            last = groups.pop()
-            groups[-1] += last
-    return [_lowest(group, distance) + n * distance for group in groups for n in range(len(group))]
-
-
-def _lowest(group: Sequence[float], distance: float) -> float:
-    """Height of the lowest name of a group."""
-    length = distance * (len(group) - 1)
-    centred = float(np.mean(group)) - length / 2
-    return min(max(centred, 0.0), max(1.0 - length, 0.0))

@@ -23,7 +23,7 @@ _DECADES = 20.0
 
 
 def sweep_figure(curves: Mapping[str, Any], measure: str) -> StyledFigure:
-    """A line per policy against the first option; a panel per value of the second.
+    """Plot a line per policy against the first option, in a panel per value of the second.
 
     Args:
         curves: ``options``, names of one or two; ``values`` of the first; ``panels``, each with a
@@ -53,7 +53,7 @@ def sweep_figure(curves: Mapping[str, Any], measure: str) -> StyledFigure:
 
 
 def plot_sweep(curves: Mapping[str, Any], measure: str, axes: Any = None) -> Any:
-    """The figure's first axes; or, in ``axes``, its first panel with a legend."""
+    """Plot the figure and return its first axes; or the first panel into given axes."""
     if axes is None:
         return sweep_figure(curves, measure).axes[0]
     panel = curves["panels"][0]["curves"]
@@ -77,7 +77,7 @@ def _draw_panel(
 
 
 def _set_values(axes: Any, values: Sequence[Any]) -> list[float]:
-    """The places of the values on the axis: numbers as such, others one after the other."""
+    """Return the positions of the values: numbers as they are, others one after the other."""
     try:
         places = [float(value) for value in values]
     except (TypeError, ValueError):

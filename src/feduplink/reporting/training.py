@@ -10,11 +10,9 @@ import numpy as np
 from feduplink.problem import Constraint, Problem
 from feduplink.reporting.style import (
     MUTED,
-    LineEnd,
     Look,
     StyledFigure,
     figure,
-    label_line_ends,
     looks_of,
     marker_style,
     objective_label,
@@ -23,8 +21,8 @@ from feduplink.reporting.style import (
 from feduplink.scenario import Scenario
 from feduplink.training import Epoch, NetworkEpoch, best_epoch
 
-#: More workers than these are not named.
-_NAMED_WORKERS = 16
+#: More workers than these have no legend.
+_MAX_NAMED_WORKERS = 16
 #: Workers take these colours (Okabe and Ito; Tol's wine for their yellow, which white paper
 #: swallows) in turn, then again with the next line style.
 _WORKER_COLOURS = (
@@ -42,6 +40,9 @@ _WORKER_LINES = ("-", "--", ":", "-.")
 _SMOOTHED = 0.02
 
 _THRESHOLD_STYLE: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2}
+_MET_STYLE: dict[str, Any] = {"linewidth": 1.6, "markersize": 2.5}
+#: A legend to the right of its axes, where it hides no curve.
+_BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
 
 
 def plot_convergences(
@@ -63,22 +64,16 @@ def plot_convergences(
         problem = Problem.from_scenario(scenario)
         *others, objective = drawing.subplots(1, 1 + len(problem.constraints))
         _plot_constraints(others, histories["pdg"][0], problem)
-        ends = []
         for name, seeds in histories.items():
-            for epochs in seeds:
-                _plot_objective(objective, epochs, looks[name])
-            last = seeds[0][-1]
-            ends.append(LineEnd(last.number + 1, last.objective, name, looks[name].colour))
-        last_epoch = max(end.x for end in ends)
+            for number, epochs in enumerate(seeds):
+                _plot_objective(objective, epochs, looks[name], None if number else name)
         for name, value in references.items():
-            objective.axhline(value, color=looks[name].colour, linestyle="--")
-            end = LineEnd(last_epoch, value, name, looks[name].colour)
-            ends.append(end)
+            line = ":" if looks[name].variant else "--"
+            objective.axhline(value, color=looks[name].colour, linestyle=line, label=name)
         shown = [*references.values()]
         shown += [e.objective for seeds in histories.values() for es in seeds for e in es]
         _finish_objective(objective, shown)
-        objective.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-        label_line_ends(objective, ends)
+        objective.legend(**_BESIDE)
     return drawing
 
 
@@ -150,47 +145,33 @@ def _plot_constraint(
     constraint: Constraint,
     window: int,
 ) -> None:
-    thresholds = constraint.limit
-    values = np.asarray(by_worker, dtype=float)
-    workers = values.shape[1]
-    common = bool((thresholds == thresholds[0]).all())
-    ends = []
-    for worker in range(workers):
+    limits = constraint.limit.tolist()
+    common = len(set(limits)) == 1
+    for worker, (values, limit) in enumerate(zip(np.transpose(by_worker), limits, strict=True)):
         turn, place = divmod(worker, len(_WORKER_COLOURS))
         colour, line = _WORKER_COLOURS[place], _WORKER_LINES[turn % len(_WORKER_LINES)]
-        smooth = _running_median(values[:, worker], window)
-        axes.plot(epochs, smooth, color=colour, linestyle=line, linewidth=1.0)
-        ends.append(LineEnd(epochs[-1], float(smooth[-1]), str(worker + 1), colour))
+        label = f"worker {worker + 1}" if len(limits) <= _MAX_NAMED_WORKERS else None
+        smooth = _running_median(values, window)
+        axes.plot(epochs, smooth, color=colour, linestyle=line, linewidth=1.0, label=label)
         if not common:
-            axes.axhline(float(thresholds[worker]), color=colour, **_THRESHOLD_STYLE)
+            axes.axhline(limit, color=colour, **_THRESHOLD_STYLE)
     if common:
-        axes.axhline(float(thresholds[0]), color="black", **_THRESHOLD_STYLE)
-    if workers > _NAMED_WORKERS:
-        ends = []
-    notes = ["numbers: workers"] if ends else []
-    notes.append("dashed: threshold" if common else "dashed: their thresholds")
-    axes.set_ylim(*axes.get_ylim())
-    if common:
-        threshold = float(thresholds[0])
-        right = axes.get_xlim()[1]
-        ends.append(
-            LineEnd(
-                right, threshold, f"{'≤' if constraint.at_most else '≥'} {threshold:g}", "black"
-            )
-        )
-    axes.set_title("; ".join(notes), fontsize=8, color=MUTED, loc="right")
-    label_line_ends(axes, ends)
+        label = f"{'≤' if constraint.at_most else '≥'} {limits[0]:g}"
+        axes.axhline(limits[0], color="black", label=label, **_THRESHOLD_STYLE)
+    else:
+        axes.set_title("dashed: thresholds of the workers", fontsize=8, color=MUTED)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(**_BESIDE)
 
 
 def _window(epochs: int) -> int:
-    """An odd number of epochs."""
+    """Length of the window of the running median, an odd number of epochs."""
     return 2 * round(_SMOOTHED * epochs / 2) + 1
 
 
 def _running_median(values: Any, window: int) -> Any:
-    """Of the same length: at the ends the median of what there is. NaN counts as missing."""
-    half = window // 2
-    padded = np.pad(values, half, constant_values=np.nan)
+    """Running median of the same length, with shorter windows at the ends; NaN is ignored."""
+    padded = np.pad(values, window // 2, constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, window)
     known = ~np.isnan(windows).all(1)
     medians = np.full(len(values), np.nan)
@@ -198,21 +179,19 @@ def _running_median(values: Any, window: int) -> Any:
     return medians
 
 
-def _plot_objective(axes: Any, epochs: Sequence[Epoch], look: Look) -> None:
-    """A thin line; thick where all constraints are met."""
+def _plot_objective(
+    axes: Any, epochs: Sequence[Epoch], look: Look, label: str | None = None
+) -> None:
+    """A thin line, thick where all constraints are met."""
     at = [epoch.number + 1 for epoch in epochs]
     values = np.array([epoch.objective for epoch in epochs])
     met = np.array([epoch.meets_constraints for epoch in epochs])
-    axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7)
-    axes.plot(at, np.where(met, values, np.nan), color=look.colour, linewidth=1.6)
-    # A lone epoch is no line.
-    lone = np.flatnonzero(met & ~np.append(False, met[:-1]) & ~np.append(met[1:], False))
-    if len(lone):
-        axes.plot(np.array(at)[lone], values[lone], ".", color=look.colour, markersize=3)
+    axes.plot(at, values, color=look.colour, linewidth=0.5, alpha=0.7, label=label)
+    # Dots show a lone epoch, which is not a line.
+    axes.plot(at, np.where(met, values, np.nan), ".-", color=look.colour, **_MET_STYLE)
 
 
 def _finish_objective(axes: Any, shown: Iterable[float]) -> None:
     axes.set_ylabel(objective_label(set_objective_scale(axes, "y", shown)))
     axes.set_xlabel("epoch")
-    axes.plot([], [], color=MUTED, linewidth=2.2, label="all constraints met")
-    axes.plot([], [], color=MUTED, linewidth=0.5, label="not all")
+    axes.plot([], [], ".-", color=MUTED, label="all constraints met", **_MET_STYLE)
