@@ -115,7 +115,6 @@ def create_app(
         # Warm-up: the first computation takes about fifty times as long as the following ones.
         await batcher.allocate(np.ones((1,) + 2 * (policy.scenario.workers,), np.float32))
         yield
-        await batcher.drain()
 
     app = _Service(
         needs_token=token is not None,
