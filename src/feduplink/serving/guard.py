@@ -153,33 +153,21 @@ class Guard:
 
     async def _serve_within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request within the limits of time and body size."""
-        remaining_bytes = self.limits.max_body_bytes
-        is_body_complete = has_response_started = False
-        too_large = HTTPException(413, f"The body must have at most {remaining_bytes} bytes.")
+        max_bytes, received_bytes, is_body_complete = self.limits.max_body_bytes, 0, False
 
         async def receive_and_count() -> Message:
-            nonlocal remaining_bytes, is_body_complete
+            nonlocal received_bytes, is_body_complete
             message = await receive()
-            remaining_bytes -= len(message.get("body", b""))
+            received_bytes += len(message.get("body", b""))
             is_body_complete = not message.get("more_body", False)
-            if remaining_bytes < 0:
-                raise too_large  # the application's exception handler sends the response
+            if received_bytes > max_bytes:  # the application's exception handler responds
+                raise HTTPException(413, f"The body must have at most {max_bytes} bytes.")
             return message
-
-        async def send_and_note_start(message: Message) -> None:
-            nonlocal has_response_started
-            has_response_started = True
-            await send(message)
 
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                if _content_length(scope["headers"]) > remaining_bytes:
-                    await _refusal(413, too_large.detail)(scope, receive, send_and_note_start)
-                else:
-                    await self.app(scope, receive_and_count, send_and_note_start)
+                await self.app(scope, receive_and_count, send)
         except TimeoutError:
-            if has_response_started:
-                raise
             limit = f"{self.limits.max_seconds:g} s"
             response = (
                 _unavailable(f"No response within {limit}; send fewer or smaller requests.")
@@ -203,9 +191,3 @@ def _refusal(status: int, detail: str, headers: dict[str, str] | None = None) ->
 
 def _unavailable(detail: str) -> Response:
     return _refusal(503, detail, {"Retry-After": str(RETRY_AFTER_S)})
-
-
-def _content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Number of bytes in the Content-Length header; 0 without one."""
-    lengths = [value for name, value in headers if name == b"content-length"]
-    return max((int(length[:20]) for length in lengths if length.isdigit()), default=0)
