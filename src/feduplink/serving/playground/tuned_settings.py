@@ -211,11 +211,6 @@ class TunedSettings:
         self._lock = threading.Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="playground-search")
 
-    def start(self, first: Setting) -> None:
-        """Search for a setting without a request for it; no other one replaces this search."""
-        with self._lock:
-            self._submit(_Search(first, requested_at=math.inf))
-
     def stop(self) -> None:
         """Cancel the search and wait for its end."""
         with self._lock:
@@ -241,18 +236,15 @@ class TunedSettings:
     def _request(self, setting: Setting) -> None:
         """Search for a setting unless another search is running that is still requested."""
         now, search = time.monotonic(), self._search
-        if search is not None and search.setting == setting:
-            search.requested_at = max(search.requested_at, now)
-            return
-        patience_s = self._patience_s if search is not None and search.has_started else 0.0
-        if search is None or now - search.requested_at >= patience_s:
-            self._submit(_Search(setting, now))
-
-    def _submit(self, search: _Search) -> None:
-        if self._search is not None:
-            self._search.cancelled.set()
-        self._search = search
-        self._executor.submit(self._run, search)
+        if search is not None:
+            if search.setting == setting:
+                search.requested_at = now
+                return
+            if search.has_started and now - search.requested_at < self._patience_s:
+                return
+            search.cancelled.set()
+        self._search = _Search(setting, now)
+        self._executor.submit(self._run, self._search)
 
     def _run(self, search: _Search) -> None:
         if search.cancelled.wait(self._settling_time_s):
