@@ -182,10 +182,9 @@ def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
 
 
 def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
-    """CSI (N, L, L) of a binary body; L is the query's ``workers``."""
+    """CSI (N, L, L) of a binary body; L is the query's ``workers``, at least 1."""
     if workers is None:
         raise InputError("workers is required with a binary body, as in ?workers=8.")
-    _check_workers(workers, limits)
     channel_bytes = workers**2 * _FLOAT32.itemsize
     if not body or len(body) % channel_bytes:
         raise InputError(
@@ -219,7 +218,8 @@ def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     *_, rows, columns = csi.shape
     if rows != columns:
         raise InputError(f"csi must be square, (L, L) or (N, L, L); got {csi.shape}.")
-    _check_workers(rows, limits)
+    if rows > limits.max_workers:
+        raise InputError(f"workers must be 1 to {limits.max_workers}; got {rows}.")
     channels = len(csi) if csi.ndim == 3 else 1
     if channels > limits.max_channels:
         raise InputError(f"csi must have at most {limits.max_channels} channels; got {channels}.")
@@ -230,8 +230,3 @@ def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     if not (gains > 0).all():
         raise InputError("csi must have finite gains above 0; got a negative gain or 0.")
     return gains
-
-
-def _check_workers(workers: int, limits: Limits) -> None:
-    if not 1 <= workers <= limits.max_workers:
-        raise InputError(f"workers must be 1 to {limits.max_workers}; got {workers}.")

@@ -237,8 +237,8 @@ class SceneChannel:
 
 def check_playable(scenario: Scenario) -> None:
     """Refuse a scenario whose workers cannot be added and removed, by an :class:`InputError`."""
-    for name in sorted({*scenario.per_worker, *_listed_fields(type(scenario))}):
-        if isinstance(getattr(scenario, name), tuple):
+    for name, value in scenario:
+        if isinstance(value, tuple) and name != "constraints":
             raise InputError(
                 f"{name} must be one value for all workers in the playground, where workers are "
                 "added and removed."
@@ -253,10 +253,6 @@ def check_playable(scenario: Scenario) -> None:
             "constraints must be empty in the playground, which has rate_min and ee_min only; got "
             f"{scenario.constraints[0]}."
         )
-
-
-def _listed_fields(model: type[Scenario]) -> list[str]:
-    return [name for part in model.__mro__ for name in vars(part).get("per_worker", ())]
 
 
 def _number(value: float | tuple[float, ...]) -> float:
