@@ -71,7 +71,7 @@ def _changed(scene: dict, path: tuple, value: object) -> dict:
         (("workers", 0, "x_m"), True, "valid number"),
         (("workers", 0, "id"), 64, "less than 64"),
         (("workers", 0, "id"), -1, "greater than or equal to 0"),
-        (("workers", 0, "id"), 1, "different ids; got [1, 1, 2, 3, 4, 5, 6, 7]"),
+        (("workers", 0, "id"), 1, "different ids; got 8 workers with 7 ids"),
         (("workers", 0, "id"), 10**400, "id"),
         (("workers",), [], "at least 1 item"),
         (("workers",), [{"id": 0, "x_m": 0, "y_m": 0}] * 10_000, "at most 64 items"),

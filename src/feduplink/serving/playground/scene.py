@@ -104,8 +104,9 @@ class SceneLimits(BaseModel):
 
     def problem(self, scene: Scene) -> str | None:
         """Why a scene is refused, in one sentence; None if it is within the limits."""
-        if len(set(scene.ids)) < len(scene.ids):
-            return f"workers must have different ids; got {list(scene.ids)}."
+        workers, ids = len(scene.ids), len(set(scene.ids))
+        if ids < workers:
+            return f"workers must have different ids; got {workers} workers with {ids} ids."
         half = Span(least=-self.half_side_m, most=self.half_side_m)
         values = [(name, getattr(scene, name), getattr(self, name)) for name in _SLIDERS]
         for worker in scene.workers:
