@@ -18,13 +18,10 @@ from feduplink.errors import InputError
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
 from feduplink.federated.models.stacked import ModelStack, Weights
-from feduplink.federated.state import draw_runs, first_models
 from feduplink.federated.tasks.task import FederatedData
-from feduplink.flower.task_run import TaskRun
+from feduplink.flower.task_run import CPU, TaskRun
 from feduplink.flower.wireless_grid import worker_index, worker_mod
 from feduplink.randomness import own_arithmetic, stream_seed
-
-_CPU = torch.device("cpu")
 
 app = ClientApp(mods=[worker_mod])
 
@@ -50,7 +47,7 @@ def train(message: Message, context: Context) -> Message:
     own = slice(worker, worker + 1)
     batches = RoundBatches(drawn.rows[own], drawn.weight[own], drawn.steps[own])
     stack.module.train()
-    with own_arithmetic(_CPU):
+    with own_arithmetic(CPU):
         # For layers such as dropout. The local engine draws for all workers at once, so that the
         # two engines differ for models with such layers.
         torch.manual_seed(stream_seed(run.seed, "local-training", round_index(worker, row)))
@@ -72,8 +69,7 @@ def _load(config: str) -> tuple[TaskRun, FederatedData, ModelStack]:
     They are the same in every round, and kept while Flower keeps the process.
     """
     run = TaskRun.from_run_config(json.loads(config))
-    (data,) = draw_runs(run.loaded_task, 1, run.scenario.workers, run.seed, _CPU)
-    stack, _ = first_models(run.loaded_task, 1, 1, run.seed, _CPU)
+    data, stack, _ = run.data_and_model()
     return run, data, stack
 
 

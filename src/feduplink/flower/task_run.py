@@ -17,11 +17,17 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, RunHistory, Sender, Task, find_senders, load_task
+from feduplink.federated.models.stacked import ModelStack, Weights
+from feduplink.federated.state import draw_runs, first_models
+from feduplink.federated.tasks.task import FederatedData
 from feduplink.federated.uplink.rounds import UplinkRecord
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
 from feduplink.validation import ValidatedModel
+
+#: Device of the server and of the nodes.
+CPU = torch.device("cpu")
 
 
 class TaskRun(ValidatedModel):
@@ -98,6 +104,12 @@ class TaskRun(ValidatedModel):
             partition=self.partition,
             directory=self.data,
         )
+
+    def data_and_model(self) -> tuple[FederatedData, ModelStack, Weights]:
+        """Data, model and first weights (1, *shape), the same on the server and on every node."""
+        (data,) = draw_runs(self.loaded_task, 1, self.scenario.workers, self.seed, CPU)
+        stack, first = first_models(self.loaded_task, 1, 1, self.seed, CPU)
+        return data, stack, first
 
     def sender(self) -> tuple[str, Sender]:
         """Name and object of the policy or access scheme, tuned for the scenario."""
