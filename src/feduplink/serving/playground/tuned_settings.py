@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -151,7 +151,7 @@ class TuningStatus:
 
 
 @dataclass(eq=False)
-class _Search:
+class _Search(Callback):
     """The search for the parameters of a setting.
 
     Attributes:
@@ -166,20 +166,10 @@ class _Search:
     cancelled: threading.Event = field(default_factory=threading.Event)
     has_started: bool = False
 
-
-class _Cancelled(Exception):
-    """The search was cancelled."""
-
-
-class _CancelCheck(Callback):
-    """Raises in the first step after the search was cancelled."""
-
-    def __init__(self, cancelled: threading.Event) -> None:
-        self._cancelled = cancelled
-
     def on_step(self, work: Work, step: Step) -> None:
-        if self._cancelled.is_set():
-            raise _Cancelled
+        """Raise an exception in the first step after the search was cancelled."""
+        if self.cancelled.is_set():
+            raise CancelledError
 
 
 class TunedSettings:
@@ -252,9 +242,9 @@ class TunedSettings:
         search.has_started = True
         result: TunedSetting | str
         try:
-            with report_to(_CancelCheck(search.cancelled)):
+            with report_to(search):
                 result = self._tune(search.setting)
-        except _Cancelled:
+        except CancelledError:
             return
         except InputError as error:
             result = str(error)
