@@ -114,7 +114,7 @@ class Guard:
             await send(message)
 
         try:
-            await self._admit(scope, receive, send_and_note_status)
+            await self._handler(scope)(scope, receive, send_and_note_status)
         except ClientDisconnect:
             status = _CLIENT_CLOSED_REQUEST
         finally:
@@ -130,26 +130,19 @@ class Guard:
             }
             LOGGER.info("request", extra={"fields": fields})
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request without the token or above the limit of concurrent requests."""
+    def _handler(self, scope: Scope) -> ASGIApp:
+        """The application, or a refusal of requests without token or above the limit."""
         path = scope["path"]
         if not _PUBLIC_PATHS.fullmatch(path) and not self._is_authorised(scope["headers"]):
-            response = _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
-            await response(scope, receive, send)
-        elif path in _UNLIMITED_PATHS:
-            await self.app(scope, receive, send)
-        elif self.metrics.in_flight >= self.limits.max_in_flight:
-            response = _unavailable(
+            return _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
+        if path in _UNLIMITED_PATHS:
+            return self.app
+        if self.metrics.in_flight >= self.limits.max_in_flight:
+            return _unavailable(
                 f"The service handles at most {self.limits.max_in_flight} requests at a time; "
                 f"retry after {RETRY_AFTER_S} s."
             )
-            await response(scope, receive, send)
-        else:
-            self.metrics.in_flight += 1
-            try:
-                await self._serve_within_limits(scope, receive, send)
-            finally:
-                self.metrics.in_flight -= 1
+        return self._serve_within_limits
 
     async def _serve_within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request within the limits of time and body size."""
@@ -164,6 +157,7 @@ class Guard:
                 raise HTTPException(413, f"The body must have at most {max_bytes} bytes.")
             return message
 
+        self.metrics.in_flight += 1
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 await self.app(scope, receive_and_count, send)
@@ -175,6 +169,8 @@ class Guard:
                 else _refusal(408, f"The body must arrive within {limit}.")
             )
             await response(scope, receive, send)
+        finally:
+            self.metrics.in_flight -= 1
 
     def _is_authorised(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         if self.token is None:
