@@ -64,6 +64,9 @@ BROKEN: dict[str, Lie] = {
     "more than it says": with_array(lambda a: Array(a.dtype, a.shape, a.stype, a.data + b"0")),
     "a terabyte that is not there": raw(header("(125000000000,)"), (125_000_000_000,)),
     "a shape without end": raw(header("(" * 3000)),
+    "a shape beyond 64 bits": raw(header(f"({10**30},)")),
+    "no type": raw(header("(3,)").replace(b"'<f8'", b"()   ") + bytes(24)),
+    "an archive": raw(b"PK\x03\x04"),
     "a negative shape": raw(header("(-3,)") + bytes(24), (-3,)),
     "another shape than it says": with_array(
         lambda a: Array(a.dtype, (10**15,), a.stype, a.data)

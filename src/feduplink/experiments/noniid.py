@@ -26,6 +26,7 @@ from feduplink.experiments.federated_tasks import (
 from feduplink.federated import FederatedHistory
 from feduplink.federated.data.partition import importance_of_noise, noise_levels, with_pixel_noise
 from feduplink.federated.tasks.images import grey_levels
+from feduplink.policies import Ideal
 from feduplink.randomness import numpy_generator
 from feduplink.reporting.style import MUTED, StyledFigure, figure, looks_of
 from feduplink.scenario import Scenario, data_sizes

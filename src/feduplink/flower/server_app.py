@@ -22,13 +22,11 @@ from flwr.serverapp.strategy import FedAvg
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, RunHistory
 from feduplink.federated.evaluation import evaluate
-from feduplink.federated.state import draw_runs, first_models
 from feduplink.flower.task_run import TaskResult, TaskRun, round_line
 from feduplink.flower.wireless_grid import WirelessGrid
 from feduplink.storage.files import only_writer
 
 _LOG = logging.getLogger("flwr")
-_CPU = torch.device("cpu")
 #: Metric by which uploads are weighted.
 _EXAMPLES = "num-examples"
 #: Interval between two requests for the connected nodes, s.
@@ -114,9 +112,8 @@ class _Evaluation:
 
     def __init__(self, run: TaskRun) -> None:
         self._task = run.loaded_task
-        (data,) = draw_runs(self._task, 1, run.scenario.workers, run.seed, _CPU)
+        data, self._stack, weights = run.data_and_model()
         self._test, self.examples = data.test, sum(map(len, data.shares))
-        self._stack, weights = first_models(self._task, 1, 1, run.seed, _CPU)
         self._stack.module.eval()
         self.first = ArrayRecord({name: weight[0] for name, weight in weights.items()})
         self.errors: list[float] = []

@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -40,8 +39,8 @@ TASK_APP = Path(__file__).parent / "app"
 _HOST = "127.0.0.1"
 #: Name of the SuperLink in the configuration of ``flwr``.
 _SUPERLINK = "simulation"
-#: Time limits for the SuperLink to listen, and for killed processes to disappear, s.
-_START_TIMEOUT_S, _KILL_TIMEOUT_S = 120.0, 10.0
+#: Time limit for killed processes to disappear, s.
+_KILL_TIMEOUT_S = 10.0
 _POLL_INTERVAL_S = 0.1
 #: Longest path of the directory for temporary files, in characters: the paths of Ray's sockets are
 #: up to 80 longer and may have 107.
@@ -186,7 +185,7 @@ class Simulation:
             *("flwr", "run", str(app), _SUPERLINK, "--stream", "--run-config", str(file)),
             *("--federation-config", f"num-supernodes={nodes} client-resources-num-cpus=1"),
         ]
-        with _process(command, self.environment, stdout=subprocess.PIPE) as process:
+        with _process(command, self.environment, subprocess.PIPE) as process:
             assert process.stdout is not None
             yield process.stdout
 
@@ -209,13 +208,10 @@ def start_simulation() -> Iterator[Simulation]:
             *("--host", _HOST, "--port", str(port)),
         ]
         log = directory / "superlink.log"
-        with log.open("w") as output, _process(command, environment, stdout=output) as superlink:
-            try:
-                with track("start of the SuperLink"):
-                    _wait_until_listening(superlink, port, log)
-                yield Simulation(directory, environment)
-            finally:
-                _kill_processes(environment)
+        with log.open("w") as output, _process(command, environment, output) as superlink:
+            with track("start of the SuperLink"):
+                _wait_until_listening(superlink, port, log)
+            yield Simulation(directory, environment)
 
 
 def _environment(directory: Path) -> dict[str, str]:
@@ -249,26 +245,25 @@ def _free_port() -> int:
 
 
 def _wait_until_listening(superlink: subprocess.Popen[str], port: int, log: Path) -> None:
-    end = time.monotonic() + _START_TIMEOUT_S
-    while True:
+    while superlink.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection((_HOST, port)):
             return
-        if superlink.poll() is not None or time.monotonic() > end:
-            tail = _tail(log.read_text(encoding="utf-8").splitlines())
-            raise FlowerError(f"the SuperLink does not answer:\n{tail}")
         time.sleep(_POLL_INTERVAL_S)
+    tail = _tail(log.read_text(encoding="utf-8").splitlines())
+    raise FlowerError(f"the SuperLink ended:\n{tail}")
 
 
 @contextlib.contextmanager
 def _process(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | TextIO
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process for the block, at whose end it is killed."""
-    program = shutil.which(command[0], path=environment["PATH"])
-    if program is None:
-        raise FlowerError(f"{command[0]} is not in the PATH")
+    """A process for the block, at whose end it and its descendants are killed.
+
+    In the middle of a run Flower's own processes may take minutes to terminate. Killed, they leave
+    nothing behind but files in the temporary directory.
+    """
     with subprocess.Popen(
-        [program, *command[1:]],
+        command,
         env=environment,
         stdout=stdout,
         stderr=subprocess.STDOUT,
@@ -281,31 +276,13 @@ def _process(
         try:
             yield process
         finally:
+            is_running = process.poll() is None
+            tree = psutil.Process(process.pid).children(recursive=True) if is_running else []
             process.kill()
-
-
-def _kill_processes(environment: Mapping[str, str]) -> None:
-    """Kill all processes with this environment, which they inherit from each other.
-
-    A process whose parent has ended is no descendant any more, hence the search by environment.
-    Flower's own processes may take minutes to terminate in the middle of a run, and leave nothing
-    behind but files in the temporary directory.
-    """
-    end = time.monotonic() + _KILL_TIMEOUT_S
-    while (found := _processes_in(environment)) and time.monotonic() < end:
-        for process in found:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(found, _POLL_INTERVAL_S)
-
-
-def _processes_in(environment: Mapping[str, str]) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get("FLWR_HOME") == environment["FLWR_HOME"]:
-                found.append(process)
-    return found
+            for descendant in tree:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    descendant.kill()
+            psutil.wait_procs(tree, _KILL_TIMEOUT_S)
 
 
 def _tail(log: Sequence[str]) -> str:

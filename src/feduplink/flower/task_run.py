@@ -25,11 +25,17 @@ from feduplink.federated import (
     load_task,
     upload_bits,
 )
+from feduplink.federated.models.stacked import ModelStack, Weights
+from feduplink.federated.state import draw_runs, first_models
+from feduplink.federated.tasks.task import FederatedData
 from feduplink.policies import Policy, make_policies
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
 from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
 from feduplink.validation import ValidatedModel
+
+#: Device of the server and of the nodes.
+CPU = torch.device("cpu")
 
 
 class TaskRun(ValidatedModel):
@@ -106,6 +112,12 @@ class TaskRun(ValidatedModel):
             partition=self.partition,
             directory=self.data,
         )
+
+    def data_and_model(self) -> tuple[FederatedData, ModelStack, Weights]:
+        """Data, model and first weights (1, *shape), the same on the server and on every node."""
+        (data,) = draw_runs(self.loaded_task, 1, self.scenario.workers, self.seed, CPU)
+        stack, first = first_models(self.loaded_task, 1, 1, self.seed, CPU)
+        return data, stack, first
 
     def make_policy(self) -> tuple[str, Policy]:
         """Name and object of the policy, tuned for the scenario."""

@@ -53,8 +53,8 @@ class Look:
         return "////" if self.variant else ""
 
 
-#: Colours, also those of the classes of policies, are from the palettes of Okabe and Ito and of Tol,
-#: which can be told apart by the colour-blind.
+#: Colours, also those of the classes of policies, are from the palettes of Okabe and Ito and of
+#: Tol, which can be told apart by the colour-blind.
 _OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
 #: Looks of user-defined policies: colours far from those above and from each other, for normal,
 #: protanopic and deuteranopic vision, with markers that no other policy has.

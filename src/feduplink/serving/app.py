@@ -24,7 +24,6 @@ from starlette.exceptions import HTTPException
 
 from feduplink.errors import InputError
 from feduplink.export import OnnxPolicy
-from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.batching import DynamicBatcher
@@ -38,6 +37,7 @@ from feduplink.serving.payloads import (
     AllocationResponse,
     Array,
     Health,
+    Phase,
     PolicyDescription,
     Refusal,
     ScheduleRequest,
@@ -115,10 +115,8 @@ def create_app(
         # Warm-up: the first computation takes about fifty times as long as the following ones.
         await batcher.allocate(np.ones((1,) + 2 * (policy.scenario.workers,), np.float32))
         yield
-        await batcher.drain()
 
-    app = _Service(
-        needs_token=token is not None,
+    app = FastAPI(
         title="feduplink",
         summary="Transmit powers for the uplink of wireless federated learning.",
         version=__version__,
@@ -135,23 +133,13 @@ def create_app(
     app.include_router(_monitoring_router(metrics))
     for router in routers:
         app.include_router(router)
+    if token is not None:
+        description = app.openapi()  # FastAPI keeps it
+        description["components"]["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"}
+        }
+        description["security"] = [{"bearer": []}]
     return app
-
-
-class _Service(FastAPI):
-    """Adds to the OpenAPI description that a token is needed."""
-
-    def __init__(self, *, needs_token: bool, **options: Any) -> None:
-        super().__init__(**options)
-        self._needs_token = needs_token
-
-    def openapi(self) -> dict[str, Any]:
-        description = super().openapi()
-        if not self._needs_token:
-            return description
-        schemes = {"bearer": {"type": "http", "scheme": "bearer"}}
-        components = description["components"] | {"securitySchemes": schemes}
-        return description | {"components": components, "security": [{"bearer": []}]}
 
 
 def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) -> APIRouter:
@@ -243,7 +231,7 @@ def _schedule_router(scenario: Scenario, limits: Limits) -> APIRouter:
 
 
 def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> bytes:
-    """JSON :class:`ScheduleResponse`; phases without duration are left out."""
+    """JSON :class:`ScheduleResponse`."""
     csi = csi_from_lists(request.csi, limits)
     workers, rounds = csi.shape[-1], csi[..., 0, 0].size
     if rounds * workers**3 > MAX_SCHEDULE_SIZE:
@@ -268,19 +256,8 @@ def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> 
     schedule = schedule.limited(scenario.pmax_w)
     if not bool(schedule.durations_s.isfinite().all() and schedule.senders.all()):
         raise too_far_apart
-    phases = [_phases(schedule.take(slice(n, n + 1))) for n in range(rounds)]
+    phases = [Phase.from_schedule(schedule, row) for row in range(rounds)]
     return to_json({"phases": phases if csi.ndim == 3 else phases[0]})
-
-
-def _phases(schedule: Schedule) -> list[dict[str, Any]]:
-    """Phases of a single round, each a JSON ``Phase``."""
-    return [
-        {"duration_s": duration_s, "power_w": power_w}
-        for duration_s, power_w in zip(
-            schedule.durations_s[0].tolist(), schedule.power[0].tolist(), strict=True
-        )
-        if duration_s > 0
-    ]
 
 
 def _monitoring_router(metrics: Metrics) -> APIRouter:

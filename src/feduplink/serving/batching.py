@@ -2,15 +2,14 @@
 
 One thread computes. Requests that arrive meanwhile are queued, and those with as many workers as
 the first of the queue form the next batch, so that a request to an idle service does not wait.
-The size of a batch is limited: a large request is computed in parts, and small requests are
-computed between them.
+The size of a batch is limited: a large request is computed in parts, and each part is queued once
+the one before is computed, so that small requests are computed between them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,36 +27,17 @@ Compute = Callable[[Array], Array]
 BatchCallback = Callable[[int, float], None]
 
 
-@dataclass
-class _Request:
-    """A queued request.
+@dataclass(frozen=True)
+class _Part:
+    """Channels of one request that are computed in one batch.
 
     Attributes:
         csi: (N, L, L).
-        powers: (N, L) W, valid for the first ``done`` channels.
-        completed: Set once all powers are valid.
+        powers: (N, L) W, once they are computed.
     """
 
     csi: Array
-    powers: Array
-    completed: asyncio.Future[None]
-    done: int = 0
-
-    def fail(self, error: Exception) -> None:
-        if not self.completed.done():
-            self.completed.set_exception(error)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Channels of a request in the present batch."""
-
-    request: _Request
-    count: int
-
-    @property
-    def channels(self) -> slice:
-        return slice(self.request.done, self.request.done + self.count)
+    powers: asyncio.Future[Array]
 
 
 class DynamicBatcher:
@@ -69,77 +49,66 @@ class DynamicBatcher:
     """
 
     def __init__(self, compute: Compute, on_batch: BatchCallback) -> None:
-        self.compute = compute
-        self.on_batch = on_batch
+        self._compute, self._on_batch = compute, on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="allocation")
-        self._queue: deque[_Request] = deque()
+        self._queue: list[_Part] = []
         self._worker: asyncio.Task[None] | None = None
 
     async def allocate(self, csi: Array) -> Array:
         """Powers (N, L) in W for CSI (N, L, L)."""
-        completed = asyncio.get_running_loop().create_future()
-        request = _Request(csi, np.empty(csi.shape[:-1], np.float32), completed)
-        self._queue.append(request)
+        size = max(1, MAX_BATCH_GAINS // csi[0].size)
+        powers = [await self._enqueue(csi[n : n + size]) for n in range(0, len(csi), size)]
+        return powers[0] if len(powers) == 1 else np.concatenate(powers)
+
+    def _enqueue(self, csi: Array) -> asyncio.Future[Array]:
+        part = _Part(csi, asyncio.get_running_loop().create_future())
+        self._queue.append(part)
         if self._worker is None:
             self._worker = asyncio.create_task(self._compute_queue())
-        await completed
-        return request.powers
-
-    async def drain(self) -> None:
-        """Wait until the queue is empty."""
-        if self._worker is not None:
-            await self._worker
+        return part.powers
 
     async def _compute_queue(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            while parts := self._next_batch():
-                channels = [part.request.csi[part.channels] for part in parts]
-                csi = channels[0] if len(channels) == 1 else np.concatenate(channels)
-                start = time.perf_counter()
-                try:
-                    powers = await loop.run_in_executor(self._thread, self.compute, csi)
-                except Exception as error:
-                    for part in parts:
-                        part.request.fail(error)
-                    continue
-                self.on_batch(len(csi), time.perf_counter() - start)
-                self._distribute(powers, parts)
+            while batch := self._next_batch():
+                await self._compute_batch(batch)
+                await asyncio.sleep(0)  # large requests queue their next parts
         finally:
             self._worker = None
 
-    def _next_batch(self) -> list[_Part]:
-        """Take the next batch from the queue, all with as many workers as the first request.
-
-        Drops requests that have been answered already, for example by a timeout.
-        """
-        parts: list[_Part] = []
-        others: deque[_Request] = deque()
-        capacity = 0
-        while self._queue:
-            request = self._queue.popleft()
-            if request.completed.done():
-                continue
-            if not parts:
-                capacity = max(1, MAX_BATCH_GAINS // request.csi[0].size)
-            if capacity == 0 or (parts and request.csi.shape[1] != parts[0].request.csi.shape[1]):
-                others.append(request)
-                continue
-            count = min(capacity, len(request.csi) - request.done)
-            capacity -= count
-            parts.append(_Part(request, count))
-        self._queue = others
-        return parts
-
-    def _distribute(self, powers: Array, parts: list[_Part]) -> None:
-        """Copy the powers of a batch, (N, L), to its requests; queue those that are incomplete."""
+    async def _compute_batch(self, batch: list[_Part]) -> None:
+        csi = batch[0].csi if len(batch) == 1 else np.concatenate([part.csi for part in batch])
+        loop, start = asyncio.get_running_loop(), time.perf_counter()
+        try:
+            powers = await loop.run_in_executor(self._thread, self._compute, csi)
+        except Exception as error:
+            for part in batch:
+                if not part.powers.done():
+                    part.powers.set_exception(error)
+            return
+        self._on_batch(len(csi), time.perf_counter() - start)
         first = 0
-        for part in parts:
-            request = part.request
-            request.powers[part.channels] = powers[first : first + part.count]
-            first += part.count
-            request.done += part.count
-            if request.done < len(request.csi):
-                self._queue.append(request)
-            elif not request.completed.done():
-                request.completed.set_result(None)
+        for part in batch:
+            last = first + len(part.csi)
+            if not part.powers.done():
+                part.powers.set_result(powers[first:last])
+            first = last
+
+    def _next_batch(self) -> list[_Part]:
+        """Take the next batch from the queue, all with as many workers as the first part.
+
+        Drops parts whose request has been answered already, for example by a timeout.
+        """
+        batch: list[_Part] = []
+        others: list[_Part] = []
+        gains = 0
+        for part in self._queue:
+            if part.powers.done():
+                continue
+            fits = not batch or (
+                part.csi.shape[1] == batch[0].csi.shape[1]
+                and gains + part.csi.size <= MAX_BATCH_GAINS
+            )
+            (batch if fits else others).append(part)
+            gains += part.csi.size if fits else 0
+        self._queue = others
+        return batch

@@ -114,7 +114,7 @@ class Guard:
             await send(message)
 
         try:
-            await self._admit(scope, receive, send_and_note_status)
+            await self._handler(scope)(scope, receive, send_and_note_status)
         except ClientDisconnect:
             status = _CLIENT_CLOSED_REQUEST
         finally:
@@ -130,56 +130,38 @@ class Guard:
             }
             LOGGER.info("request", extra={"fields": fields})
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request without the token or above the limit of concurrent requests."""
+    def _handler(self, scope: Scope) -> ASGIApp:
+        """The application, or a refusal of requests without token or above the limit."""
         path = scope["path"]
         if not _PUBLIC_PATHS.fullmatch(path) and not self._is_authorised(scope["headers"]):
-            response = _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
-            await response(scope, receive, send)
-        elif path in _UNLIMITED_PATHS:
-            await self.app(scope, receive, send)
-        elif self.metrics.in_flight >= self.limits.max_in_flight:
-            response = _unavailable(
+            return _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
+        if path in _UNLIMITED_PATHS:
+            return self.app
+        if self.metrics.in_flight >= self.limits.max_in_flight:
+            return _unavailable(
                 f"The service handles at most {self.limits.max_in_flight} requests at a time; "
                 f"retry after {RETRY_AFTER_S} s."
             )
-            await response(scope, receive, send)
-        else:
-            self.metrics.in_flight += 1
-            try:
-                await self._serve_within_limits(scope, receive, send)
-            finally:
-                self.metrics.in_flight -= 1
+        return self._serve_within_limits
 
     async def _serve_within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request within the limits of time and body size."""
-        remaining_bytes = self.limits.max_body_bytes
-        is_body_complete = has_response_started = False
-        too_large = HTTPException(413, f"The body must have at most {remaining_bytes} bytes.")
+        max_bytes, received_bytes, is_body_complete = self.limits.max_body_bytes, 0, False
 
         async def receive_and_count() -> Message:
-            nonlocal remaining_bytes, is_body_complete
+            nonlocal received_bytes, is_body_complete
             message = await receive()
-            remaining_bytes -= len(message.get("body", b""))
+            received_bytes += len(message.get("body", b""))
             is_body_complete = not message.get("more_body", False)
-            if remaining_bytes < 0:
-                raise too_large  # the application's exception handler sends the response
+            if received_bytes > max_bytes:  # the application's exception handler responds
+                raise HTTPException(413, f"The body must have at most {max_bytes} bytes.")
             return message
 
-        async def send_and_note_start(message: Message) -> None:
-            nonlocal has_response_started
-            has_response_started = True
-            await send(message)
-
+        self.metrics.in_flight += 1
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                if _content_length(scope["headers"]) > remaining_bytes:
-                    await _refusal(413, too_large.detail)(scope, receive, send_and_note_start)
-                else:
-                    await self.app(scope, receive_and_count, send_and_note_start)
+                await self.app(scope, receive_and_count, send)
         except TimeoutError:
-            if has_response_started:
-                raise
             limit = f"{self.limits.max_seconds:g} s"
             response = (
                 _unavailable(f"No response within {limit}; send fewer or smaller requests.")
@@ -187,6 +169,8 @@ class Guard:
                 else _refusal(408, f"The body must arrive within {limit}.")
             )
             await response(scope, receive, send)
+        finally:
+            self.metrics.in_flight -= 1
 
     def _is_authorised(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         if self.token is None:
@@ -203,9 +187,3 @@ def _refusal(status: int, detail: str, headers: dict[str, str] | None = None) ->
 
 def _unavailable(detail: str) -> Response:
     return _refusal(503, detail, {"Retry-After": str(RETRY_AFTER_S)})
-
-
-def _content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Number of bytes in the Content-Length header; 0 without one."""
-    lengths = [value for name, value in headers if name == b"content-length"]
-    return max((int(length[:20]) for length in lengths if length.isdigit()), default=0)

@@ -30,6 +30,7 @@ from feduplink.serving.limits import (
     MaxWorkers,
 )
 from feduplink.storage.files import read_limited
+from feduplink.validation import import_extra
 from feduplink.workflows.options import CommandLine, PolicyLike, Seed, workflow
 
 if TYPE_CHECKING:
@@ -102,13 +103,10 @@ def serve(
         seed: Random seed of a policy that is tuned.
         on_start: Called with a description of the service, including its address, once it listens.
     """
-    try:
-        from feduplink.serving.app import create_app
-        from feduplink.serving.playground import playground_router
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"serve: {error.name} is not installed; pip install 'feduplink[serve]'."
-        ) from None
+    import_extra("feduplink.serving.app", "serve")
+    from feduplink.serving.app import create_app
+    from feduplink.serving.playground import playground_router
+
     limits = Limits(
         max_body_bytes=max_body_bytes,
         max_workers=max_workers,

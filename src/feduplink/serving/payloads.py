@@ -6,7 +6,7 @@ little endian, row by row, and its response N·L float32: a client in C sends it
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFlo
 from pydantic_core import to_json
 
 from feduplink.errors import InputError
+from feduplink.link import Schedule
 from feduplink.serving.limits import Limits
 
 JSON, BINARY = "application/json", "application/octet-stream"
@@ -45,11 +46,13 @@ _Csi = Annotated[
 _EXAMPLE_CSI: Any = [[[9e5, 2e3], [4e3, 3e6]], [[2e6, 7e4], [1e4, 8e5]]]
 
 
-class _Request(BaseModel):
+class StrictRequest(BaseModel):
+    """A body without unknown fields, text for numbers, NaN and infinity."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class AllocationRequest(_Request):
+class AllocationRequest(StrictRequest):
     """CSI of one or several channels."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"csi": _EXAMPLE_CSI}})
@@ -57,7 +60,7 @@ class AllocationRequest(_Request):
     csi: _Csi
 
 
-class ScheduleRequest(_Request):
+class ScheduleRequest(StrictRequest):
     """CSI of one or several rounds, and the cost that their schedules minimise."""
 
     model_config = ConfigDict(
@@ -88,6 +91,12 @@ class Phase(BaseModel):
 
     duration_s: PositiveFloat
     power_w: list[NonNegativeFloat] = Field(description="Transmit powers in W, (L,); 0: silent")
+
+    @classmethod
+    def from_schedule(cls, schedule: Schedule, row: int) -> list[Self]:
+        """The phases of a round of a schedule; those without duration are left out."""
+        phases = zip(schedule.durations_s[row].tolist(), schedule.power[row].tolist(), strict=True)
+        return [cls(duration_s=time_s, power_w=power_w) for time_s, power_w in phases if time_s > 0]
 
 
 class ScheduleResponse(BaseModel):
@@ -128,7 +137,7 @@ class Refusal(BaseModel):
     detail: str = Field(description="Reason, in one sentence")
 
 
-_RequestT = TypeVar("_RequestT", bound=_Request)
+_RequestT = TypeVar("_RequestT", bound=StrictRequest)
 
 
 def parse_request(model: type[_RequestT], body: bytes) -> _RequestT:
@@ -173,10 +182,9 @@ def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
 
 
 def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
-    """CSI (N, L, L) of a binary body; L is the query's ``workers``."""
+    """CSI (N, L, L) of a binary body; L is the query's ``workers``, at least 1."""
     if workers is None:
         raise InputError("workers is required with a binary body, as in ?workers=8.")
-    _check_workers(workers, limits)
     channel_bytes = workers**2 * _FLOAT32.itemsize
     if not body or len(body) % channel_bytes:
         raise InputError(
@@ -210,7 +218,8 @@ def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     *_, rows, columns = csi.shape
     if rows != columns:
         raise InputError(f"csi must be square, (L, L) or (N, L, L); got {csi.shape}.")
-    _check_workers(rows, limits)
+    if rows > limits.max_workers:
+        raise InputError(f"workers must be 1 to {limits.max_workers}; got {rows}.")
     channels = len(csi) if csi.ndim == 3 else 1
     if channels > limits.max_channels:
         raise InputError(f"csi must have at most {limits.max_channels} channels; got {channels}.")
@@ -221,8 +230,3 @@ def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     if not (gains > 0).all():
         raise InputError("csi must have finite gains above 0; got a negative gain or 0.")
     return gains
-
-
-def _check_workers(workers: int, limits: Limits) -> None:
-    if not 1 <= workers <= limits.max_workers:
-        raise InputError(f"workers must be 1 to {limits.max_workers}; got {workers}.")

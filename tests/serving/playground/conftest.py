@@ -12,6 +12,9 @@ fastapi = pytest.importorskip("fastapi", reason="feduplink[serve] is not install
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
 from feduplink import Scenario  # noqa: E402
+from feduplink.export import OnnxPolicy  # noqa: E402
+from feduplink.serving import Limits  # noqa: E402
+from feduplink.serving.app import create_app  # noqa: E402
 from feduplink.serving.playground import playground_router  # noqa: E402
 
 #: For a setting's multipliers to be found, s, on a machine that does other things as well.
@@ -33,10 +36,10 @@ def served(app: fastapi.FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def playground() -> Iterator[str]:
+def playground(policy: OnnxPolicy) -> Iterator[str]:
     """The playground of the default scenario, with what its first scene needs already found."""
-    app = fastapi.FastAPI()
-    app.include_router(playground_router(Scenario()))
+    limits = Limits(max_seconds=PATIENCE_S)
+    app = create_app(policy, limits=limits, routers=[playground_router(Scenario())])
     for address in served(app):
         scene = httpx.get(f"{address}/v1/cell").json()["scene"]
         wait_for_multipliers(address, scene)

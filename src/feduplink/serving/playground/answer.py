@@ -105,13 +105,8 @@ class ScheduleAnswer(BaseModel):
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
         ).limited(scenario.pmax_w)
         computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
-        phases = zip(schedule.durations_s[0].tolist(), schedule.power[0].tolist(), strict=True)
         return cls(
-            phases=[
-                Phase(duration_s=duration_s, power_w=power_w)
-                for duration_s, power_w in phases
-                if duration_s > 0
-            ],
+            phases=Phase.from_schedule(schedule, 0),
             round_s=float(schedule.time_s),
             round_j=float(schedule.energy_j(scenario.static_power)) + float(computing_j),
         )
@@ -259,7 +254,7 @@ class SceneEvaluation:
         self, kinds: Sequence[type[Policy]], powers: Tensor, distances: Tensor
     ) -> list[PolicyAnswer]:
         """Rows of P policies, with powers (P, L) W and distances to the optimum (P,)."""
-        scenario = self.scenario
+        scenario, ids = self.scenario, self.scene.ids
         csi = self.csi.expand(len(powers), -1, -1)
         sinr = link.sinr(csi, powers)
         rate = link.rate(sinr)
@@ -268,36 +263,27 @@ class SceneEvaluation:
         )
         upload = link.simultaneous_upload(csi, powers, self.bits, scenario.bandwidth_hz)
         energy_j = self._energy_j(upload)
+        round_j = energy_j.sum(-1)
+        success = link.packet_success_rate(sinr, scenario.waterfall)
         objectives = self.problem.utility.value(self.problem.objective_values(sinr, powers))
-        per_worker = {
-            "power_w": powers.tolist(),
-            "sinr": sinr.tolist(),
-            "success": link.packet_success_rate(sinr, scenario.waterfall).tolist(),
-            "rate": rate.tolist(),
-            "efficiency": efficiency.tolist(),
-            "airtime_s": upload.airtime_s.tolist(),
-            "energy_j": energy_j.tolist(),
-        }
-        per_policy = {
-            "distance": distances.tolist(),
-            "round_s": upload.duration_s.tolist(),
-            "round_j": energy_j.sum(-1).tolist(),
-        }
         return [
             PolicyAnswer(
                 name=kind.name,
                 colour=kind.colour or _DEFAULT_COLOUR,
-                silent=[
-                    worker
-                    for worker, watts in zip(self.scene.ids, power, strict=True)
-                    if watts == 0
-                ],
-                objective=_finite(objective),
-                **{name: rows[i] for name, rows in (per_worker | per_policy).items()},
+                power_w=powers[i].tolist(),
+                sinr=sinr[i].tolist(),
+                success=success[i].tolist(),
+                rate=rate[i].tolist(),
+                efficiency=efficiency[i].tolist(),
+                airtime_s=upload.airtime_s[i].tolist(),
+                energy_j=energy_j[i].tolist(),
+                silent=[ids[worker] for worker in (powers[i] == 0).nonzero()[:, 0].tolist()],
+                objective=_finite(float(objectives[i])),
+                distance=float(distances[i]),
+                round_s=float(upload.duration_s[i]),
+                round_j=float(round_j[i]),
             )
-            for i, (kind, power, objective) in enumerate(
-                zip(kinds, per_worker["power_w"], objectives.tolist(), strict=True)
-            )
+            for i, kind in enumerate(kinds)
         ]
 
     def _orthogonal(self, kind: type[TDMA | OFDMA]) -> OrthogonalAnswer:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from importlib import resources
-from typing import Any
+import mimetypes
+from collections.abc import AsyncIterator, Sequence
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
 
 from feduplink.policies import PowerPolicy, shipped_network
 from feduplink.scenario import Scenario
@@ -26,12 +24,8 @@ from feduplink.serving.playground.scene import (
 )
 from feduplink.serving.playground.tuned_settings import TunedSetting, TunedSettings, tune_setting
 
-_MEDIA_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
+# Some Windows machines register another type, with which browsers refuse to run scripts.
+mimetypes.add_type("text/javascript", ".js")
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,24 +35,6 @@ _HEADERS = {
     # Browsers check for a newer version of the page.
     "Cache-Control": "no-cache",
 }
-_PAGE = "index.html"
-#: Maximum length of an invalid value or a name that an error message repeats, in characters.
-_MAX_REPEATED = 60
-
-
-class _OneSentenceRoute(APIRoute):
-    """Reports the first problem of a body in one sentence; FastAPI would list all."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_or_refuse(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                raise HTTPException(422, _first_problem(error)) from None
-
-        return handle_or_refuse
 
 
 def playground_router(scenario: Scenario, trained: Sequence[PowerPolicy] = ()) -> APIRouter:
@@ -84,61 +60,37 @@ def playground_router(scenario: Scenario, trained: Sequence[PowerPolicy] = ()) -
 
     @contextlib.asynccontextmanager
     async def tuning(_: object) -> AsyncIterator[None]:
-        settings.start(Setting.from_scene(first.scene))
+        settings.status(Setting.from_scene(first.scene))  # starts to tune for it
         yield
         await run_in_threadpool(settings.stop)
 
-    router = APIRouter(route_class=_OneSentenceRoute, lifespan=tuning)
+    router = APIRouter(lifespan=tuning)
 
     @router.get("/v1/cell", summary="Describe the cell, and a scene to start with")
     def cell() -> FirstScene:
         return first
 
+    @router.post(
+        "/v1/scene",
+        summary="Evaluate all policies in a scene",
+        responses={status: {"model": Refusal} for status in (400, 422)},
+    )
     def scene(scene: Scene) -> SceneAnswer:
-        if (worker := scene.repeated_id) is not None:
-            raise HTTPException(409, f"workers must have different ids; got {worker} twice.")
+        if (problem := first.limits.problem(scene)) is not None:
+            raise HTTPException(422, problem)
         status = settings.status(Setting.from_scene(scene))
         return SceneEvaluation(scene, scenario, channel, status).answer(network, trained)
 
-    # The limits depend on the cell; FastAPI takes them and the OpenAPI schema from the annotation.
-    scene.__annotations__["scene"] = first.limits.scene_type()
-    refusals: dict[int | str, dict[str, Any]] = {
-        status: {"model": Refusal} for status in (400, 409, 422)
-    }
-    router.post("/v1/scene", summary="Evaluate all policies in a scene", responses=refusals)(scene)
-
-    files = _files()
-
-    @router.get("/", include_in_schema=False)
-    def page() -> Response:
-        return files[_PAGE]
+    files = StaticFiles(packages=[(__package__, "web")])
 
     @router.get("/playground/{name}", include_in_schema=False)
-    def file(name: str) -> Response:
-        if name not in files:
-            raise HTTPException(404, f"No file is called {name[:_MAX_REPEATED]}.")
-        return files[name]
+    async def file(request: Request, name: str) -> Response:
+        response = await files.get_response(name, request.scope)
+        response.headers.update(_HEADERS)
+        return response
+
+    @router.get("/", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        return await file(request, "index.html")
 
     return router
-
-
-def _files() -> dict[str, Response]:
-    """Responses with the page's files, by name."""
-    folder = resources.files("feduplink.serving.playground") / "web"
-    return {
-        file.name: Response(
-            file.read_bytes(),
-            media_type=_MEDIA_TYPES[file.name.rpartition(".")[2]],
-            headers=_HEADERS,
-        )
-        for file in folder.iterdir()
-    }
-
-
-def _first_problem(error: RequestValidationError) -> str:
-    """The field, the problem, and the value given if it is short."""
-    problem: dict[str, Any] = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"][1:]) or "body"
-    given = "" if problem["type"] in ("missing", "json_invalid") else repr(problem["input"])
-    shown = f" (got {given})" if 0 < len(given) <= _MAX_REPEATED else ""
-    return f"{where}: {problem['msg'].removesuffix('.')}{shown}."

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import GenericAlias
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from feduplink.channels import (
@@ -24,6 +23,7 @@ from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.registry import CHANNEL_MODELS
 from feduplink.scenario import Scenario, data_sizes
+from feduplink.serving.payloads import StrictRequest
 
 #: Maximum number of workers; also the number of different worker ids.
 MAX_WORKERS = 64
@@ -33,54 +33,41 @@ _MAX_SEED = 2**32 - 1
 MODEL_WEIGHTS = 39_760
 
 #: Ranges of the sliders; a scenario outside widens them.
-_PMAX_DBW = (-45.0, 5.0)
-_INTERFERENCE = (0.5, 10.0)
-_RATE_MIN = (0.0, 2.0)
-_EE_MIN = (0.0, 150.0)
+_SLIDERS = {
+    "pmax_dbw": (-45.0, 5.0),
+    "interference": (0.5, 10.0),
+    "rate_min": (0.0, 2.0),
+    "ee_min": (0.0, 150.0),
+}
 
 
-def _integral(value: object) -> object:
-    """A float without a fraction as an int: JSON has one type of number."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-_Integer = Annotated[int, BeforeValidator(_integral)]
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Request(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class SceneWorker(_Request):
+class SceneWorker(StrictRequest):
     """A worker at a position."""
 
-    id: _Integer = Field(
-        ge=0, lt=MAX_WORKERS, description="Id of the worker, which determines its data and fading"
+    id: int = Field(
+        ge=0,
+        lt=MAX_WORKERS,
+        strict=False,  # JSON has one type of number, 5.0 is an integer
+        description="Id of the worker, which determines its data and fading",
     )
-    x_m: _Finite = Field(description="Distance east of the centre of the cell, m")
-    y_m: _Finite = Field(description="Distance north of the centre of the cell, m")
+    x_m: float = Field(description="Distance east of the centre of the cell, m")
+    y_m: float = Field(description="Distance north of the centre of the cell, m")
 
 
-class Scene(_Request):
+class Scene(StrictRequest):
     """Workers, their setting, and the seed of their fading."""
 
     workers: list[SceneWorker] = Field(min_length=1, max_length=MAX_WORKERS)
-    pmax_dbw: _Finite = Field(description="Maximum transmit power, dBW")
-    interference: _Finite = Field(description="Factor on the off-diagonal of H")
-    rate_min: _Finite = Field(description="Threshold on the mean rate, nats/s/Hz")
-    ee_min: _Finite = Field(description="Threshold on the mean energy efficiency, nats/s/Hz/W")
-    seed: _Integer = Field(ge=0, le=_MAX_SEED, description="Seed of the fading")
+    pmax_dbw: float = Field(description="Maximum transmit power, dBW")
+    interference: float = Field(description="Factor on the off-diagonal of H")
+    rate_min: float = Field(description="Threshold on the mean rate, nats/s/Hz")
+    ee_min: float = Field(description="Threshold on the mean energy efficiency, nats/s/Hz/W")
+    seed: int = Field(ge=0, le=_MAX_SEED, strict=False, description="Seed of the fading")
 
     @property
     def ids(self) -> tuple[int, ...]:
         """Ids of the workers, in the order of the scene."""
         return tuple(worker.id for worker in self.workers)
-
-    @property
-    def repeated_id(self) -> int | None:
-        """An id of several workers, if there is one."""
-        return next((worker for worker in self.ids if self.ids.count(worker) > 1), None)
 
     @property
     def positions_m(self) -> Tensor:
@@ -109,45 +96,25 @@ class SceneLimits(BaseModel):
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> SceneLimits:
         """The limits of a scenario's cell, which include the scenario's own values."""
+        spans: dict[str, Any] = {}
+        for name, (least, most) in _SLIDERS.items():
+            own = _number(getattr(scenario, name))
+            spans[name] = Span(least=min(least, own), most=max(most, own))
+        return cls(half_side_m=scenario.cell_side_m / 2, **spans)
 
-        def span(slider: tuple[float, float], own: float | tuple[float, ...]) -> Span:
-            value = _number(own)
-            return Span(least=min(slider[0], value), most=max(slider[1], value))
-
-        return cls(
-            half_side_m=scenario.cell_side_m / 2,
-            pmax_dbw=span(_PMAX_DBW, scenario.pmax_dbw),
-            interference=span(_INTERFERENCE, scenario.interference),
-            rate_min=span(_RATE_MIN, scenario.rate_min),
-            ee_min=span(_EE_MIN, scenario.ee_min),
-        )
-
-    def scene_type(self) -> type[Scene]:
-        """A model of scenes within the limits, whose JSON schema contains them."""
-        half = self.half_side_m
-        fields = SceneWorker.model_fields
-        worker = create_model(
-            "SceneWorker",
-            __base__=SceneWorker,
-            x_m=(float, Field(ge=-half, le=half, description=fields["x_m"].description)),
-            y_m=(float, Field(ge=-half, le=half, description=fields["y_m"].description)),
-        )
-        workers: Any = GenericAlias(list, (worker,))
-        return create_model(
-            "Scene",
-            __base__=Scene,
-            workers=(workers, Scene.model_fields["workers"]),
-            pmax_dbw=self._field("pmax_dbw"),
-            interference=self._field("interference"),
-            rate_min=self._field("rate_min"),
-            ee_min=self._field("ee_min"),
-        )
-
-    def _field(self, name: str) -> Any:
-        """Definition of a field of the scene within its span."""
-        span: Span = getattr(self, name)
-        description = Scene.model_fields[name].description
-        return (float, Field(ge=span.least, le=span.most, description=description))
+    def problem(self, scene: Scene) -> str | None:
+        """Why a scene is refused, in one sentence; None if it is within the limits."""
+        workers, ids = len(scene.ids), len(set(scene.ids))
+        if ids < workers:
+            return f"workers must have different ids; got {workers} workers with {ids} ids."
+        half = Span(least=-self.half_side_m, most=self.half_side_m)
+        values = [(name, getattr(scene, name), getattr(self, name)) for name in _SLIDERS]
+        for worker in scene.workers:
+            values += [("x_m", worker.x_m, half), ("y_m", worker.y_m, half)]
+        for name, value, span in values:
+            if not span.least <= value <= span.most:
+                return f"{name} must be {span.least:g} to {span.most:g}; got {value:g}."
+        return None
 
 
 class Station(BaseModel):
@@ -271,8 +238,8 @@ class SceneChannel:
 
 def check_playable(scenario: Scenario) -> None:
     """Refuse a scenario whose workers cannot be added and removed, by an :class:`InputError`."""
-    for name in sorted({*scenario.per_worker, *_listed_fields(type(scenario))}):
-        if isinstance(getattr(scenario, name), tuple):
+    for name, value in scenario:
+        if isinstance(value, tuple) and name != "constraints":
             raise InputError(
                 f"{name} must be one value for all workers in the playground, where workers are "
                 "added and removed."
@@ -287,10 +254,6 @@ def check_playable(scenario: Scenario) -> None:
             "constraints must be empty in the playground, which has rate_min and ee_min only; got "
             f"{scenario.constraints[0]}."
         )
-
-
-def _listed_fields(model: type[Scenario]) -> list[str]:
-    return [name for part in model.__mro__ for name in vars(part).get("per_worker", ())]
 
 
 def _number(value: float | tuple[float, ...]) -> float:

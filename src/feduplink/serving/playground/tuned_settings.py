@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -151,7 +151,7 @@ class TuningStatus:
 
 
 @dataclass(eq=False)
-class _Search:
+class _Search(Callback):
     """The search for the parameters of a setting.
 
     Attributes:
@@ -166,20 +166,10 @@ class _Search:
     cancelled: threading.Event = field(default_factory=threading.Event)
     has_started: bool = False
 
-
-class _Cancelled(Exception):
-    """The search was cancelled."""
-
-
-class _CancelCheck(Callback):
-    """Raises in the first step after the search was cancelled."""
-
-    def __init__(self, cancelled: threading.Event) -> None:
-        self._cancelled = cancelled
-
     def on_step(self, work: Work, step: Step) -> None:
-        if self._cancelled.is_set():
-            raise _Cancelled
+        """Raise an exception in the first step after the search was cancelled."""
+        if self.cancelled.is_set():
+            raise CancelledError
 
 
 class TunedSettings:
@@ -211,11 +201,6 @@ class TunedSettings:
         self._lock = threading.Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="playground-search")
 
-    def start(self, first: Setting) -> None:
-        """Search for a setting without a request for it; no other one replaces this search."""
-        with self._lock:
-            self._submit(_Search(first, requested_at=math.inf))
-
     def stop(self) -> None:
         """Cancel the search and wait for its end."""
         with self._lock:
@@ -241,18 +226,15 @@ class TunedSettings:
     def _request(self, setting: Setting) -> None:
         """Search for a setting unless another search is running that is still requested."""
         now, search = time.monotonic(), self._search
-        if search is not None and search.setting == setting:
-            search.requested_at = max(search.requested_at, now)
-            return
-        patience_s = self._patience_s if search is not None and search.has_started else 0.0
-        if search is None or now - search.requested_at >= patience_s:
-            self._submit(_Search(setting, now))
-
-    def _submit(self, search: _Search) -> None:
-        if self._search is not None:
-            self._search.cancelled.set()
-        self._search = search
-        self._executor.submit(self._run, search)
+        if search is not None:
+            if search.setting == setting:
+                search.requested_at = now
+                return
+            if search.has_started and now - search.requested_at < self._patience_s:
+                return
+            search.cancelled.set()
+        self._search = _Search(setting, now)
+        self._executor.submit(self._run, self._search)
 
     def _run(self, search: _Search) -> None:
         if search.cancelled.wait(self._settling_time_s):
@@ -260,9 +242,9 @@ class TunedSettings:
         search.has_started = True
         result: TunedSetting | str
         try:
-            with report_to(_CancelCheck(search.cancelled)):
+            with report_to(search):
                 result = self._tune(search.setting)
-        except _Cancelled:
+        except CancelledError:
             return
         except InputError as error:
             result = str(error)
