@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.scenario import Scenario
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
-from feduplink.storage.tensorfile import TensorFile, checksum, object_identity
+from feduplink.storage.tensorfile import checksum, object_identity
 from feduplink.training.history import Epoch
 from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, check_options
 
@@ -61,11 +61,6 @@ class Preset:
             return cls(_PAPER_SETTINGS, kind.architecture_type.as_published())
         settings = TrainingSettings(learning_rate=kind.learning_rate)
         return cls(settings, kind.architecture_type())
-
-
-def preset_names() -> tuple[str, ...]:
-    """Ours first."""
-    return get_args(PresetName)
 
 
 def training_settings(
@@ -186,7 +181,7 @@ class PrimalDualState:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """The variables by name, for a checkpoint."""
+        """The variables by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -318,6 +313,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
     """
 
     record_type = Epoch
+    state_types = (PrimalDualState,)
     settings: TrainingSettings
 
     def __init__(
@@ -427,14 +423,15 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
             "channel_set": self.data.checksum(),
         }
 
-    def state(self) -> TensorFile:
-        """Auxiliary variables and multipliers; nothing before the first batch."""
-        return TensorFile(self._state.tensors() if self._state else {}, {})
+    def state(self) -> PrimalDualState | None:
+        """Auxiliary variables and multipliers; None before the first batch."""
+        return self._state
 
-    def restore(self, state: TensorFile) -> None:
+    def restore(self, state: PrimalDualState | None) -> None:
         """Restore auxiliary variables and multipliers."""
-        tensors = {name: tensor.to(self._device) for name, tensor in state.tensors.items()}
-        self._state = PrimalDualState(**tensors) if tensors else None
+        if state is not None:
+            state = PrimalDualState(*(own.to(self._device) for own in state.tensors().values()))
+        self._state = state
 
     def _csi_batches(self) -> Iterator[Tensor]:
         size = self.settings.batch_size

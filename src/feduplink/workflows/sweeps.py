@@ -191,9 +191,9 @@ class Sweep(Result):
     def to_csv(self) -> str:
         """A row per run and policy, a column per measure, with six digits."""
         seed = ["seed"] if len({row.seed for row in self.rows}) > 1 else []
-        columns = [*self.options, *seed, "policy", *self.measures]
+        columns = dict.fromkeys([*self.options, *seed, "policy", *self.measures])
         text = io.StringIO()
-        writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+        writer = csv.DictWriter(text, [*columns], extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         for row, record in zip(self.rows, self.records(), strict=True):
             shown = {name: _written(value) for name, value in row.measures.items()}
