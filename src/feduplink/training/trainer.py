@@ -50,6 +50,7 @@ class LearningAlgorithm(ABC, Generic[R]):
         title: name of what is trained, for progress bars.
         network: module whose weights are trained, on its device.
         settings: hyperparameters.
+        seed: seed of all random numbers.
         optimizer: optimiser of the weights.
         generator: generator of all random numbers of the training.
         epochs: largest number of epochs.
@@ -64,6 +65,7 @@ class LearningAlgorithm(ABC, Generic[R]):
     title: str
     network: nn.Module
     settings: BaseModel
+    seed: int
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     epochs: int
