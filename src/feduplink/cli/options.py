@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import Field
@@ -24,7 +23,9 @@ from feduplink.validation import ValidatedModel, import_extra, parse_yaml
 from feduplink.workflows.options import (
     command_line,
     field_groups,
+    is_list,
     is_required,
+    kinds_of,
     options_of,
     split_text,
     takes,
@@ -259,34 +260,29 @@ def make_scenario(
 def _add_field(
     group: argparse._ActionsContainer, name: str, field: FieldInfo, *, required: bool = False
 ) -> None:
-    form = command_line(field)
+    form, is_listed = command_line(field), any(map(is_list, kinds_of(field)))
     default = form.default or _shown(field.default)
     is_clear = required or not default or (field.annotation is bool and not field.default)
     told = "" if is_clear or "(default: " in str(field.description) else f" (default: {default})"
-    shared: dict[str, Any] = {
+    how: dict[str, Any] = {
         "default": argparse.SUPPRESS,
         "help": f"{field.description}{_names_of(field)}{told}".replace("%", "%%"),
     }
     if form.positional:
         # Never required here: a configuration file may have it.
-        nargs = "*" if _is_listed(field) else "?"
-        group.add_argument(name, metavar=form.metavar, nargs=nargs, **shared)
+        nargs = "*" if is_listed else "?"
+        group.add_argument(name, metavar=form.metavar, nargs=nargs, **how)
         return
-    flags = [_flag(name)]
-    if name in _SHORT_NAMES:
-        flags.append(_SHORT_NAMES[name])
-    shared["dest"] = name
     if field.annotation is bool:
-        switch = argparse.BooleanOptionalAction if field.default else "store_true"
-        group.add_argument(*flags, action=switch, **shared)
-        return
-    if form.nargs:
-        collect = "append" if form.repeated else "store"
-        group.add_argument(*flags, nargs=form.nargs, action=collect, metavar=form.metavar, **shared)
-        return
-    action = group.add_argument(
-        *flags, type=_reader(field), metavar=form.metavar or _metavar(field), **shared
-    )
+        how["action"] = argparse.BooleanOptionalAction if field.default else "store_true"
+    else:
+        how["metavar"] = form.metavar or _metavar(field)
+        if form.nargs:
+            how |= {"nargs": form.nargs, "action": "append" if form.repeated else "store"}
+        else:
+            how["type"] = _split_text_or_none if is_listed else _text_or_none
+    short = [_SHORT_NAMES[name]] if name in _SHORT_NAMES else []
+    action = group.add_argument(_flag(name), *short, dest=name, **how)
     action.names = names_of(field)  # type: ignore[attr-defined]  # for completion
 
 
@@ -305,20 +301,12 @@ def _shown(default: Any) -> str:
     )
 
 
-def _none_or_text(text: str) -> str | None:
+def _text_or_none(text: str) -> str | None:
     return None if text.lower() == "none" else text
 
 
-def _reader(field: FieldInfo) -> Callable[[str], str | list[str] | None]:
-    """Turns the text of an option into what its model validates."""
-    if not _is_listed(field):
-        return _none_or_text
-    return lambda text: split_text(text) if "," in text else _none_or_text(text)
-
-
-def _is_listed(field: FieldInfo) -> bool:
-    """Whether the option takes several values."""
-    return any(get_origin(kind) in (tuple, list) for kind in _kinds(field.annotation))
+def _split_text_or_none(text: str) -> str | list[str] | None:
+    return split_text(text) if "," in text else _text_or_none(text)
 
 
 def names_of(field: FieldInfo) -> list[str]:
@@ -336,20 +324,12 @@ def _metavar(field: FieldInfo) -> str:
     """``{a,b}`` for a choice of names, else the kind of value."""
     if names_of(field):
         return "NAME"
-    kinds = [kind for kind in _kinds(field.annotation) if kind is not type(None)]
-    if any(get_origin(kind) is Literal for kind in kinds) and len(kinds) == 1:
-        return "{" + ",".join(get_args(kinds[0])) + "}"
-    if any(get_origin(kind) is tuple for kind in kinds):
+    first, *others = kinds_of(field)
+    if get_origin(first) is Literal and not others:
+        return "{" + ",".join(get_args(first)) + "}"
+    if any(get_origin(kind) is tuple for kind in (first, *others)):
         return "X[,X...]"
-    if kinds == [int]:
-        return "N"
-    return "TEXT" if kinds == [str] else "FILE" if kinds == [Path] else "X"
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return get_args(annotation)
-    return (annotation,)
+    return "X" if others else {int: "N", str: "TEXT", Path: "FILE"}.get(first, "X")
 
 
 #: After a comma another name is completed. Bash takes what a function whose name has ``_file``
