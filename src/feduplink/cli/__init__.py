@@ -32,6 +32,7 @@ from feduplink.cli.options import (
 from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
 from feduplink.progress import track
 from feduplink.storage.files import only_writer
+from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
@@ -68,10 +69,15 @@ def parse(words: Sequence[str]) -> Call:
     first, *further = words or ["--help"]
     if first in known:
         return _parse_options(known[first], further)
-    if first.startswith("-"):
-        build_parser().parse_known_args([first, *further])
+    if not first.startswith("-"):
+        raise unknown_name("command", first, known)
+    shell = build_parser().parse_known_args([first, *further])[0].completion
+    if shell is None:
         raise InputError(f"{first}: no such option; see feduplink --help.")
-    raise unknown_name("command", first, known)
+    if shell not in SHELLS:
+        raise unknown_name("completion", shell, SHELLS)
+    print(completion_script(build_parser(COMMANDS), shell))
+    sys.exit(0)
 
 
 def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
@@ -82,10 +88,14 @@ def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
         epilog="feduplink COMMAND --help has the options of a command.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="Print the version")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"feduplink {__version__}",
+        help="Print the version",
+    )
     parser.add_argument(
         "--completion",
-        action=_Completion,
         metavar="SHELL",
         help=f"Print a script for completion in {' or '.join(SHELLS)}: "
         'eval "$(feduplink --completion bash)"',
@@ -108,28 +118,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help.")
-
-
-class _Version(argparse.Action):
-    """``--version``; imported when asked for, since all installed packages are listed for it."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_args: object) -> None:
-        from feduplink.version import __version__
-
-        print(f"feduplink {__version__}")
-        parser.exit()
-
-
-class _Completion(argparse.Action):
-    """``--completion SHELL``: print the script for commands, options and names."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, _namespace: object, values: object, *_args: object
-    ) -> None:
-        if values not in SHELLS:
-            raise unknown_name("completion", str(values), SHELLS)
-        print(completion_script(build_parser(COMMANDS), str(values)))
-        parser.exit()
 
 
 def _parse_options(command: Command, words: Sequence[str]) -> Call:

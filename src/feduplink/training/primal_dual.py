@@ -389,7 +389,11 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Channels of each batch, (N, L, L), and the workers that transmit, (K,), or None."""
-        return zip(self._csi_batches(), self._subsets(epoch), strict=False)
+        # A generator per epoch, so that subsets need no state and leave the batches as they are.
+        generator = torch_generator(self.seed, "batches", 1 + epoch)
+        size, workers = self.settings.subset_workers, self.policy.scenario.workers
+        for csi in self._csi_batches():
+            yield csi, None if size is None else draw_subset(size, workers, generator)
 
     def step(self, batch: tuple[Tensor, Tensor | None]) -> None:
         """Take a primal–dual step on noisy CSI, if the scenario has noise."""
@@ -434,24 +438,14 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         self._state = state
 
     def _csi_batches(self) -> Iterator[Tensor]:
-        size = self.settings.batch_size
+        count, size = len(self.data.training), self.settings.batch_size
         if self.settings.fresh_channels and self.data.fresh is not None:
-            for start in range(0, len(self.data.training), size):
-                count = min(size, len(self.data.training) - start)
-                yield self.data.fresh(count, self.generator).to(self._device)
+            for start in range(0, count, size):
+                fresh = self.data.fresh(min(size, count - start), self.generator)
+                yield fresh.to(self._device)
         else:
-            order = torch.randperm(len(self.data.training), generator=self.generator)
-            for start in range(0, len(order), size):
-                yield self.data.training[order[start : start + size]]
-
-    def _subsets(self, epoch: int) -> Iterator[Tensor | None]:
-        """The transmitting workers of every batch of an epoch, without end; None: all of them."""
-        # A generator per epoch, so that subsets need no state and leave the batches as they are.
-        generator = torch_generator(self.seed, "batches", 1 + epoch)
-        size = self.settings.subset_workers
-        workers = self.policy.scenario.workers
-        while True:
-            yield None if size is None else draw_subset(size, workers, generator)
+            for rows in torch.randperm(count, generator=self.generator).split(size):
+                yield self.data.training[rows]
 
 
 def _part(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
