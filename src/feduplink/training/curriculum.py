@@ -59,8 +59,8 @@ class Curriculum:
         """All that the next batches depend on besides the generator, to be packed."""
         return None
 
-    def restore(self, state: Any, device: torch.device) -> None:
-        """Continue from such a state, with its tensors on the device."""
+    def restore(self, state: Any) -> None:
+        """Continue from such a state."""
 
 
 @dataclass(frozen=True)
@@ -337,18 +337,6 @@ class CellProblems:
             activation_cost=paid.sum(1),
         )
 
-    def to(self, device: torch.device) -> CellProblems:
-        """Move all tensors to a device."""
-        mean, square = self.directions.mean.to(device), self.directions.square.to(device)
-        return CellProblems(
-            self.scenario,
-            self.weights.to(device),
-            self.objective.to(device),
-            self.thresholds.to(device),
-            self.scaled.to(device),
-            AdamDirections(mean, square, self.directions.count),
-        )
-
     def descend(self, surplus: Tensor) -> None:
         """A step of the multipliers, from the relative surplus of the constraints, (P, 2, L)."""
         length = _DESCENT.length(self.directions.count)
@@ -414,10 +402,9 @@ class TunedProblems(Curriculum):
         """All problems under way."""
         return {"draws": self._draws, "cells": self.cells}
 
-    def restore(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Go on with these problems, on a device."""
-        self._draws = state["draws"]
-        self.cells = {number: problems.to(device) for number, problems in state["cells"].items()}
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with these problems."""
+        self._draws, self.cells = state["draws"], state["cells"]
 
 
 def _interference_free_means(

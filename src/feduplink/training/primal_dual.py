@@ -11,7 +11,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -182,7 +182,7 @@ class PrimalDualState:
 
     def tensors(self) -> dict[str, Tensor]:
         """The variables by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
 
 def _filled(values: Tensor, subset: Tensor | None) -> Tensor:
@@ -433,8 +433,6 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     def restore(self, state: PrimalDualState | None) -> None:
         """Restore auxiliary variables and multipliers."""
-        if state is not None:
-            state = PrimalDualState(*(own.to(self._device) for own in state.tensors().values()))
         self._state = state
 
     def _csi_batches(self) -> Iterator[Tensor]:

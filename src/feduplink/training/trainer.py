@@ -138,7 +138,7 @@ class LearningAlgorithm(ABC, Generic[R]):
         return None
 
     def restore(self, state: Any) -> None:
-        """Restore the variables of :meth:`state`, whose tensors are on the CPU."""
+        """Restore the variables of :meth:`state`, whose tensors are on the network's device."""
 
 
 class TrainingCallback(Callback):
@@ -323,13 +323,16 @@ class Trainer(Generic[R]):
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
         algorithm = self.algorithm
+        device = next(algorithm.network.parameters()).device
+        moved = {name: tensor.to(device) for name, tensor in file.tensors.items()}
         with fitting(path, _CHECKPOINT, "this run"):
-            saved = unpack(file, [algorithm.record_type, *algorithm.state_types])
+            types = [algorithm.record_type, *algorithm.state_types]
+            saved = unpack(TensorFile(moved, file.header), types)
             algorithm.network.load_state_dict(saved["network"])
             self._best_weights, self._last_weights = saved["best"], None
             algorithm.optimizer.load_state_dict(saved["optimizer"])
             algorithm.restore(saved["algorithm"])
-            algorithm.generator.set_state(saved["generator"])
+            algorithm.generator.set_state(saved["generator"].cpu())
             self.history = History(saved["history"])
             self._best = self.history.best if self.history else None
 

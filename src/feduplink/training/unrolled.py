@@ -203,4 +203,4 @@ class LagrangianLearning(OneCycleLearning):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue both."""
         super().restore(state)
-        self.curriculum.restore(state["curriculum"], self.generator.device)
+        self.curriculum.restore(state["curriculum"])
