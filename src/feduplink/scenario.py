@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import yaml
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -29,6 +29,8 @@ from feduplink.validation import ValidatedModel, parse_yaml
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
+
+    Numbers: TypeAlias = float | Sequence[float] | Tensor
 
 
 class ScenarioPart(ValidatedModel):
@@ -57,7 +59,7 @@ class ScenarioPart(ValidatedModel):
         return self.workers if listed else None
 
 
-def float64(values: float | Sequence[float] | Tensor) -> Tensor:
+def float64(values: Numbers) -> Tensor:
     """Numbers as a tensor of double precision."""
     # Imported here: what describes a system is needed long before anything is computed, as for
     # the options of a command, and PyTorch takes seconds to import.
@@ -334,10 +336,10 @@ class Scenario(Goal, Radio, Cell):
 
     def with_limits(
         self,
-        model_bits: float | Tensor,
+        model_bits: Numbers,
         *,
-        time_max_s: float | Tensor | None = None,
-        energy_max_j: float | Tensor | None = None,
+        time_max_s: Numbers | None = None,
+        energy_max_j: Numbers | None = None,
     ) -> Scenario:
         """The scenario with thresholds from what an upload of ``model_bits`` Z may take.
 
@@ -349,17 +351,13 @@ class Scenario(Goal, Radio, Cell):
         """
         from feduplink.link.uploads import efficiency_for_energy, rate_for_time
 
-        changes: dict[str, Any] = {}
+        bits, changes = float64(model_bits), {}
         if time_max_s is not None:
-            _check_limit("time_max_s", time_max_s, float64(0))
-            r0 = rate_for_time(model_bits, time_max_s, self.bandwidth_hz)
-            changes["rate_min"] = r0.tolist()
+            limit = _checked_limit("time_max_s", time_max_s, float64(0))
+            changes["rate_min"] = rate_for_time(bits, limit, self.bandwidth_hz).tolist()
         if energy_max_j is not None:
-            computing = self.compute_energy * float64(model_bits)
-            _check_limit("energy_max_j", energy_max_j, computing)
-            e0 = efficiency_for_energy(
-                model_bits, energy_max_j, self.bandwidth_hz, self.compute_energy
-            )
+            limit = _checked_limit("energy_max_j", energy_max_j, self.compute_energy * bits)
+            e0 = efficiency_for_energy(bits, limit, self.bandwidth_hz, self.compute_energy)
             changes["ee_min"] = e0.tolist()
         return self.replace(**changes)
 
@@ -412,8 +410,8 @@ def shipped_scenarios() -> list[str]:
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
-def _check_limit(name: str, value: float | Tensor, above: Tensor) -> None:
-    """Refuse limits that are not above what the computation takes; each () or (L,)."""
+def _checked_limit(name: str, value: Numbers, above: Tensor) -> Tensor:
+    """The limits, () or (L,), unless they are not above what the computation takes."""
     limits = float64(value)
     if not bool((limits.isfinite() & (limits > above)).all()):
         least = f"{above.item():g}" if above.ndim == 0 else f"{above.tolist()}"
@@ -422,3 +420,4 @@ def _check_limit(name: str, value: float | Tensor, above: Tensor) -> None:
             f"{name}: {limits.tolist()} is not accepted; accepted: finite and above {least}"
             f"{because}."
         )
+    return limits

@@ -41,19 +41,16 @@ class CsvLog(Callback):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rows: list[dict[str, Any]] = []
-        self._columns: list[str] = []
-        self._text = io.StringIO(newline="")
         self._written_s = 0.0
 
     def on_begin(self, work: Work) -> None:
         """Write the earlier steps of a resumed run."""
-        for step in work.earlier:
-            self._add(work, step)
+        self._rows += [_row(work, step) for step in work.earlier]
         self._write()
 
     def on_step(self, work: Work, step: Step) -> None:
         """Add a row."""
-        self._add(work, step)
+        self._rows.append(_row(work, step))
         if time.monotonic() - self._written_s > _WRITE_INTERVAL_S:
             self._write()
 
@@ -62,21 +59,15 @@ class CsvLog(Callback):
         self._write()
 
     def _write(self) -> None:
-        write_text(self._path, self._text.getvalue())
-        self._written_s = time.monotonic()
-
-    def _add(self, work: Work, step: Step) -> None:
-        row = _row(work, step)
-        self._rows.append(row)
-        waiting = [row]
-        if row.keys() - set(self._columns):
-            # Further columns, as of the next work of a command: the table is written anew.
-            self._columns += [name for name in row if name not in self._columns]
-            self._text, waiting = io.StringIO(newline=""), self._rows
-        writer = csv.DictWriter(self._text, self._columns)
-        if waiting is self._rows:
+        text = io.StringIO(newline="")
+        # Works of one command may have different columns.
+        columns = dict.fromkeys(name for row in self._rows for name in row)
+        writer = csv.DictWriter(text, [*columns])
+        if columns:
             writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in waiting)
+        writer.writerows(self._rows)
+        write_text(self._path, text.getvalue())
+        self._written_s = time.monotonic()
 
 
 class TensorBoardLog(Callback):
@@ -114,17 +105,13 @@ class TensorBoardLog(Callback):
 
 
 def _row(work: Work, step: Step) -> dict[str, Any]:
-    if isinstance(step.detail, Record):
-        return step.detail.row()
-    return {work.unit or "steps": step.done, **step.figures}
+    """Columns of a CSV file; floats have six digits: the rest is noise of the drawn channels."""
+    own = {work.unit or "steps": step.done, **step.figures}
+    row = step.detail.row() if isinstance(step.detail, Record) else own
+    return {name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()}
 
 
 def _scalars(work: Work, step: Step) -> dict[str, float]:
     if isinstance(step.detail, Record):
         return step.detail.scalars()
     return {f"{work.title}/{name}": value for name, value in step.figures.items()}
-
-
-def _cell(value: Any) -> Any:
-    """Floats with six digits: the rest is noise of the drawn channels."""
-    return f"{value:.6g}" if isinstance(value, float) else value

@@ -95,8 +95,16 @@ def test_bad_options_end_with_one_sentence_and_no_files(
 def test_unknown_and_missing_commands(run: Run):
     assert "evaluate" in refused(run("dance"))
     assert "did you mean train?" in refused(run("trian"))
-    assert "COMMAND" in refused(run())
     assert "--colour: no such option" in refused(run("--colour"))
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: feduplink")
+    assert all(command.name in text for command in COMMANDS)
 
 
 def test_unknown_options_point_to_the_help_of_their_command(run: Run):

@@ -64,6 +64,13 @@ def test_names_are_values_too(run: Run, tmp_path: Path):
     assert metrics_of(tmp_path / "here")["figure"] == "participation"
 
 
+def test_the_seed_is_an_option_like_others(run: Run, tmp_path: Path):
+    assert sweep(run, "--vary", "seed", 0, 1).status == 0
+    rows = [row for row in rows_of(tmp_path / "runs/sweep") if row["policy"] == "max"]
+    assert rows[0]["objective"] != rows[1]["objective"]
+    assert metrics_of(tmp_path / "runs/sweep/seed=1")["seed"] == 1
+
+
 def test_commands_without_policies_have_figures(run: Run, tmp_path: Path):
     ended = sweep(run, "--vary", "count", 2, 3, command=("channels", "--workers", 2))
     assert ended.status == 0, ended.err
@@ -99,7 +106,7 @@ def test_a_run_that_is_refused_says_so_and_leaves_the_others(run: Run, tmp_path:
     vary = ("--vary", "policies", "max", "nowhere/policy")
     ended = sweep(run, *vary, command=("evaluate", *TINY))
     assert ended.status == 2
-    assert "sweep: policies nowhere/policy: policy: 'nowhere/policy' is" in ended.err
+    assert "sweep: policies=nowhere/policy: policy: 'nowhere/policy' is" in ended.err
     assert metrics_of(tmp_path / "runs/sweep/policies=max")["policies"].keys() == {"max"}
 
 

@@ -33,7 +33,7 @@ def written(page: Path) -> dict[Path, set[str]]:
     """Directories that a page's commands write to, by ``--out`` or by default, and which do."""
     found = defaultdict(set)
     for words in commands(page):
-        call, _ = parse(words)
+        call = parse(words)
         if call.command.writes:
             found[call.out].add(call.command.name)
     return found
@@ -43,7 +43,7 @@ def test_every_command_of_every_page_is_understood():
     assert sum(len(commands(page)) for page in PAGES) > 30
     for page in PAGES:
         for words in commands(page):
-            assert parse(words)[0].command.name == words[0]
+            assert parse(words).command.name == words[0]
 
 
 def test_no_directory_is_used_on_two_pages_or_by_two_commands():

@@ -53,8 +53,7 @@ def drawn(curriculum: TunedProblems) -> tuple[ChannelBatch, Prices]:
 
 
 def scaled(curriculum: TunedProblems) -> list[Tensor]:
-    tensors = curriculum.state().tensors
-    return [value for name, value in tensors.items() if name.endswith(".scaled")]
+    return [problems.scaled for problems in curriculum.cells.values()]
 
 
 def test_a_constraint_that_is_missed_gets_a_multiplier_and_one_that_is_exceeded_none():
@@ -71,9 +70,7 @@ def test_a_constraint_that_is_missed_gets_a_multiplier_and_one_that_is_exceeded_
 def test_thresholds_are_at_most_what_workers_reach_alone():
     curriculum = TunedProblems(AnyScenario(workers=(4,)), seed=3)
     batch, _ = drawn(curriculum)
-    (thresholds,) = (
-        value for name, value in curriculum.state().tensors.items() if name.endswith("thresholds")
-    )
+    (thresholds,) = (problems.thresholds for problems in curriculum.cells.values())
     most = torch.log1p(batch.direct.double() * batch.pmax_w).mean()
     assert (thresholds > 0).all()
     assert thresholds[:, 0].max() < 2 * most  # of other channels of the cell

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, judge
+from feduplink.storage.records import pack, unpack
+from feduplink.storage.tensorfile import TensorFile
 from feduplink.training import Epoch, History, NetworkEpoch, best_epoch
 
 
@@ -41,10 +43,11 @@ def test_best_epoch(history, best):
     assert best_epoch(epochs).number == best
 
 
-def test_json_round_trip():
-    original = epoch(3, 0.9, 0.0)
-    (fields,) = json.loads(json.dumps(History([original]).to_json()))
-    assert Epoch.from_json(fields) == original
+@pytest.mark.parametrize("record", [epoch(3, 0.9, 0.0), NetworkEpoch(2, 300, {"cost": 0.1})])
+def test_a_record_is_stored_and_read_back(record):
+    stored = pack(History([record]))
+    header = json.loads(json.dumps(stored.header))
+    assert unpack(TensorFile({}, header), [type(record)]) == [record]
 
 
 def test_an_epoch_has_the_figures_of_its_judgement():

@@ -22,6 +22,10 @@ def training():
     return fu.train(SCENARIO, "pdm", epochs=2, channels_per_split=30)
 
 
+def schedule_training():
+    return fu.train(SCENARIO, "learned-schedule", steps=100, batch_size=2)
+
+
 def front():
     return fu.make_schedules(SCENARIO, channels_per_split=3, kappa=[0, 10], policies=["max"])
 
@@ -41,7 +45,9 @@ def swept():
     )
 
 
-@pytest.mark.parametrize("make", [evaluation, optimum, training, front, federation, swept])
+@pytest.mark.parametrize(
+    "make", [evaluation, optimum, training, schedule_training, front, federation, swept]
+)
 def test_a_saved_result_is_read_back(make, tmp_path: Path):
     result = make()
     result.save(tmp_path)

@@ -1,4 +1,4 @@
-"""Channel models: the protocol, and square cells with path loss and Rayleigh fading.
+"""Channel models: the protocol, and square cells with path loss and Rayleigh propagation.
 
 One of your own is a class like this, registered (``CHANNEL_MODELS.register``), declared by an
 installed package as an entry point ``feduplink.channel_models``, or named as
@@ -31,23 +31,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from feduplink.channels import (
-    propagation as fading,
-)
-from feduplink.channels import (
-    propagation as geometry,
-)
-from feduplink.channels import (
-    propagation as pathloss,
-)
+from feduplink.channels import propagation
 from feduplink.channels.csi import matched_filter_csi
+from feduplink.tensor_record import TensorRecord
 
 if TYPE_CHECKING:
     from feduplink.scenario import Scenario
 
 
 @dataclass(frozen=True, repr=False)
-class Realisations:
+class Realisations(TensorRecord):
     """A draw of channels.
 
     Attributes:
@@ -138,14 +131,11 @@ class RayleighCell(ABC):
     ) -> Realisations:
         if self.scenario.geometry == "kept":
             return self._realise(count, generator, cell or generator, keep_antenna)
-        chunks = [
-            self._realise(min(_CHUNK, count - start), generator, generator, keep_antenna)
-            for start in range(0, count, _CHUNK)
-        ]
-        antennas = [chunk.antenna for chunk in chunks if chunk.antenna is not None]
-        return Realisations(
-            csi=torch.cat([chunk.csi for chunk in chunks]),
-            antenna=torch.cat(antennas) if antennas else None,
+        return Realisations.concat(
+            [
+                self._realise(min(_CHUNK, count - start), generator, generator, keep_antenna)
+                for start in range(0, count, _CHUNK)
+            ]
         )
 
     def _realise(
@@ -153,11 +143,11 @@ class RayleighCell(ABC):
     ) -> Realisations:
         scenario = self.scenario
         gain = self._mean_gain(count, cell)
-        coefficients = fading.rayleigh(
+        coefficients = propagation.rayleigh(
             (count, scenario.workers, scenario.base_stations, scenario.antennas), generator
         )
         if (rho := self._fading_correlation()) > 0:
-            coefficients = fading.gauss_markov(coefficients, rho)
+            coefficients = propagation.gauss_markov(coefficients, rho)
         csi = matched_filter_csi(coefficients, gain, gain.argmax(dim=-1), scenario.noise_power_w)
         antenna = None
         if keep_antenna:
@@ -167,29 +157,31 @@ class RayleighCell(ABC):
     def _mean_gain(self, count: int, generator: torch.Generator) -> Tensor:
         """Path gain with shadowing of every worker to every station, (count or 1, L, K)."""
         scenario, side = self.scenario, self.scenario.cell_side_m
-        stations = geometry.base_station_positions(scenario.base_stations, side)
+        stations = propagation.base_station_positions(scenario.base_stations, side)
         kept = scenario.geometry == "kept"
-        workers = geometry.worker_positions(1 if kept else count, scenario.workers, side, generator)
+        workers = propagation.worker_positions(
+            1 if kept else count, scenario.workers, side, generator
+        )
         if scenario.speed_mps > 0:
             step_m = scenario.speed_mps * scenario.round_interval_s
-            workers = geometry.walk(workers[0], count, step_m, side, generator)
-        distance_m = geometry.distances(workers, stations)
+            workers = propagation.walk(workers[0], count, step_m, side, generator)
+        distance_m = propagation.distances(workers, stations)
         gain = self.path_gain(distance_m)
         if self.shadowing_std_db > 0:
             # Kept workers keep their obstacles: one shadowing value per link for the whole run.
             links = distance_m[:1] if kept else distance_m
             std_db = self.shadowing_std_db
-            gain = gain * pathloss.shadowing_gain(tuple(links.shape), std_db, generator)
+            gain = gain * propagation.shadowing_gain(tuple(links.shape), std_db, generator)
         return gain
 
     def _fading_correlation(self) -> float:
-        """ρ between successive rounds; 0 for independent fading."""
+        """ρ between successive rounds; 0 for independent propagation."""
         scenario = self.scenario
         if scenario.coherence_time_s is not None:
-            return fading.correlation(scenario.round_interval_s, scenario.coherence_time_s)
+            return propagation.correlation(scenario.round_interval_s, scenario.coherence_time_s)
         if scenario.speed_mps > 0:
-            coherence_s = fading.coherence_time(scenario.speed_mps, scenario.carrier_hz)
-            return fading.correlation(scenario.round_interval_s, coherence_s)
+            coherence_s = propagation.coherence_time(scenario.speed_mps, scenario.carrier_hz)
+            return propagation.correlation(scenario.round_interval_s, coherence_s)
         return 0.0
 
 
@@ -198,7 +190,7 @@ class WidebandSpatial(RayleighCell):
 
     def path_gain(self, distance_m: Tensor) -> Tensor:
         """See :func:`feduplink.channels.propagation.wideband_spatial_gain`."""
-        return pathloss.wideband_spatial_gain(distance_m)
+        return propagation.wideband_spatial_gain(distance_m)
 
 
 class _HataCost231(RayleighCell):
@@ -208,7 +200,7 @@ class _HataCost231(RayleighCell):
 
     def path_gain(self, distance_m: Tensor) -> Tensor:
         """See :func:`feduplink.channels.propagation.hata_cost231_gain`."""
-        return pathloss.hata_cost231_gain(
+        return propagation.hata_cost231_gain(
             distance_m, urban=self.urban, carrier_hz=self.scenario.carrier_hz
         )
 
@@ -228,10 +220,10 @@ class HataSuburban(_HataCost231):
 class HataUrbanShadowed(HataUrban):
     """Hata–COST231 in cities, with log-normal shadowing of 8 dB."""
 
-    shadowing_std_db = pathloss.SHADOWING_STD_DB
+    shadowing_std_db = propagation.SHADOWING_STD_DB
 
 
 class HataSuburbanShadowed(HataSuburban):
     """Hata–COST231 in suburbs, with log-normal shadowing of 8 dB."""
 
-    shadowing_std_db = pathloss.SHADOWING_STD_DB
+    shadowing_std_db = propagation.SHADOWING_STD_DB

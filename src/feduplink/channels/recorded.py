@@ -55,8 +55,7 @@ def write_channels(
 def read_channels(path: str | os.PathLike[str]) -> Realisations:
     """Read and check recorded channels; raises :class:`InputError` with the reason."""
     with reading_hdf5(path, "channels") as file:
-        recorded, antenna = dataset_in(file, CSI_DATASET), None
-        _check_shape(recorded)
+        recorded, antenna = _csi_dataset(file), None
         if ANTENNA_DATASET in file:
             coefficients = dataset_in(file, ANTENNA_DATASET)
             antenna = torch.from_numpy(np.asarray(coefficients, dtype=np.complex64))
@@ -76,8 +75,15 @@ def read_channels(path: str | os.PathLike[str]) -> Realisations:
     return Realisations(csi, antenna)
 
 
-def _check_shape(dataset: h5py.Dataset) -> None:
-    """Refuse, before anything is read, what cannot be H of some channels."""
+def recorded_workers(path: str | os.PathLike[str]) -> int:
+    """The number of workers L of recorded channels, of which nothing else is read."""
+    with reading_hdf5(path, "channels") as file:
+        return int(_csi_dataset(file).shape[-1])
+
+
+def _csi_dataset(file: h5py.File) -> h5py.Dataset:
+    """The dataset of H; refused, before anything is read, if it cannot be H of some channels."""
+    dataset = dataset_in(file, CSI_DATASET)
     shape = dataset.shape
     if dataset.dtype.kind not in _REAL_KINDS:
         raise InputError(
@@ -89,3 +95,4 @@ def _check_shape(dataset: h5py.Dataset) -> None:
             f"has {CSI_DATASET} of shape {shape}; accepted: (N, L, L) with N >= 1 and L from 1 to "
             f"{_WORKERS}"
         )
+    return dataset

@@ -40,17 +40,6 @@ except ImportError:
         "sionna: is not installed; accepted after pip install 'feduplink[sionna]'."
     ) from None
 
-__all__ = [
-    "InF",
-    "PanelArray",
-    "UMa",
-    "UMi",
-    "config",
-    "gen_hexgrid_topology",
-    "gen_tr38901_indoor_factory_topology",
-    "open_loop_uplink_power_control",
-]
-
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[str]:
@@ -110,11 +99,9 @@ class SystemLevelCell(ABC):
         """H with the workers' channels to their station, (count, L, 1, n_R) complex64."""
         size = max(1, _LINKS // (self.scenario.workers + self.scenario.base_stations - 1))
         with drawing_from(generator) as device:
-            chunks = [
-                self._realise(min(size, count - start), device) for start in range(0, count, size)
-            ]
-        csi, antenna = (torch.cat(parts) for parts in zip(*chunks, strict=True))
-        return Realisations(csi, antenna)
+            return Realisations.concat(
+                [self._realise(min(size, count - at), device) for at in range(0, count, size)]
+            )
 
     def received(self, channels: Tensor, covariance: Tensor) -> Tensor:
         """H (N, L, L) of channels (N, L, n_R) in noise of this covariance (N, n_R, n_R)."""
@@ -139,8 +126,7 @@ class SystemLevelCell(ABC):
             device=device,
         )
 
-    def _realise(self, count: int, device: str) -> tuple[Tensor, Tensor]:
-        """H and the workers' channels, (count, L, L) and (count, L, 1, n_R)."""
+    def _realise(self, count: int, device: str) -> Realisations:
         layout, model = self.layout(count, device), self.model(device)
         model.set_topology(*layout.topology)
         # (N, 1, n_R, U, 1, paths, 1)
@@ -151,7 +137,7 @@ class SystemLevelCell(ABC):
         workers, others = relative.tensor_split([self.scenario.workers], dim=1)
         covariance = interference_covariance(others, layout.others_power_w)
         csi = self.received(workers, covariance).to(torch.float32)
-        return csi, gains[:, : self.scenario.workers, None]
+        return Realisations(csi, gains[:, : self.scenario.workers, None])
 
     def _array(self, antennas: int, pattern: str, device: str) -> PanelArray:
         return PanelArray(

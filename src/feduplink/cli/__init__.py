@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from feduplink.cli.commands import COMMANDS, Call, Command, run_workflow
+from feduplink.cli.commands import COMMANDS, Call, Command
 from feduplink.cli.options import (
     add_common_options,
     add_workflow_options,
@@ -32,6 +32,7 @@ from feduplink.cli.options import (
 from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
 from feduplink.progress import track
 from feduplink.storage.files import only_writer
+from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
@@ -62,17 +63,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ACCEPTED
 
 
-def parse(words: Sequence[str]) -> tuple[Call, argparse.Namespace]:
+def parse(words: Sequence[str]) -> Call:
     """The command with its options. ``--help`` and the like end the program by ``SystemExit``."""
     known = {command.name: command for command in COMMANDS}
-    first = words[0] if words else ""
+    first, *further = words or ["--help"]
     if first in known:
-        return _parse_options(known[first], words[1:])
-    if first and not first.startswith("-"):
+        return _parse_options(known[first], further)
+    if not first.startswith("-"):
         raise unknown_name("command", first, known)
-    _, unknown = build_parser().parse_known_args(words)
-    wrong = f"{unknown[0]}: no such option" if unknown else "COMMAND: missing"
-    raise InputError(f"{wrong}; accepted: {', '.join(known)}; see feduplink --help.")
+    shell = build_parser().parse_known_args([first, *further])[0].completion
+    if shell is None:
+        raise InputError(f"{first}: no such option; see feduplink --help.")
+    if shell not in SHELLS:
+        raise unknown_name("completion", shell, SHELLS)
+    print(completion_script(build_parser(COMMANDS), shell))
+    sys.exit(0)
 
 
 def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
@@ -83,10 +88,14 @@ def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
         epilog="feduplink COMMAND --help has the options of a command.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="Print the version")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"feduplink {__version__}",
+        help="Print the version",
+    )
     parser.add_argument(
         "--completion",
-        action=_Completion,
         metavar="SHELL",
         help=f"Print a script for completion in {' or '.join(SHELLS)}: "
         'eval "$(feduplink --completion bash)"',
@@ -111,29 +120,7 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message}; see {self.prog} --help.")
 
 
-class _Version(argparse.Action):
-    """``--version``; imported when asked for, since all installed packages are listed for it."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_args: object) -> None:
-        from feduplink.version import __version__
-
-        print(f"feduplink {__version__}")
-        parser.exit()
-
-
-class _Completion(argparse.Action):
-    """``--completion SHELL``: print the script for commands, options and names."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, _namespace: object, values: object, *_args: object
-    ) -> None:
-        if values not in SHELLS:
-            raise unknown_name("completion", str(values), SHELLS)
-        print(completion_script(build_parser(COMMANDS), str(values)))
-        parser.exit()
-
-
-def _parse_options(command: Command, words: Sequence[str]) -> tuple[Call, argparse.Namespace]:
+def _parse_options(command: Command, words: Sequence[str]) -> Call:
     parser = _Parser(
         prog=f"feduplink {command.name}",
         description=command.summary,
@@ -145,8 +132,7 @@ def _parse_options(command: Command, words: Sequence[str]) -> tuple[Call, argpar
     args, unknown = parser.parse_known_args(words)
     if unknown:
         raise _unknown_option(parser, unknown[0])
-    given = given_options(args, command.workflow, parser.prog)
-    return Call(command, given, tuple(args.imported)), args
+    return Call(command, given_options(args, command.workflow, parser.prog))
 
 
 def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
@@ -166,8 +152,8 @@ def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
 
 def _run(words: Sequence[str]) -> None:
     with _modules_of_the_user():
-        call, args = parse(words)
-        if args.print_config:
+        call = parse(words)
+        if call.given.prints_config:
             scenario = call.scenario() if takes(call.workflow, "scenario") else None
             print(config_text(call.workflow, call.given, scenario), end="")
             return
@@ -175,16 +161,18 @@ def _run(words: Sequence[str]) -> None:
         with track("loading PyTorch", transient=True), _without_garbage_collection("torch"):
             import torch
 
-            from feduplink.storage.run_directory import command
+            from feduplink.storage.run_directory import check_free, command
 
         # The matrices are small: a second thread gains nothing on an idle machine, and spins on a
         # busy one.
         torch.set_num_threads(1)
-        with command(words):
-            for name in args.imported:
+        with command(words), contextlib.ExitStack() as stack:
+            for name in call.given.common.imports:
                 _import(name)
-            with only_writer(call.out) if call.command.writes else contextlib.nullcontext():
-                (call.command.run or run_workflow)(call)
+            if call.command.writes:
+                stack.enter_context(only_writer(call.out))
+                check_free(call.out, call.command.name)
+            call.command.run(call)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ A command is an entry of :data:`COMMANDS`. Its options are those of its workflow
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,32 +18,26 @@ from feduplink.cli.options import Given, make_scenario
 from feduplink.errors import InputError, ProofError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
-from feduplink.tables import console, terminal_table, wrapped
+from feduplink.tables import console, print_records, terminal_table, wrapped
 from feduplink.workflows.options import (
     CommandLine,
     DataDirectory,
     Processes,
     Seed,
+    is_required,
     takes,
 )
 
 if TYPE_CHECKING:
-    from feduplink.workflows.result import Result
+    from feduplink.workflows import Result, Sweep
 
 
 @dataclass(frozen=True)
 class Call:
-    """A command with its options.
-
-    Attributes:
-        command: the command.
-        given: the options of the command line.
-        imported: modules of ``--import``.
-    """
+    """A command with its options."""
 
     command: Command
     given: Given
-    imported: tuple[str, ...] = ()
 
     @property
     def workflow(self) -> Callable[..., Any]:
@@ -59,32 +52,22 @@ class Call:
     @property
     def out(self) -> Path:
         """The directory for the files."""
-        return self.given.out or self.command.default_out
+        return self.given.common.out or self.command.default_out
 
     def __call__(self, **further: Any) -> Any:
         """Call the workflow."""
-        options = {**self.options, **further}
-        if self.imported and takes(self.workflow, "imports"):
-            options["imports"] = self.imported
-        if not takes(self.workflow, "scenario"):
-            return self.workflow(**options)
-        if self._without_scenario():
-            return self.workflow(None, **options)
-        if isinstance(options.get("channels"), str):
-            options["channels"] = self._recorded(options["channels"])
-            workers = options["channels"].csi.shape[-1]
-            return self.workflow(self.scenario(workers=workers), **options)
-        return self.workflow(self.scenario(), **options)
+        everywhere = {"out": self.out, "imports": self.given.common.imports}
+        options = {name: v for name, v in everywhere.items() if takes(self.workflow, name)}
+        if takes(self.workflow, "scenario"):
+            options["scenario"] = self.scenario()
+        return self.workflow(**options, **self.options, **further)
 
-    def _without_scenario(self) -> bool:
-        """Whether the workflow can do without a scenario, and none is given."""
-        default = inspect.signature(self.workflow).parameters["scenario"].default
-        given = self.given
-        anything = given.base or given.scenario or given.limits.model_fields_set
-        return default is None and not anything
-
-    def scenario(self, **fixed: Any) -> Scenario:
-        """The scenario, with ``fixed`` fields on top."""
+    def scenario(self) -> Scenario | None:
+        """The scenario; None if none is given and the workflow can do without."""
+        if not (is_required(self.workflow, "scenario") or self.given.has_scenario()):
+            return None
+        recording = self.options.get("channels")
+        fixed = {} if recording is None else {"workers": self._recorded_workers(recording)}
         return make_scenario(self.given, self._weights_of_model, **fixed)
 
     def _weights_of_model(self, scenario: Scenario) -> int:
@@ -95,18 +78,34 @@ class Call:
 
         return task_of(scenario, **self.options).weights
 
-    def _recorded(self, path: str) -> Any:
-        """The channels of a file, whose number of workers is that of the scenario."""
-        from feduplink.channels import Channels
+    def _recorded_workers(self, path: str) -> int:
+        """The number of workers of a recording, which is that of the scenario."""
+        from feduplink.channels.recorded import recorded_workers
 
-        channels = Channels.from_file(path)
-        workers = channels.csi.shape[-1]
-        if str(self.given.scenario.get("workers", workers)) != str(workers):
+        workers = recorded_workers(path)
+        if str(self.given.fields.get("workers", workers)) != str(workers):
             raise InputError(
                 f"workers: {path} holds channels of {workers} workers; accepted: {workers}, or no "
                 "--workers."
             )
-        return channels
+        return workers
+
+
+def run_workflow(call: Call) -> None:
+    """Call a workflow; save and print its result, unless it returns none and did so itself."""
+    result: Result | None = call()
+    if result is not None:
+        result.save(call.out)
+        print_result(result, call.out)
+
+
+def print_result(result: Result, directory: Path) -> None:
+    """Print the table of a result, and the names of its files."""
+    out = console()
+    if headline := result.headline():
+        out.print(headline)
+    out.print(terminal_table(result.table()))
+    out.print(f"{result.files} in {directory}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Command:
         path: ``package.module:function`` of its workflow.
         summary: one line for the overview.
         example: a command line that works, shown at the end of its ``--help``.
-        run: calls the workflow and prints; None: prints and saves the result of the workflow.
+        run: calls the workflow and prints.
         writes: whether it writes files into ``--out``.
         usage: the words after the command in the first line of ``--help``.
     """
@@ -127,7 +126,7 @@ class Command:
     path: str
     summary: str
     example: str
-    run: Callable[[Call], None] | None = None
+    run: Callable[[Call], None] = run_workflow
     writes: bool = True
     usage: str = "[options]"
 
@@ -142,37 +141,6 @@ class Command:
     def default_out(self) -> Path:
         """The directory for files unless ``--out`` names another."""
         return Path("runs", self.name)
-
-
-def run_workflow(call: Call) -> None:
-    """Call a workflow whose result is a :class:`~feduplink.workflows.result.Result`."""
-    from feduplink.storage.run_directory import check_free
-
-    check_free(call.out, call.command.name)
-    further = {"out": call.out} if takes(call.workflow, "out") else {}
-    result = call(**further)
-    result.save(call.out)
-    print_result(result, call.out)
-
-
-def print_result(result: Result, directory: Path) -> None:
-    """Print the table of a result, and the names of its files."""
-    out = console()
-    if headline := result.headline():
-        out.print(headline)
-    out.print(terminal_table(result.table()))
-    out.print(f"{result.files} in {directory}")
-
-
-def run_job(call: Call) -> None:
-    """Call a function of this module, which writes and prints by itself."""
-    from feduplink.storage.run_directory import check_free
-
-    if call.command.writes:
-        check_free(call.out, call.command.name)
-        call(out=call.out)
-    else:
-        call()
 
 
 def channels(
@@ -235,15 +203,11 @@ def run_check(call: Call) -> None:
 
 def run_export(call: Call) -> None:
     """Export a policy, and print the difference from PyTorch."""
-    from feduplink.storage.run_directory import check_free
-
-    check_free(call.out, call.command.name)
-    console().print(str(call(out=call.out)))
+    console().print(str(call()))
 
 
 def run_demo(call: Call) -> None:
     """Run the demo and print its results as they come."""
-    from feduplink.storage.run_directory import check_free
     from feduplink.workflows.result import Result
 
     out = console()
@@ -252,8 +216,7 @@ def run_demo(call: Call) -> None:
         shown = terminal_table(said.table()) if isinstance(said, Result) else wrapped(said, out)
         out.print(shown)
 
-    check_free(call.out, call.command.name)
-    call(out=call.out, tell=tell)
+    call(tell=tell)
 
 
 def sweep(
@@ -281,7 +244,7 @@ def sweep(
         CommandLine(metavar="NAME"),
     ] = None,
     processes: Processes = None,
-) -> None:
+) -> Sweep:
     """Run a command for all combinations of values."""
     from feduplink import workflows
     from feduplink.cli import parse
@@ -290,7 +253,7 @@ def sweep(
         raise InputError("vary: accepted: one option, or two different ones.")
     if any(word == "--out" or word.startswith("--out=") for word in swept):
         raise InputError("sweep: --out stands before the --; each run has a directory below it.")
-    call, _ = parse(swept)
+    call = parse(swept)
     if not (takes(call.workflow, "scenario") and call.command.writes):
         raise InputError(
             f"sweep: {call.command.name} has no scenario to vary; accepted: commands with "
@@ -299,17 +262,15 @@ def sweep(
     over = {name.removeprefix("--").replace("-", "_"): values for name, *values in vary}
     for name, *values in vary:
         parse([*swept, *(f"--{name.removeprefix('--')}={value}" for value in values[:1])])
-    result = workflows.sweep(
+    return workflows.sweep(
         call.workflow,
-        call.scenario(),
+        call.scenario() or Scenario(),
         over={name: [_plain(value) for value in values] for name, values in over.items()},
         figure=figure,
         processes=processes,
         out=out,
         **call.options,
     )
-    result.save(out)
-    print_result(result, out)
 
 
 def _plain(value: str) -> Any:
@@ -320,12 +281,8 @@ def _plain(value: str) -> Any:
 def run_reproduce(call: Call) -> None:
     """Reproduce figures, and print the verdicts on the claims."""
     from feduplink.reporting.page import PAGE_FILE
-    from feduplink.storage.run_directory import check_free
-    from feduplink.tables import print_records
 
-    check_free(call.out, call.command.name)
-    found = call(out=call.out)
-    out = console()
+    out, found = console(), call()
     for name, reason in found.skipped.items():
         out.print(f"{name}: not drawn. {reason}")
     table = found.table()
@@ -383,7 +340,6 @@ def data(
     from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, data_state
     from feduplink.federated.data import fetch as fetch_files
     from feduplink.storage.run_directory import write_metrics
-    from feduplink.tables import print_records
 
     root = data_directory(data)
     if fetch:
@@ -428,7 +384,6 @@ COMMANDS = (
         "feduplink.cli.commands:channels",
         "Draw channels of a scenario and write them to an HDF5 file",
         "feduplink channels --count 1000 --workers 12 --out runs/channels",
-        run_job,
     ),
     Command(
         "train",
@@ -490,7 +445,6 @@ COMMANDS = (
         "feduplink.cli.commands:sweep",
         "Run a command for several values of one or two options: table, CSV and plot",
         "feduplink sweep --vary interference 1 2 4 8 -- evaluate --policies max,openloop,pdx",
-        run_job,
         usage="--vary OPTION VALUE [VALUE ...] [options] -- COMMAND [options]",
     ),
     Command(
@@ -506,7 +460,6 @@ COMMANDS = (
         "feduplink.cli.commands:report",
         "Write one self-contained HTML page on finished runs",
         "feduplink report runs/demo runs/federate",
-        run_job,
         usage="DIR [DIR ...] [options]",
     ),
     Command(
@@ -514,6 +467,5 @@ COMMANDS = (
         "feduplink.cli.commands:data",
         "List the data sets with licences and sources; fetch and verify them",
         "feduplink data --fetch mnist --data ~/feduplink-data",
-        run_job,
     ),
 )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import Field
@@ -18,13 +17,15 @@ from pydantic.fields import FieldInfo
 
 from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
-from feduplink.scenario import MODEL_WEIGHTS, Scenario, float64, shipped_scenarios
+from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
 from feduplink.validation import ValidatedModel, import_extra, parse_yaml
 from feduplink.workflows.options import (
     command_line,
     field_groups,
+    is_list,
     is_required,
+    kinds_of,
     options_of,
     split_text,
     takes,
@@ -36,6 +37,9 @@ _SHORT_NAMES = {"static_power_w": "--static-power"}
 _MAX_CONFIG_BYTES = 1 << 20
 _Positive = Annotated[float, Field(gt=0)]
 _Positives = _Positive | tuple[_Positive, ...] | None
+#: Names of options about the configuration file itself.
+_ABOUT_CONFIG = ("config", "print_config")
+_Model = TypeVar("_Model", bound=ValidatedModel)
 
 
 class UploadLimits(ValidatedModel):
@@ -62,6 +66,7 @@ class Common(ValidatedModel):
     """Options of every command that are not its workflow's."""
 
     out: Path | None = Field(None, description="Directory for the files of the result")
+    imports: tuple[str, ...] = Field((), description="Modules to import first")
 
 
 class Given(NamedTuple):
@@ -69,17 +74,23 @@ class Given(NamedTuple):
 
     Attributes:
         options: of the workflow, validated; without those that are not given.
-        scenario: fields of the scenario, as text or numbers, to be validated by it.
-        base: name or file of the scenario that these fields change.
+        base: the scenario of ``--scenario`` or of the configuration file; None if neither has one.
+        fields: what the command line changes of it, to be validated by the scenario.
         limits: of an upload.
-        out: directory for the files.
+        common: options of every command.
+        prints_config: whether they are to be printed only.
     """
 
     options: dict[str, Any]
-    scenario: dict[str, Any]
-    base: str | None
+    base: Scenario | None
+    fields: dict[str, Any]
     limits: UploadLimits
-    out: Path | None
+    common: Common
+    prints_config: bool
+
+    def has_scenario(self) -> bool:
+        """Whether anything is given of the scenario."""
+        return bool(self.base or self.fields or self.limits.model_fields_set)
 
 
 def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
@@ -107,7 +118,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scenario",
         metavar="FILE",
-        dest="scenario",
+        default=argparse.SUPPRESS,
         help="YAML file, or one of the shipped scenarios "
         f"{', '.join(shipped_scenarios())}; the options below override it",
     )
@@ -139,10 +150,10 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
     )
     parser.add_argument(
         "--import",
-        dest="imported",
+        dest="imports",
         action="append",
-        default=[],
         metavar="MODULE",
+        default=argparse.SUPPRESS,
         help="Import a module of your own first, for what it registers and for saved policies of "
         "its classes; may be repeated",
     )
@@ -150,45 +161,43 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
 
 def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: str) -> Given:
     """The options of the command line, on top of those of ``--config``."""
-    given = {
-        name: value
-        for name, value in vars(args).items()
-        if name not in ("config", "print_config", "imported", "command") and value is not None
-    }
     configured = read_config(args.config) if args.config else {}
     model = options_of(function)
-    scenario = configured.pop("scenario", None) if takes(function, "scenario") else None
     accepted = {*model.model_fields, *Common.model_fields}
     if takes(function, "scenario"):
-        accepted |= {*UploadLimits.model_fields}
+        accepted |= {"scenario", *UploadLimits.model_fields}
     for name in configured:
         if name not in accepted:
             guess = did_you_mean(name, accepted)
             raise InputError(f"config: {name}: no such option{guess} see {prog} --help.")
-    both = {**configured, **given}
-    base = both.pop("scenario", None)
-    fields: dict[str, Any] = {}
-    if isinstance(scenario, Mapping):
-        fields |= scenario
-    elif base is None:
-        base = scenario
-    workflow = {name: both[name] for name in model.model_fields if name in both}
-    for name in model.model_fields:
+    own = {name: value for name, value in vars(args).items() if name not in _ABOUT_CONFIG}
+    both = {**configured, **own}
+    for name, field in model.model_fields.items():
         if name not in both and is_required(function, name):
-            form = command_line(model.model_fields[name])
+            form = command_line(field)
             shown = form.metavar if form.positional else _flag(name)
             raise InputError(f"{shown}: missing; see {prog} --help.")
-    checked = model(**workflow)
-    if takes(function, "scenario"):
-        fields |= {
-            name: both[name]
-            for name in Scenario.model_fields
-            if name in both and name not in model.model_fields
-        }
-    limits = {name: both[name] for name in UploadLimits.model_fields if name in both}
-    out = Common(**({"out": both["out"]} if "out" in both else {})).out
-    values = {name: getattr(checked, name) for name in checked.model_fields_set}
-    return Given(values, fields, base, UploadLimits(**limits), out)
+    options = _fields_of(model, both)
+    return Given(
+        {name: getattr(options, name) for name in options.model_fields_set},
+        _base_scenario(both.get("scenario")),
+        {name: value for name, value in own.items() if name in Scenario.model_fields},
+        _fields_of(UploadLimits, both),
+        _fields_of(Common, both),
+        args.print_config,
+    )
+
+
+def _fields_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
+    """The model with those of the values that are its fields."""
+    return model(**{name: values[name] for name in model.model_fields if name in values})
+
+
+def _base_scenario(given: Any) -> Scenario | None:
+    """The scenario of a configuration file, or of a name or file."""
+    if isinstance(given, Mapping):
+        return Scenario(**{str(name): value for name, value in given.items()})
+    return None if given is None else Scenario.load(str(given))
 
 
 def read_config(path: str) -> dict[str, Any]:
@@ -203,35 +212,35 @@ def read_config(path: str) -> dict[str, Any]:
 
 
 def config_text(function: Callable[..., Any], given: Given, scenario: Scenario | None) -> str:
-    """All options of a call as YAML: keyword arguments of the workflow."""
+    """All options of a call as YAML: keyword arguments of the workflow, to be read back."""
     content: dict[str, Any] = {}
     if scenario is not None:
-        content["scenario"] = scenario.model_dump(mode="json")
+        # Weights that are not given may be those of the data: as the scenario's they would be used.
+        unknown = {"weights"} - scenario.model_fields_set
+        content["scenario"] = scenario.model_dump(mode="json", exclude=unknown)
     grouped = {name for fields in field_groups(function).values() for name in fields}
     options = options_of(function)(**given.options).model_dump(mode="json")
     content |= {n: v for n, v in options.items() if n not in grouped or n in given.options}
+    content |= given.common.model_dump(mode="json", exclude_unset=True)
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def make_scenario(
-    given: Given,
-    weights_of_model: Callable[[Scenario], int] = lambda _scenario: MODEL_WEIGHTS,
-    **fixed: Any,
+    given: Given, weights_of_model: Callable[[Scenario], int], **fixed: Any
 ) -> Scenario:
-    """The scenario of ``--scenario``, its options on top, and ``fixed`` on top of all.
+    """The scenario with the fields of the command line on top, and ``fixed`` on top of all.
 
     Limits on time and energy become thresholds for uploads of the model that the command is about,
     with as many weights as ``weights_of_model`` counts.
     """
-    base = Scenario.load(given.base) if given.base else Scenario()
-    scenario = base.replace(**{**given.scenario, **fixed})
+    scenario = (given.base or Scenario()).replace(**{**given.fields, **fixed})
     limits = given.limits
     if limits.time_max_s is None and limits.energy_max_j is None:
         if limits.model_bits is not None:
             raise InputError("model-bits: accepted only with time-max-s or energy-max-j.")
         return scenario
     for limit, threshold in (("time_max_s", "rate_min"), ("energy_max_j", "ee_min")):
-        if getattr(limits, limit) is not None and threshold in given.scenario:
+        if getattr(limits, limit) is not None and threshold in given.fields:
             names = f"{limit} and {threshold}".replace("_", "-")
             raise InputError(f"{names} say the same twice; accepted: one of them.")
     for name, values in limits:
@@ -240,48 +249,40 @@ def make_scenario(
                 f"{name.replace('_', '-')}: {len(values)} values; accepted: one, or one for each "
                 f"of the {scenario.workers} workers."
             )
-    bits, time_max_s, energy_max_j = (
-        None if values is None else float64(values)
-        for values in (limits.model_bits, limits.time_max_s, limits.energy_max_j)
-    )
+    bits = limits.model_bits
     return scenario.with_limits(
         scenario.model_bits(weights_of_model(scenario)) if bits is None else bits,
-        time_max_s=time_max_s,
-        energy_max_j=energy_max_j,
+        time_max_s=limits.time_max_s,
+        energy_max_j=limits.energy_max_j,
     )
 
 
 def _add_field(
     group: argparse._ActionsContainer, name: str, field: FieldInfo, *, required: bool = False
 ) -> None:
-    form = command_line(field)
+    form, is_listed = command_line(field), any(map(is_list, kinds_of(field)))
     default = form.default or _shown(field.default)
     is_clear = required or not default or (field.annotation is bool and not field.default)
     told = "" if is_clear or "(default: " in str(field.description) else f" (default: {default})"
-    shared: dict[str, Any] = {
+    how: dict[str, Any] = {
         "default": argparse.SUPPRESS,
         "help": f"{field.description}{_names_of(field)}{told}".replace("%", "%%"),
     }
     if form.positional:
-        several = _is_listed(field)
-        nargs = ("+" if required else "*") if several else "?"
-        group.add_argument(name, metavar=form.metavar, nargs=form.nargs or nargs, **shared)
+        # Never required here: a configuration file may have it.
+        nargs = "*" if is_listed else "?"
+        group.add_argument(name, metavar=form.metavar, nargs=nargs, **how)
         return
-    flags = [_flag(name)]
-    if name in _SHORT_NAMES:
-        flags.append(_SHORT_NAMES[name])
-    shared["dest"] = name
     if field.annotation is bool:
-        switch = argparse.BooleanOptionalAction if field.default else "store_true"
-        group.add_argument(*flags, action=switch, **shared)
-        return
-    if form.nargs:
-        collect = "append" if form.repeated else "store"
-        group.add_argument(*flags, nargs=form.nargs, action=collect, metavar=form.metavar, **shared)
-        return
-    action = group.add_argument(
-        *flags, type=_reader(field), metavar=form.metavar or _metavar(field), **shared
-    )
+        how["action"] = argparse.BooleanOptionalAction if field.default else "store_true"
+    else:
+        how["metavar"] = form.metavar or _metavar(field)
+        if form.nargs:
+            how |= {"nargs": form.nargs, "action": "append" if form.repeated else "store"}
+        else:
+            how["type"] = _split_text_or_none if is_listed else _text_or_none
+    short = [_SHORT_NAMES[name]] if name in _SHORT_NAMES else []
+    action = group.add_argument(_flag(name), *short, dest=name, **how)
     action.names = names_of(field)  # type: ignore[attr-defined]  # for completion
 
 
@@ -300,20 +301,12 @@ def _shown(default: Any) -> str:
     )
 
 
-def _none_or_text(text: str) -> str | None:
+def _text_or_none(text: str) -> str | None:
     return None if text.lower() == "none" else text
 
 
-def _reader(field: FieldInfo) -> Callable[[str], str | list[str] | None]:
-    """Turns the text of an option into what its model validates."""
-    if not _is_listed(field):
-        return _none_or_text
-    return lambda text: split_text(text) if "," in text else _none_or_text(text)
-
-
-def _is_listed(field: FieldInfo) -> bool:
-    """Whether the option takes several values."""
-    return any(get_origin(kind) in (tuple, list) for kind in _kinds(field.annotation))
+def _split_text_or_none(text: str) -> str | list[str] | None:
+    return split_text(text) if "," in text else _text_or_none(text)
 
 
 def names_of(field: FieldInfo) -> list[str]:
@@ -331,20 +324,12 @@ def _metavar(field: FieldInfo) -> str:
     """``{a,b}`` for a choice of names, else the kind of value."""
     if names_of(field):
         return "NAME"
-    kinds = [kind for kind in _kinds(field.annotation) if kind is not type(None)]
-    if any(get_origin(kind) is Literal for kind in kinds) and len(kinds) == 1:
-        return "{" + ",".join(get_args(kinds[0])) + "}"
-    if any(get_origin(kind) is tuple for kind in kinds):
+    first, *others = kinds_of(field)
+    if get_origin(first) is Literal and not others:
+        return "{" + ",".join(get_args(first)) + "}"
+    if any(get_origin(kind) is tuple for kind in (first, *others)):
         return "X[,X...]"
-    if kinds == [int]:
-        return "N"
-    return "TEXT" if kinds == [str] else "FILE" if kinds == [Path] else "X"
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return get_args(annotation)
-    return (annotation,)
+    return "X" if others else {int: "N", str: "TEXT", Path: "FILE"}.get(first, "X")
 
 
 #: After a comma another name is completed. Bash takes what a function whose name has ``_file``

@@ -13,8 +13,9 @@ problems whose multipliers follow its own powers, as in the search for them (``d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +27,6 @@ from feduplink.channels.recorded import recording_identity
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.calibration import AdamDirections, DescentStage
 from feduplink.scenario import Scenario
-from feduplink.storage.tensorfile import TensorFile
 
 _T = TypeVar("_T")
 
@@ -41,41 +41,30 @@ _ANY_SPREAD = (0.2, 3.0)
 _SCALE_CHANNELS = 64
 
 
-class Curriculum(Protocol):
-    """Batches to train on."""
+class Curriculum:
+    """Batches to train on; one without a state has :meth:`draw` and :meth:`identity` only."""
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """Channels of one cell, each with prices (count, L) of its own, in float32."""
-
-    def respond(self, power: Tensor) -> None:
-        """Take note of what the network did on the last batch, (count, L) W."""
+        """Draw channels of one cell, each with prices (count, L) of its own, in float32."""
+        raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:
-        """What tells it from others, as JSON can hold it."""
-
-    def state(self) -> TensorFile:
-        """All that the next batches depend on besides the generator."""
-
-    def restore(self, state: TensorFile, device: torch.device) -> None:
-        """Go on from such a state."""
-
-
-class Stateless:
-    """For a curriculum that draws alike at every step."""
+        """What distinguishes it from others, as JSON."""
+        raise NotImplementedError
 
     def respond(self, power: Tensor) -> None:
-        """Nothing depends on the network."""
+        """Learn which powers, (count, L) W, the network chose for the last batch."""
 
-    def state(self) -> TensorFile:
-        """Nothing."""
-        return TensorFile({}, {})
+    def state(self) -> Any:
+        """All that the next batches depend on besides the generator, to be packed."""
+        return None
 
-    def restore(self, state: TensorFile, device: torch.device) -> None:
-        """There is nothing to restore."""
+    def restore(self, state: Any) -> None:
+        """Continue from such a state."""
 
 
 @dataclass(frozen=True)
-class OneScenario(Stateless):
+class OneScenario(Curriculum):
     """One scenario, at any multipliers.
 
     Attributes:
@@ -112,7 +101,7 @@ class OneScenario(Stateless):
 
 
 @dataclass(frozen=True)
-class AnyScenario(Stateless):
+class AnyScenario(Curriculum):
     """Whatever a user may bring: cells, radios, objectives, weights and thresholds of all kinds.
 
     Thresholds go up to somewhat above what workers reach in the mean when they are alone on the
@@ -300,13 +289,13 @@ _THRESHOLD_CHANNELS = 256
 
 
 @dataclass
-class _CellProblems:
+class CellProblems:
     """P problems of one cell.
 
     Attributes:
         scenario: the cell and its radio.
         weights: of the workers, (P, L).
-        success, rate, efficiency: prices of the objective, (P, L).
+        objective: prices of the objective, (P, L).
         thresholds: of rate and efficiency, (P, 2, L).
         scaled: multipliers in units of weight over threshold, (P, 2, L).
         directions: of their steps.
@@ -314,15 +303,13 @@ class _CellProblems:
 
     scenario: Scenario
     weights: Tensor
-    success: Tensor
-    rate: Tensor
-    efficiency: Tensor
+    objective: Prices
     thresholds: Tensor
     scaled: Tensor
     directions: AdamDirections
 
     @classmethod
-    def drawn(cls, scenario: Scenario, generator: torch.Generator) -> _CellProblems:
+    def drawn(cls, scenario: Scenario, generator: torch.Generator) -> CellProblems:
         """Weights, objectives and thresholds of all kinds, and no multipliers yet."""
         random = RandomNumbers(generator)
         workers = scenario.workers
@@ -335,23 +322,19 @@ class _CellProblems:
         )
         objective = random_objectives(weights, reached[:, :1], reached[:, 1:], random)
         scaled = torch.zeros_like(shares)
-        return cls(
-            scenario,
-            weights,
-            objective.success,
-            objective.rate,
-            objective.efficiency,
-            shares * reached[..., None],
-            scaled,
-            AdamDirections.for_variables(scaled),
-        )
+        directions = AdamDirections.for_variables(scaled)
+        return cls(scenario, weights, objective, shares * reached[..., None], scaled, directions)
 
     def prices(self) -> Prices:
         """At the present multipliers, (P, L) each."""
         paid = self.scaled * self.weights[:, None]
         by_rate, by_efficiency = (paid / self.thresholds).unbind(1)
-        return Prices(
-            self.success, self.rate + by_rate, self.efficiency + by_efficiency, paid.sum(1)
+        own = self.objective
+        return replace(
+            own,
+            rate=own.rate + by_rate,
+            efficiency=own.efficiency + by_efficiency,
+            activation_cost=paid.sum(1),
         )
 
     def descend(self, surplus: Tensor) -> None:
@@ -361,15 +344,21 @@ class _CellProblems:
         self.scaled = (self.scaled - step).clamp_min(0.0)
 
 
-class TunedProblems:
-    """A curriculum: problems under way to their multipliers, and random prices between them."""
+class TunedProblems(Curriculum):
+    """A curriculum: problems under way to their multipliers, and random prices between them.
+
+    Attributes:
+        cells: the problems of each cell under way, by number.
+    """
+
+    state_types = (CellProblems, AdamDirections, Prices, Scenario)
 
     def __init__(self, cells: AnyScenario | None = None, *, seed: int = 0) -> None:
         self._any = cells or AnyScenario()
         self._seed = seed
         self._draws = 0
-        self._cells: dict[int, _CellProblems] = {}
-        self._last: tuple[_CellProblems, ChannelBatch, Tensor] | None = None
+        self.cells: dict[int, CellProblems] = {}
+        self._last: tuple[CellProblems, ChannelBatch, Tensor] | None = None
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
         """Channels of a cell under way, its problems in turn; or of another, at random prices."""
@@ -380,21 +369,16 @@ class TunedProblems:
         if random.random() >= _SHARE:
             return self._any.draw(count, generator)
         chosen = int(random.integers(_CELLS))
-        problems = self._cells.get(chosen)
+        problems = self.cells.get(chosen)
         if problems is None or problems.directions.count == _DESCENT.steps:
             cell = self._any.cell(RandomNumbers(generator))
-            problems = self._cells[chosen] = _CellProblems.drawn(cell, generator)
+            problems = self.cells[chosen] = CellProblems.drawn(cell, generator)
         csi = draw_csi(problems.scenario, count, generator)
         batch = ChannelBatch.from_scenario(problems.scenario, csi).to(torch.float32)
         rows = torch.arange(count, device=csi.device) % _PROBLEMS
         prices = problems.prices()
         self._last = problems, batch, rows
-        return batch, Prices(
-            prices.success[rows],
-            prices.rate[rows],
-            prices.efficiency[rows],
-            prices.activation_cost[rows],
-        )
+        return batch, prices.take(rows)
 
     def respond(self, power: Tensor) -> None:
         """Move the multipliers of the last batch by what the network left of the constraints."""
@@ -414,41 +398,13 @@ class TunedProblems:
         """The ranges of the cells and the seed."""
         return {"tuned problems of": self._any.identity(), "seed": self._seed}
 
-    def state(self) -> TensorFile:
+    def state(self) -> dict[str, Any]:
         """All problems under way."""
-        tensors = {
-            f"{number}.{name}": value
-            for number, problems in self._cells.items()
-            for name, value in _tensors(problems).items()
-        }
-        cells = {
-            str(number): {
-                "scenario": problems.scenario.model_dump(mode="json"),
-                "visits": problems.directions.count,
-            }
-            for number, problems in self._cells.items()
-        }
-        return TensorFile(tensors, {"draws": self._draws, "cells": cells})
+        return {"draws": self._draws, "cells": self.cells}
 
-    def restore(self, state: TensorFile, device: torch.device) -> None:
-        """Go on with these problems, on a device."""
-        self._draws = state.header["draws"]
-        self._cells = {}
-        for number, cell in state.header["cells"].items():
-            tensors = {name: t.to(device) for name, t in state.under(f"{number}.").items()}
-            directions = AdamDirections(tensors.pop("mean"), tensors.pop("square"), cell["visits"])
-            scenario = Scenario(**cell["scenario"])
-            self._cells[int(number)] = _CellProblems(scenario, directions=directions, **tensors)
-
-
-def _tensors(problems: _CellProblems) -> dict[str, Tensor]:
-    own = {field.name: getattr(problems, field.name) for field in fields(problems)}
-    tensors = {name: value for name, value in own.items() if isinstance(value, Tensor)}
-    return {
-        **tensors,
-        "mean": problems.directions.mean,
-        "square": problems.directions.square,
-    }
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with these problems."""
+        self._draws, self.cells = state["draws"], state["cells"]
 
 
 def _interference_free_means(

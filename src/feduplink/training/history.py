@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from feduplink.judgement import Judgement, feasible_first
@@ -52,11 +52,6 @@ class EpochRecord(ABC):
     def scalars(self) -> dict[str, float]:
         """Figures for a tracker such as TensorBoard, by tag."""
 
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Restore a record from the fields of its dataclass."""
-        return cls(**fields)
-
 
 @dataclass(frozen=True)
 class Epoch(EpochRecord):
@@ -92,12 +87,6 @@ class Epoch(EpochRecord):
             {name: tuple(r.expected.tolist()) for name, r in verdict.constraints.items()},
             {value.key: value.worst for value in verdict.constraints.values()},
         )
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Epoch:
-        """Restore a record; JSON has lists instead of tuples."""
-        listed = {name: tuple(values) for name, values in fields["constraints"].items()}
-        return cls(**{**fields, "constraints": listed})
 
     def __str__(self) -> str:
         """Epoch from 1, objective and violation."""
@@ -209,10 +198,6 @@ class History(list[R]):
     def best(self) -> R:
         """The first epoch of the highest rank."""
         return best_epoch(self)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """All records as JSON objects."""
-        return [asdict(epoch) for epoch in self]  # type: ignore[call-overload]
 
     def to_dataframe(self) -> DataFrame:
         """A data frame with one row per epoch and the columns of ``history.csv``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch.nn.utils import clip_grad_norm_
 
 from feduplink.randomness import torch_generator
 from feduplink.settings import OneCycleSettings
-from feduplink.storage.tensorfile import TensorFile
 from feduplink.training.history import NetworkEpoch
 from feduplink.training.trainer import LearningAlgorithm
 
@@ -105,11 +104,11 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
         """Settings and seed."""
         return {"settings": self.settings.model_dump(mode="json"), "seed": self.seed}
 
-    def state(self) -> TensorFile:
+    def state(self) -> dict[str, Any]:
         """Position in the learning rate's cycle."""
-        return TensorFile({}, {"steps": self.steps})
+        return {"steps": self.steps}
 
-    def restore(self, state: TensorFile) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue the learning rate's cycle."""
-        steps = state.header["steps"]
+        steps = state["steps"]
         self.schedule.load_state_dict({"last_epoch": steps, "_step_count": steps + 1})

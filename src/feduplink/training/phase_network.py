@@ -22,7 +22,6 @@ from feduplink.scenario import Scenario
 from feduplink.scheduling.learned import PhaseProposal, PricedRounds, mixing_loss
 from feduplink.scheduling.phase_network import PhaseNetwork
 from feduplink.settings import PhaseSettings
-from feduplink.storage.tensorfile import TensorFile
 from feduplink.training.one_cycle import OneCycleLearning
 from feduplink.training.trainer import check_options
 
@@ -155,11 +154,11 @@ class ScheduleLearning(OneCycleLearning):
         cells = {name: list(values) for name, values in vars(self.curriculum).items()}
         return {"curriculum": cells, **super().identity()}
 
-    def state(self) -> TensorFile:
+    def state(self) -> dict[str, Any]:
         """Position in the learning rate's cycle, and the averaged weights."""
-        return TensorFile(self._averaged.state_dict(), super().state().header)
+        return {**super().state(), "averaged": self._averaged.state_dict()}
 
-    def restore(self, state: TensorFile) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue both."""
         super().restore(state)
-        self._averaged.load_state_dict(state.tensors)
+        self._averaged.load_state_dict(state["averaged"])

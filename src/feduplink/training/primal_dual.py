@@ -11,8 +11,8 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.scenario import Scenario
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
-from feduplink.storage.tensorfile import TensorFile, checksum, object_identity
+from feduplink.storage.tensorfile import checksum, object_identity
 from feduplink.training.history import Epoch
 from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, check_options
 
@@ -61,11 +61,6 @@ class Preset:
             return cls(_PAPER_SETTINGS, kind.architecture_type.as_published())
         settings = TrainingSettings(learning_rate=kind.learning_rate)
         return cls(settings, kind.architecture_type())
-
-
-def preset_names() -> tuple[str, ...]:
-    """Ours first."""
-    return get_args(PresetName)
 
 
 def training_settings(
@@ -186,8 +181,8 @@ class PrimalDualState:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """The variables by name, for a checkpoint."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """The variables by name."""
+        return dict(vars(self))
 
 
 def _filled(values: Tensor, subset: Tensor | None) -> Tensor:
@@ -318,6 +313,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
     """
 
     record_type = Epoch
+    state_types = (PrimalDualState,)
     settings: TrainingSettings
 
     def __init__(
@@ -393,7 +389,11 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Channels of each batch, (N, L, L), and the workers that transmit, (K,), or None."""
-        return zip(self._csi_batches(), self._subsets(epoch), strict=False)
+        # A generator per epoch, so that subsets need no state and leave the batches as they are.
+        generator = torch_generator(self.seed, "batches", 1 + epoch)
+        size, workers = self.settings.subset_workers, self.policy.scenario.workers
+        for csi in self._csi_batches():
+            yield csi, None if size is None else draw_subset(size, workers, generator)
 
     def step(self, batch: tuple[Tensor, Tensor | None]) -> None:
         """Take a primal–dual step on noisy CSI, if the scenario has noise."""
@@ -427,34 +427,23 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
             "channel_set": self.data.checksum(),
         }
 
-    def state(self) -> TensorFile:
-        """Auxiliary variables and multipliers; nothing before the first batch."""
-        return TensorFile(self._state.tensors() if self._state else {}, {})
+    def state(self) -> PrimalDualState | None:
+        """Auxiliary variables and multipliers; None before the first batch."""
+        return self._state
 
-    def restore(self, state: TensorFile) -> None:
+    def restore(self, state: PrimalDualState | None) -> None:
         """Restore auxiliary variables and multipliers."""
-        tensors = {name: tensor.to(self._device) for name, tensor in state.tensors.items()}
-        self._state = PrimalDualState(**tensors) if tensors else None
+        self._state = state
 
     def _csi_batches(self) -> Iterator[Tensor]:
-        size = self.settings.batch_size
+        count, size = len(self.data.training), self.settings.batch_size
         if self.settings.fresh_channels and self.data.fresh is not None:
-            for start in range(0, len(self.data.training), size):
-                count = min(size, len(self.data.training) - start)
-                yield self.data.fresh(count, self.generator).to(self._device)
+            for start in range(0, count, size):
+                fresh = self.data.fresh(min(size, count - start), self.generator)
+                yield fresh.to(self._device)
         else:
-            order = torch.randperm(len(self.data.training), generator=self.generator)
-            for start in range(0, len(order), size):
-                yield self.data.training[order[start : start + size]]
-
-    def _subsets(self, epoch: int) -> Iterator[Tensor | None]:
-        """The transmitting workers of every batch of an epoch, without end; None: all of them."""
-        # A generator per epoch, so that subsets need no state and leave the batches as they are.
-        generator = torch_generator(self.seed, "batches", 1 + epoch)
-        size = self.settings.subset_workers
-        workers = self.policy.scenario.workers
-        while True:
-            yield None if size is None else draw_subset(size, workers, generator)
+            for rows in torch.randperm(count, generator=self.generator).split(size):
+                yield self.data.training[rows]
 
 
 def _part(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

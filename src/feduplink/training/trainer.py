@@ -21,6 +21,7 @@ from feduplink.policies import Policy, policy_class
 from feduplink.progress import Callback, Step, Work, track
 from feduplink.registry import ALGORITHMS, POLICIES, TRAINABLE
 from feduplink.scenario import Scenario
+from feduplink.storage.records import pack, unpack
 from feduplink.storage.tensorfile import (
     TensorFile,
     check_same,
@@ -34,7 +35,7 @@ R = TypeVar("R", bound=EpochRecord)
 
 _CHECKPOINT = "training checkpoint"
 #: To be increased when a checkpoint changes its meaning, so that older ones are refused.
-_FORMAT = 2
+_FORMAT = 3
 
 
 class LearningAlgorithm(ABC, Generic[R]):
@@ -49,6 +50,7 @@ class LearningAlgorithm(ABC, Generic[R]):
         title: name of what is trained, for progress bars.
         network: module whose weights are trained, on its device.
         settings: hyperparameters.
+        seed: seed of all random numbers.
         optimizer: optimiser of the weights.
         generator: generator of all random numbers of the training.
         epochs: largest number of epochs.
@@ -57,11 +59,13 @@ class LearningAlgorithm(ABC, Generic[R]):
         checkpoint_every: epochs between checkpoints.
         callbacks: called in every run, such as early stopping.
         record_type: class of the records of epochs.
+        state_types: dataclasses in :meth:`state`.
     """
 
     title: str
     network: nn.Module
     settings: BaseModel
+    seed: int
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     epochs: int
@@ -69,6 +73,7 @@ class LearningAlgorithm(ABC, Generic[R]):
     callbacks: Sequence[Callback] = ()
     unit: ClassVar[str] = "epochs"
     record_type: type[R]
+    state_types: ClassVar[Sequence[type]] = ()
 
     @classmethod
     def make(
@@ -125,12 +130,15 @@ class LearningAlgorithm(ABC, Generic[R]):
         """The weights that a finished training would return now."""
         return self.network.state_dict()
 
-    def state(self) -> TensorFile:
-        """Variables that the next step depends on, besides weights, optimiser and generator."""
-        return TensorFile({}, {})
+    def state(self) -> Any:
+        """Variables that the next step depends on, besides weights, optimiser and generator.
 
-    def restore(self, state: TensorFile) -> None:
-        """Restore the variables of :meth:`state`."""
+        Tensors, numbers and texts in mappings, sequences and dataclasses of :attr:`state_types`.
+        """
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Restore the variables of :meth:`state`, whose tensors are on the network's device."""
 
 
 class TrainingCallback(Callback):
@@ -297,42 +305,35 @@ class Trainer(Generic[R]):
     def save(self, path: Path) -> None:
         """Write a checkpoint of the state between two epochs."""
         algorithm = self.algorithm
-        state, optimizer = algorithm.state(), _optimizer_state(algorithm.optimizer)
-        parts = {
-            "network": self._last_weights or algorithm.network.state_dict(),
-            "best": self._best_weights,
-            "optimizer": optimizer.tensors,
-            "algorithm": state.tensors,
-        }
-        tensors = {
-            f"{part}.{name}": tensor
-            for part, tensors in parts.items()
-            for name, tensor in tensors.items()
-        }
-        header = {
-            **self._identity(),
-            "optimizer": optimizer.header,
-            "state": state.header,
-            "history": self.history.to_json(),
-        }
-        tensors["generator"] = algorithm.generator.get_state()
-        write_tensors(path, _CHECKPOINT, TensorFile(tensors, header))
+        content = pack(
+            {
+                "network": self._last_weights or algorithm.network.state_dict(),
+                "best": self._best_weights,
+                "optimizer": algorithm.optimizer.state_dict(),
+                "algorithm": algorithm.state(),
+                "generator": algorithm.generator.get_state(),
+                "history": self.history,
+            }
+        )
+        header = {**self._identity(), **content.header}
+        write_tensors(path, _CHECKPOINT, TensorFile(content.tensors, header))
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same algorithm, settings, seed and channels."""
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
-        algorithm, header = self.algorithm, file.header
+        algorithm = self.algorithm
+        device = next(algorithm.network.parameters()).device
+        moved = {name: tensor.to(device) for name, tensor in file.tensors.items()}
         with fitting(path, _CHECKPOINT, "this run"):
-            algorithm.network.load_state_dict(file.under("network."))
-            self._best_weights, self._last_weights = file.under("best."), None
-            _restore_optimizer(
-                algorithm.optimizer, TensorFile(file.under("optimizer."), header["optimizer"])
-            )
-            algorithm.restore(TensorFile(file.under("algorithm."), header["state"]))
-            algorithm.generator.set_state(file.tensors["generator"])
-            records = map(algorithm.record_type.from_json, header["history"])
-            self.history = History(records)
+            types = [algorithm.record_type, *algorithm.state_types]
+            saved = unpack(TensorFile(moved, file.header), types)
+            algorithm.network.load_state_dict(saved["network"])
+            self._best_weights, self._last_weights = saved["best"], None
+            algorithm.optimizer.load_state_dict(saved["optimizer"])
+            algorithm.restore(saved["algorithm"])
+            algorithm.generator.set_state(saved["generator"].cpu())
+            self.history = History(saved["history"])
             self._best = self.history.best if self.history else None
 
     def _identity(self) -> dict[str, Any]:
@@ -411,26 +412,6 @@ def check_options(policy: str, options: Iterable[str], accepted: Collection[str]
                 f"{name}: {policy} has no such training option{did_you_mean(name, accepted)} "
                 f"accepted: {', '.join(accepted)}."
             )
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer) -> TensorFile:
-    """The state dict of an optimiser: moments and steps ``exp_avg.0``, and its settings."""
-    state = optimizer.state_dict()
-    tensors = {
-        f"{name}.{index}": tensor
-        for index, entry in state["state"].items()
-        for name, tensor in entry.items()
-    }
-    return TensorFile(tensors, {"param_groups": state["param_groups"]})
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, saved: TensorFile) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in saved.tensors.items():
-        name, index = key.rsplit(".", 1)
-        state.setdefault(int(index), {})[name] = tensor
-    groups = saved.header["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -27,7 +27,6 @@ from feduplink.policies.pdx_network import (
 )
 from feduplink.scenario import Scenario
 from feduplink.settings import NetworkSettings
-from feduplink.storage.tensorfile import TensorFile
 from feduplink.training.curriculum import Curriculum, OneScenario, TunedProblems
 from feduplink.training.one_cycle import OneCycleLearning
 from feduplink.training.trainer import check_options
@@ -131,6 +130,7 @@ class LagrangianLearning(OneCycleLearning):
     """
 
     title = "pdx"
+    state_types = TunedProblems.state_types
 
     def __init__(
         self,
@@ -196,14 +196,11 @@ class LagrangianLearning(OneCycleLearning):
         """Curriculum, settings and seed."""
         return {"curriculum": self.curriculum.identity(), **super().identity()}
 
-    def state(self) -> TensorFile:
+    def state(self) -> dict[str, Any]:
         """Position in the learning rate's cycle, and the state of the curriculum."""
-        curriculum = self.curriculum.state()
-        header = {**super().state().header, "curriculum": curriculum.header}
-        return TensorFile(curriculum.tensors, header)
+        return {**super().state(), "curriculum": self.curriculum.state()}
 
-    def restore(self, state: TensorFile) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue both."""
         super().restore(state)
-        curriculum = TensorFile(state.tensors, state.header["curriculum"])
-        self.curriculum.restore(curriculum, self.generator.device)
+        self.curriculum.restore(state["curriculum"])

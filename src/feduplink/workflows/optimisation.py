@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from feduplink.channels import Channels
     from feduplink.optimum import DistributionBound, Optimum
     from feduplink.policies import DualPolicy
     from feduplink.proofs import Proof
@@ -131,12 +130,11 @@ class OptimumResult(Result):
         """The policy ``dual`` and the optimum."""
         from feduplink.reporting.comparison_table import comparison_table
 
+        notes = list(self.notes)
+        if self.distribution is not None:
+            notes.append(self.distribution.sentence(recorded=self.rows is not None))
         judgements = {"dual": self.outcome.judgement}
-        table = comparison_table(judgements, self.scenario, self.optimum, self.notes)
-        if self.distribution is None:
-            return table
-        sentence = self.distribution.sentence(recorded=self.rows is not None)
-        return TextTable(table.title, table.columns, table.rows, [*table.remarks, sentence])
+        return comparison_table(judgements, self.scenario, self.optimum, notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Primal and dual value over the evaluations of the dual function."""
@@ -188,24 +186,29 @@ class OptimumResult(Result):
         """Write the powers, the value and the bound of every channel as HDF5."""
         from feduplink.storage.hdf5 import writing_hdf5
 
-        with writing_hdf5(path) as file:
-            power = file.create_dataset("power", data=self.power.cpu().numpy())
-            power.attrs["description"] = "transmit powers of the best policy found, (N, L), W"
-            objective = file.create_dataset("objective", data=self.channel_objective())
-            objective.attrs["description"] = (
+        arrays = {
+            "power": (
+                self.power.cpu().numpy(),
+                "transmit powers of the best policy found, (N, L), W",
+            ),
+            "objective": (
+                self.channel_objective(),
                 f"sum over workers of weight times {self.optimum.problem.objective.name} at these "
-                "powers, (N,)"
-            )
-            bound = self.optimum.certificate.upper.cpu().numpy()
-            upper = file.create_dataset("upper_bound", data=bound)
-            upper.attrs["description"] = (
+                "powers, (N,)",
+            ),
+            "upper_bound": (
+                self.optimum.certificate.upper.cpu().numpy(),
                 "upper bound on the Lagrangian of every channel at the multipliers of "
                 "metrics.json, (N,). Without constraints the Lagrangian is the objective. With "
                 "constraints the mean of the bounds, plus 'offset', bounds the objective of every "
                 "policy that meets the constraints; in a single channel a policy may exceed its "
-                "bound."
-            )
-            upper.attrs["offset"] = self.optimum.solution.constant
+                "bound.",
+            ),
+        }
+        with writing_hdf5(path) as file:
+            for name, (array, description) in arrays.items():
+                file.create_dataset(name, data=array).attrs["description"] = description
+            file["upper_bound"].attrs["offset"] = self.optimum.solution.constant
             file.attrs["scenario"] = self.scenario.to_yaml()
 
     def channel_objective(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -274,6 +277,8 @@ def find_optimum(
         device: where the search runs.
 
     """
+    import torch
+
     from feduplink import optimum as search
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
@@ -305,14 +310,27 @@ def find_optimum(
     warn_unreachable(optimum.unreachable)
     policy = {"dual": dual_policy(optimum)}
     outcomes = judge_policies(policy, csi, scenario, seed=seed, recorded=data.recorded)
+    bound = None
+    if confidence is not None:
+        # Multipliers from the training channels, the bound from the test channels.
+        bound = search.distribution_bound(
+            scenario,
+            data.test,
+            multipliers=search.solve_dual(scenario, data.training).multipliers,
+            confidence=confidence,
+            max_boxes=max_boxes,
+            budget_s=budget_s,
+        )
+    whole = [f"the optimum is that of all {len(csi)} channels"] if whole_file else []
+    rows = torch.arange(len(data.csi)) if whole_file else data.rows["test"]
     result = OptimumResult(
         optimum.improved_by({name: outcome.power for name, outcome in outcomes.items()}),
         outcome=outcomes["dual"],
-        distribution=_bound_distribution(scenario, data, confidence, max_boxes, budget_s),
+        distribution=bound,
         channels={**data.as_metrics(), "count": len(csi)},
         origin=data.headline(csi),
-        notes=_notes(data, csi, whole_file),
-        rows=_rows(data, whole_file),
+        notes=(*data.notes, *whole),
+        rows=rows if data.recorded else None,
         seed=seed,
     )
     if certificate is not None:
@@ -327,43 +345,6 @@ def dual_policy(optimum: Optimum) -> DualPolicy:
 
     point = DualPoint(optimum.solution.primal_multipliers, optimum.problem.thresholds)
     return DualPolicy(optimum.scenario, point)
-
-
-def _bound_distribution(
-    scenario: Scenario,
-    channels: Channels,
-    confidence: float | None,
-    max_boxes: int | None,
-    budget_s: float | None,
-) -> DistributionBound | None:
-    """Multipliers from the training channels, the bound from the test channels."""
-    from feduplink.optimum import distribution_bound, solve_dual
-
-    if confidence is None:
-        return None
-    multipliers = solve_dual(scenario, channels.training).multipliers
-    return distribution_bound(
-        scenario,
-        channels.test,
-        multipliers=multipliers,
-        confidence=confidence,
-        max_boxes=max_boxes,
-        budget_s=budget_s,
-    )
-
-
-def _notes(channels: Channels, csi: Tensor, whole_file: bool) -> tuple[str, ...]:
-    whole = [f"the optimum is that of all {len(csi)} channels"] if whole_file else []
-    return (*channels.notes, *whole)
-
-
-def _rows(channels: Channels, whole_file: bool) -> Tensor | None:
-    """Positions of the solved channels in their recording; None for drawn channels."""
-    import torch
-
-    if not channels.recorded:
-        return None
-    return torch.arange(len(channels.csi)) if whole_file else channels.rows["test"]
 
 
 @dataclass(frozen=True)
@@ -445,15 +426,7 @@ def check_proof(
     content = read_proof(Path(proof))
     if channels is not None:
         check_recording(content, channels)
-    verdict = checker.check_proof(content, processes=processes)
-    return ProofCheck(
-        content,
-        verdict.failure,
-        verdict.channels,
-        verdict.boxes,
-        verdict.leaves,
-        verdict.seconds,
-    )
+    return ProofCheck(content, **vars(checker.check_proof(content, processes=processes)))
 
 
 def _problem_line(proof: Proof) -> str:

@@ -119,12 +119,6 @@ PoliciesOption = Annotated[
         default=f"{', '.join(COMPARED)} and those of yours that are compared by default",
     ),
 ]
-PolicyOption = Annotated[
-    PolicyLike,
-    Field(description="Policy: a name, package.module:Object, or the directory of a training run"),
-    POLICIES,
-    CommandLine(metavar="NAME", type=str),
-]
 Resume = Annotated[bool, Field(description="Continue the run in --out from its checkpoint")]
 MaxBoxes = Annotated[
     int | None,
@@ -165,7 +159,7 @@ class Options(ValidatedModel):
             name: split_text(value)
             if isinstance(value, str)
             and name in cls.model_fields
-            and takes_list(cls.model_fields[name])
+            and all(map(is_list, kinds_of(cls.model_fields[name])))
             else value
             for name, value in fields.items()
         }
@@ -238,11 +232,16 @@ def split_text(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def takes_list(field: FieldInfo) -> bool:
-    """Whether an option takes only lists of values, or nothing."""
+def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
+    """The types of an option's values, without None."""
     union = get_origin(field.annotation) in (Union, types.UnionType)
     kinds = get_args(field.annotation) if union else (field.annotation,)
-    return all(get_origin(kind) in (tuple, list) or kind is type(None) for kind in kinds)
+    return tuple(kind for kind in kinds if kind is not type(None))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a type is that of several values."""
+    return get_origin(kind) in (tuple, list)
 
 
 def command_line(field: FieldInfo) -> CommandLine:

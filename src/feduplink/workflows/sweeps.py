@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,6 @@ class Sweep(Result):
         rows: by combination of values, seed and policy.
         measure: the one that table and plot show.
         scenario: what the varied options change.
-        directories: of the runs, relative to that of the sweep.
     """
 
     kind = "sweep"
@@ -82,7 +81,6 @@ class Sweep(Result):
     rows: tuple[SweptRow, ...]
     measure: str
     scenario: Scenario
-    directories: tuple[str, ...] = field(default=())
 
     @property
     def policies(self) -> list[str]:
@@ -97,6 +95,11 @@ class Sweep(Result):
     def values(self, place: int) -> list[Any]:
         """Values of the first or second option, in the order given."""
         return list(dict.fromkeys(row.values[place] for row in self.rows))
+
+    @property
+    def panels(self) -> list[tuple[Any, ...]]:
+        """The values of the second option, each in a tuple; an empty tuple without one."""
+        return [(value,) for value in self.values(1)] if len(self.options) > 1 else [()]
 
     def get(self, policy: str, values: tuple[Any, ...], measure: str) -> float:
         """Mean of a measure over the seeds; NaN if there is none."""
@@ -117,14 +120,14 @@ class Sweep(Result):
         """A column per value of the first option, a row per policy and value of the second."""
         measure = self._known(measure)
         first, *second = self.options
-        columns = self.values(0)
         rows = []
-        for other in [(value,) for value in self.values(1)] if second else [()]:
+        for panel in self.panels:
             for policy in self.policies:
-                shown = [self.get(policy, (value, *other), measure) for value in columns]
-                label = " ".join([policy, *(f"{second[0]}={value}" for value in other)]).strip()
+                shown = [self.get(policy, (value, *panel), measure) for value in self.values(0)]
+                label = " ".join([policy, *(f"{second[0]}={value}" for value in panel)]).strip()
                 rows.append([label or measure, *map(_shown, shown)])
-        return TextTable(f"{measure} against {first}", ("policy", *map(str, columns)), rows)
+        columns = ("policy", *map(str, self.values(0)))
+        return TextTable(f"{measure} against {first}", columns, rows)
 
     def plot(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
         """A line per policy against the first option; a panel per value of the second."""
@@ -135,26 +138,22 @@ class Sweep(Result):
 
     def curves(self, measure: str) -> dict[str, Any]:
         """The numbers of a plot: options, values, and by policy the measure and the verdicts."""
-        second = self.values(1) if len(self.options) > 1 else []
-        others: list[tuple[Any, ...]] = [(value,) for value in second] or [()]
         return {
             "options": [option.replace("_", " ") for option in self.options],
             "values": self.values(0),
             "panels": [
                 {
-                    "title": ", ".join(f"{self.options[1]} {value}" for value in other),
+                    "title": ", ".join(f"{self.options[1]} {value}" for value in panel),
                     "curves": {
                         policy: [
-                            (
-                                self.get(policy, (value, *other), measure),
-                                self.feasible(policy, (value, *other)),
-                            )
+                            (self.get(policy, at, measure), self.feasible(policy, at))
                             for value in self.values(0)
+                            for at in [(value, *panel)]
                         ]
                         for policy in self.policies
                     },
                 }
-                for other in others
+                for panel in self.panels
             ],
             "verdicts": "feasible" in self.measures,
         }
@@ -191,14 +190,14 @@ class Sweep(Result):
 
     def to_csv(self) -> str:
         """A row per run and policy, a column per measure, with six digits."""
-        several = len({row.seed for row in self.rows}) > 1
+        seed = ["seed"] if len({row.seed for row in self.rows}) > 1 else []
+        columns = dict.fromkeys([*self.options, *seed, "policy", *self.measures])
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        seeds = ["seed"] if several else []
-        writer.writerow([*self.options, *seeds, "policy", *self.measures])
-        for row in self.rows:
-            shown = [_written(row.measures.get(name, math.nan)) for name in self.measures]
-            writer.writerow([*row.values, *([row.seed] if several else []), row.policy, *shown])
+        writer = csv.DictWriter(text, [*columns], extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for row, record in zip(self.rows, self.records(), strict=True):
+            shown = {name: _written(value) for name, value in row.measures.items()}
+            writer.writerow({**record, **shown})
         return text.getvalue()
 
     def _known(self, measure: str | None) -> str:
@@ -247,42 +246,36 @@ def sweep(
     repeated = list(seeds) if seeds is not None else [options.pop("seed", 0)]
     runs = []
     for values in itertools.product(*over.values()):
+        chosen = dict(zip(over, values, strict=True))
+        changed, further = _with_values(verb, scenario, chosen)
         for seed in repeated:
-            chosen = dict(zip(over, values, strict=True))
-            name = ",".join(f"{option.replace('_', '-')}={v}" for option, v in chosen.items())
-            name += f",seed={seed}" if len(repeated) > 1 else ""
+            named = chosen if len(repeated) == 1 else {**chosen, "seed": seed}
+            name = ",".join(f"{key.replace('_', '-')}={value}" for key, value in named.items())
             where = None if out is None else Path(out) / name.replace("/", "_")
-            changed, further = _with_values(verb, scenario, chosen)
-            call = _Call(verb, changed, arguments, {**options, **further, "seed": seed}, where)
-            runs.append((tuple(values), seed, name, call))
-    measures = _run_all([call for *_, call in runs], list(over), [r[0] for r in runs], processes)
+            given = {**options, "seed": seed, **further}
+            runs.append(_Run(verb, changed, arguments, given, values, name, where))
     rows = tuple(
-        SweptRow(values, seed, policy, row)
-        for (values, seed, _, _), found in zip(runs, measures, strict=True)
-        for policy, row in found.items()
+        SweptRow(run.values, run.options["seed"], policy, measures)
+        for run, metrics in zip(runs, _run_all(runs, processes), strict=True)
+        for policy, measures in _measures(metrics).items()
     )
     names = list(dict.fromkeys(name for row in rows for name in row.measures))
     if figure is not None and figure not in names:
         raise unknown_name("figure", figure, names)
     default = next((name for name in _DEFAULT_MEASURES if name in names), names[0])
-    return Sweep(
-        verb.__name__,
-        tuple(over),
-        rows,
-        figure or default,
-        scenario,
-        tuple(name for _, _, name, call in runs if call.directory is not None),
-    )
+    return Sweep(verb.__name__, tuple(over), rows, figure or default, scenario)
 
 
 @dataclass(frozen=True)
-class _Call:
-    """One run: a job, its arguments, and its directory."""
+class _Run:
+    """One run: a job with its arguments, the values of the varied options, and a directory."""
 
     verb: Callable[..., Any]
     scenario: Scenario
     arguments: tuple[Any, ...]
     options: dict[str, Any]
+    values: tuple[Any, ...]
+    name: str
     directory: Path | None
 
     def described(self) -> dict[str, Any]:
@@ -302,33 +295,22 @@ class _Call:
             return False
         return True
 
-    def kept(self) -> dict[str, Any] | None:
-        """The metrics of this very call, if it is finished."""
-        if self.directory is None or not (self.directory / METRICS_FILE).exists():
-            return None
-        path = self.directory / _CALL_FILE
-        if not path.exists() or json.loads(path.read_bytes()) != self.described():
-            return None
-        content: dict[str, Any] = json.loads((self.directory / METRICS_FILE).read_bytes())
-        return content
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of the job, which is run unless this very call has finished before."""
+        if self.directory is None:
+            return dict(self._result().metrics())
+        call, described = self.directory / _CALL_FILE, self.described()
+        if not (call.exists() and json.loads(call.read_bytes()) == described):
+            call.unlink(missing_ok=True)
+            result = self._result()
+            if result is not None:  # some jobs only write
+                result.save(self.directory)
+            write_json(call, described)
+        return dict(json.loads((self.directory / METRICS_FILE).read_bytes()))
 
-    def run(self) -> dict[str, Any]:
-        """Run the job, save its result, and return its metrics."""
-        if (kept := self.kept()) is not None:
-            return kept
-        options = dict(self.options)
-        if self.directory is not None and takes(self.verb, "out"):
-            options["out"] = self.directory
-        result = self.verb(self.scenario, *self.arguments, **options)
-        if self.directory is not None and result is not None:
-            result.save(self.directory)
-        if result is not None:
-            metrics: dict[str, Any] = result.metrics()
-        else:  # a job that only writes
-            metrics = json.loads((options["out"] / METRICS_FILE).read_bytes())
-        if self.directory is not None:
-            write_json(self.directory / _CALL_FILE, self.described())
-        return metrics
+    def _result(self) -> Any:
+        out = {"out": self.directory} if self.directory and takes(self.verb, "out") else {}
+        return self.verb(self.scenario, *self.arguments, **self.options, **out)
 
 
 def _with_values(
@@ -349,33 +331,26 @@ def _with_values(
     return scenario.replace(**fields), {name: getattr(checked, name) for name in options}
 
 
-def _run_all(
-    calls: Sequence[_Call],
-    names: Sequence[str],
-    values: Sequence[tuple[Any, ...]],
-    processes: int | None,
-) -> list[dict[str, dict[str, float]]]:
-    """The measures of every run, by policy; the first refusal is raised at the end."""
+def _run_all(runs: Sequence[_Run], processes: int | None) -> list[dict[str, Any]]:
+    """The metrics of every run; the first refusal is raised at the end."""
     if processes is None:
-        processes = (os.cpu_count() or 1) if all(call.is_plain() for call in calls) else 1
-    title = "runs of the sweep"
-    found: list[dict[str, Any] | InputError] = []
-    if min(processes, len(calls)) <= 1:
-        found = [_attempt(call) for call in track_each(title, calls)]
+        processes = (os.cpu_count() or 1) if all(run.is_plain() for run in runs) else 1
+    title, processes = "runs of the sweep", min(processes, len(runs))
+    if processes == 1:
+        found = [_attempt(run) for run in track_each(title, runs)]
     else:
-        with process_pool(min(processes, len(calls)), _start_process) as pool:
-            submitted = [pool.submit(_attempt, call) for call in calls]
+        with process_pool(processes, _start_process) as pool:
+            submitted = [pool.submit(_attempt, run) for run in runs]
             found = [future.result() for future in track_each(title, submitted)]
-    for chosen, ended in zip(values, found, strict=True):
+    for run, ended in zip(runs, found, strict=True):
         if isinstance(ended, InputError):
-            shown = ", ".join(f"{n} {v}" for n, v in zip(names, chosen, strict=True))
-            raise InputError(f"sweep: {shown}: {ended}")
-    return [_measures(metrics) for metrics in found if isinstance(metrics, dict)]
+            raise InputError(f"sweep: {run.name}: {ended}")
+    return [metrics for metrics in found if not isinstance(metrics, InputError)]
 
 
-def _attempt(call: _Call) -> dict[str, Any] | InputError:
+def _attempt(run: _Run) -> dict[str, Any] | InputError:
     try:
-        return call.run()
+        return run.metrics()
     except InputError as error:
         return error
 

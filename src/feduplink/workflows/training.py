@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,31 +60,100 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TrainingRun(Result):
+class _Training(Result):
+    """A finished training.
+
+    Attributes:
+        history: the records of all epochs; without validation, every hundred steps.
+        settings: of the training.
+        seed: of all random numbers.
+    """
+
+    history: History[Any]
+    settings: Mapping[str, Any]
+    seed: int
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of what was trained."""
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether the best epoch was chosen on validation channels."""
+        return bool(self.history.best.is_validated)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The objective by epoch; without ``ax``, the constraints beside it.
+
+        Without validation, what was minimised or maximised, by step.
+        """
+        from feduplink.reporting.training import plot_objective, plot_training_figure
+
+        if ax is None:
+            return self._convergence().axes[-1]
+        (plot_objective if self.is_validated else plot_training_figure)(ax, self.history, self.name)
+        return ax
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The columns of ``history.csv``, one row per epoch."""
+        for epoch in self.history:
+            yield epoch.row()
+
+    def figures(self) -> dict[str, StyledFigure]:
+        """The convergence."""
+        return {"convergence": self._convergence()}
+
+    def _convergence(self) -> StyledFigure:
+        from feduplink.reporting.training import plot_network_training
+
+        return plot_network_training(self.history, self.name)
+
+    @classmethod
+    def classes(cls) -> list[type]:
+        """Epochs and outcomes."""
+        from feduplink.judgement import ConstraintValue, Judgement
+        from feduplink.training import Epoch, NetworkEpoch
+
+        return [Epoch, NetworkEpoch, Outcome, ConstraintValue, Judgement]
+
+    @classmethod
+    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
+        """Restore the run; a file has a plain list of epochs."""
+        from feduplink.training import History
+
+        run = super().from_tensors(content, scenario, directory)
+        return replace(run, history=History(run.history))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TrainingRun(_Training):
     """A trained policy, its history, and its outcome on the test channels.
 
     Attributes:
-        policy: with the weights of the best epoch.
         history: the records of all epochs; of ``pdx``, every hundred steps.
+        settings: of the training.
+        seed: of all random numbers.
+        policy: with the weights of the best epoch.
         test: the policy on the test channels.
         validation: the policy on the validation channels; None for ``pdx``.
-        settings: of the training.
-        channels: the entry ``channels`` of ``metrics.json``.
+        channels: the entry ``channels`` or ``channels_per_split`` of ``metrics.json``.
         notes: sentences for the reader on the channels.
-        seed: of all random numbers.
     """
 
     kind = "training"
     files = "policy, history.csv, plots and metrics.json"
 
     policy: Policy
-    history: History[Any]
     test: Outcome
     validation: Outcome | None
-    settings: Mapping[str, Any]
     channels: Mapping[str, Any]
     notes: tuple[str, ...]
-    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of the policy."""
+        return self.policy.name
 
     @property
     def scenario(self) -> Scenario:
@@ -93,7 +163,7 @@ class TrainingRun(Result):
     @property
     def best_epoch(self) -> int | None:
         """Number of the best epoch on the validation channels, from 1; None for ``pdx``."""
-        return None if self.validation is None else self.history.best.number + 1
+        return self.history.best.number + 1 if self.is_validated else None
 
     def headline(self) -> str:
         """The best epoch."""
@@ -106,42 +176,15 @@ class TrainingRun(Result):
         """The policy on the test channels."""
         from feduplink.reporting.comparison_table import comparison_table
 
-        judgements = {self.policy.name: self.test.judgement}
+        judgements = {self.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The objective by epoch; without ``ax``, the constraints beside it.
-
-        Of ``pdx``, the Lagrangian by step.
-        """
-        from feduplink.problem import Problem
-        from feduplink.reporting.training import (
-            plot_convergence,
-            plot_network_training,
-            plot_objective,
-            plot_training_figure,
-        )
-
-        name, is_validated = self.policy.name, self.validation is not None
-        if ax is None and is_validated:
-            problem = Problem.from_scenario(self.scenario)
-            return plot_convergence(self.history, problem, name).axes[-1]
-        if ax is None:
-            return plot_network_training(self.history, name).axes[-1]
-        (plot_objective if is_validated else plot_training_figure)(ax, self.history, name)
-        return ax
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The columns of ``history.csv``, one row per epoch."""
-        for epoch in self.history:
-            yield epoch.row()
 
     def metrics(self) -> dict[str, Any]:
         """Scenario, settings, and the outcomes on validation and test channels."""
         metrics: dict[str, Any] = {
-            "title": f"Training of {self.policy.name}",
+            "title": f"Training of {self.name}",
             "scenario": self.scenario.model_dump(mode="json"),
-            "policy": self.policy.name,
+            "policy": self.name,
             "seed": self.seed,
             **self.channels,
             "settings": dict(self.settings),
@@ -164,40 +207,60 @@ class TrainingRun(Result):
         from feduplink.storage.files import write_text
 
         save_policy(self.policy, directory)
-        judgements = {self.policy.name: self.test.judgement}
+        judgements = {self.name: self.test.judgement}
         table = comparison_markdown(judgements, self.scenario, notes=self.notes)
         write_text(directory / "comparison.md", table)
 
     def figures(self) -> dict[str, StyledFigure]:
-        """The convergence, and the distribution of the powers on the test channels."""
-        from feduplink.problem import Problem
+        """The distribution of the powers on the test channels, and the convergence."""
         from feduplink.reporting.comparison import plot_power_histogram
-        from feduplink.reporting.training import plot_convergence, plot_network_training
 
-        name = self.policy.name
-        powers = plot_power_histogram({name: self.test.power}, self.scenario)
-        if self.validation is None:
-            convergence = plot_network_training(self.history, name)
-        else:
-            problem = Problem.from_scenario(self.scenario)
-            convergence = plot_convergence(self.history, problem, name)
-        return {"power-histogram": powers, "convergence": convergence}
+        powers = plot_power_histogram({self.name: self.test.power}, self.scenario)
+        return {"power-histogram": powers, **super().figures()}
 
-    @classmethod
-    def classes(cls) -> list[type]:
-        """Epochs and outcomes."""
-        from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.training import Epoch, NetworkEpoch
+    def _convergence(self) -> StyledFigure:
+        from feduplink.problem import Problem
+        from feduplink.reporting.training import plot_convergence
 
-        return [Epoch, NetworkEpoch, Outcome, ConstraintValue, Judgement]
+        if not self.is_validated:
+            return super()._convergence()
+        return plot_convergence(self.history, Problem.from_scenario(self.scenario), self.name)
 
-    @classmethod
-    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
-        """Restore the run; a file has a plain list of epochs."""
-        from feduplink.training import History
 
-        run = super().from_tensors(content, scenario, directory)
-        return replace(run, history=History(run.history))
+@dataclass(frozen=True, repr=False, eq=False)
+class PhaseNetworkRun(_Training):
+    """The trained network of learned schedules, and its history.
+
+    Attributes:
+        history: the records of every hundred steps.
+        settings: of the training.
+        seed: of all random numbers.
+        weights: of the network, by name.
+    """
+
+    kind = "phase-network"
+    files = "phase_network.safetensors, history.csv, plots and metrics.json"
+    name = "learned-schedule"
+
+    weights: Mapping[str, Tensor]
+
+    def table(self) -> TextTable:
+        """The settings."""
+        entries = {name: f"{value:g}" for name, value in self.settings.items()}
+        return TextTable.of_entries("training of learned schedules", entries)
+
+    def metrics(self) -> dict[str, Any]:
+        """Settings and seed."""
+        title = "training of learned schedules"
+        return {"title": title, "settings": dict(self.settings), "seed": self.seed}
+
+    def write_files(self, directory: Path) -> None:
+        """The weights."""
+        from feduplink.scheduling import PhaseNetwork, save_phase_network
+
+        network = PhaseNetwork.initialised(0)
+        network.load_state_dict(dict(self.weights))
+        save_phase_network(network, directory / "phase_network.safetensors")
 
 
 @workflow
@@ -262,6 +325,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
+    from feduplink.optimum import check_reachable
     from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
     from feduplink.registry import POLICIES
@@ -269,7 +333,8 @@ def train(
     from feduplink.training import make_trainer
     from feduplink.validation import usable_device
 
-    checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
+    out = None if out is None else Path(out)
+    checkpoint = out and out / CHECKPOINT_FILE
     if checkpoint is not None:
         check_beginning(checkpoint, "a training run", resume=resume)
     elif resume:
@@ -283,84 +348,33 @@ def train(
         if resume and checkpoint is not None:
             trainer.resume(checkpoint)
         if kind is not LearnedSchedule:
-            _warn_unreachable(scenario, data)
+            warn_unreachable(check_reachable(scenario, data.training))
         trainer.run(_trackers(out, tensorboard), checkpoint)
-        return _result(trainer, data, seed)
+        return _result(trainer, data)
 
 
-def _result(trainer: Trainer[Any], data: Channels, seed: int) -> TrainingRun | PhaseNetworkRun:
+def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun | PhaseNetworkRun:
     from feduplink.policies import Policy
 
-    trained, settings = trainer.trained(), trainer.algorithm.settings.model_dump(mode="json")
+    trained, algorithm = trainer.trained(), trainer.algorithm
+    common = trainer.history, algorithm.settings.model_dump(mode="json"), algorithm.seed
     if not isinstance(trained, Policy):
-        return PhaseNetworkRun(trained.state_dict(), settings, seed)
+        return PhaseNetworkRun(*common, trained.state_dict())
 
     def judged(csi: Tensor) -> Outcome:
-        return judge_policies({trained.name: trained}, csi, trained.scenario, seed=seed)[
-            trained.name
-        ]
+        policies = {trained.name: trained}
+        return judge_policies(policies, csi, trained.scenario, seed=algorithm.seed)[trained.name]
 
-    is_validated = trainer.algorithm.record_type.is_validated
     return TrainingRun(
+        *common,
         trained,
-        trainer.history,
         judged(data.test),
-        judged(data.validation) if is_validated else None,
-        settings,
-        _channel_entries(data),
+        judged(data.validation) if algorithm.record_type.is_validated else None,
+        {"channels": data.as_metrics()}
+        if data.recorded
+        else {"channels_per_split": len(data.test)},
         tuple(data.notes),
-        seed,
     )
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class PhaseNetworkRun(Result):
-    """The trained network of learned schedules.
-
-    Attributes:
-        weights: of the network, by name.
-        settings: of the training.
-        seed: of all random numbers.
-    """
-
-    kind = "phase-network"
-    files = "phase_network.safetensors and metrics.json"
-
-    weights: Mapping[str, Tensor]
-    settings: Mapping[str, Any]
-    seed: int
-
-    def table(self) -> TextTable:
-        """The settings."""
-        entries = {name: f"{value:g}" for name, value in self.settings.items()}
-        return TextTable.of_entries("training of learned schedules", entries)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """There is nothing to draw."""
-        raise InputError("plot: the training of learned schedules has no epochs to plot.")
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The settings."""
-        yield dict(self.settings)
-
-    def metrics(self) -> dict[str, Any]:
-        """Settings and seed."""
-        title = "training of learned schedules"
-        return {"title": title, "settings": dict(self.settings), "seed": self.seed}
-
-    def write_files(self, directory: Path) -> None:
-        """The weights."""
-        from feduplink.scheduling import PhaseNetwork, save_phase_network
-
-        network = PhaseNetwork.initialised(0)
-        network.load_state_dict(dict(self.weights))
-        save_phase_network(network, directory / "phase_network.safetensors")
-
-
-def _warn_unreachable(scenario: Scenario, data: Channels) -> None:
-    from feduplink.optimum import check_reachable
-
-    warn_unreachable(check_reachable(scenario, data.training))
 
 
 def _trackers(out: Path | None, tensorboard: bool) -> list[Callback]:
@@ -370,13 +384,5 @@ def _trackers(out: Path | None, tensorboard: bool) -> list[Callback]:
         if tensorboard:
             raise InputError("tensorboard: accepted only with out, the directory of the log.")
         return []
-    directory = Path(out)
-    trackers: list[Callback] = [CsvLog(directory / "history.csv")]
-    return [*trackers, TensorBoardLog(directory / "tensorboard")] if tensorboard else trackers
-
-
-def _channel_entries(data: Channels) -> dict[str, Any]:
-    """Entries of ``metrics.json`` on the channels."""
-    if data.recorded:
-        return {"channels": data.as_metrics()}
-    return {"channels_per_split": len(data.test)}
+    logs: list[Callback] = [CsvLog(out / "history.csv")]
+    return [*logs, TensorBoardLog(out / "tensorboard")] if tensorboard else logs
