@@ -20,6 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from feduplink import link
 from feduplink.lagrangian.channel_batch import ChannelBatch, gradient_and_hessian
 from feduplink.lagrangian.prices import Prices
 
@@ -254,8 +255,8 @@ def _switched(batch: ChannelBatch, prices: Prices, on_air: Tensor) -> Tensor:
     for _ in range(workers):
         # Trials come first, so that prices per channel, (N, L), are those of their channels.
         trials = torch.where(on_air ^ switches[:, None], power, 0.0)
-        interference = 1 + (trials.transpose(0, 1) @ batch.cross.mT).transpose(0, 1)
-        sinr = batch.direct * trials / interference
+        interference = link.interference_of_each(batch.cross, trials.transpose(0, 1))
+        sinr = batch.direct * trials / interference.transpose(0, 1)
         best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(0)
         better = best > value
         if not bool(better.any()):
@@ -293,6 +294,8 @@ def sweep(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
     """Give each worker in turn its best power on a grid, the others fixed; silence included."""
     grid = _relative_grid(power)
     power = power.clone()
+    # Kept up to date, not computed anew for every worker and candidate: that would take L products
+    # with β more.
     interference = batch.interference(power)
     for i in range(power.shape[-1]):
         column = batch.cross[:, :, i]

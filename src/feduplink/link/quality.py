@@ -1,8 +1,9 @@
 """SINR, rate, packet success and energy efficiency of every worker's link, with their slopes.
 
-The only place that knows these formulas. Slopes are those in s = ln SINR and t = ln p, in which
-SINRs are concave. Two ways to compute them: from the SINR itself, which is exact for all of them,
-and from s, for those who work with that.
+The one place that defines these formulas. Code that computes an SINR in another
+way, to reuse an interference vector or to work in NumPy, is held to these definitions by
+``tests/test_one_formula.py``. Slopes are those in s = ln SINR and t = ln p, in which SINRs are
+concave. They are computed from the SINR itself, which is exact for all of them, or from s.
 """
 
 from __future__ import annotations
@@ -23,15 +24,42 @@ _NEAR_BRANCH_POINT = 1e-6
 _HALLEY_STEPS = 3
 
 
+def cross_gains(csi: Tensor) -> Tensor:
+    """β, the gains H (..., L, L) with a zero diagonal."""
+    # Zeroed before the sum, not subtracted after it: α_i p_i can be 10^7 times the interference,
+    # and float32 would lose the latter in the difference.
+    cross = csi.clone()
+    cross.diagonal(dim1=-2, dim2=-1).zero_()
+    return cross
+
+
+def interference(cross: Tensor, power: Tensor) -> Tensor:
+    """Noise and interference 1 + Σ_j β_ij p_j of every worker, relative to the noise.
+
+    Args:
+        cross: β with a zero diagonal, (..., L, L), see :func:`cross_gains`.
+        power: (..., L) W.
+
+    Returns:
+        (..., L).
+    """
+    return 1 + (cross @ power[..., None])[..., 0]
+
+
+def interference_of_each(cross: Tensor, powers: Tensor) -> Tensor:
+    """:func:`interference` at K power vectors per channel, (..., K, L), by one product of matrices.
+
+    Args:
+        cross: β with a zero diagonal, (..., L, L); also an array of NumPy.
+        powers: (..., K, L) W.
+    """
+    return 1 + powers @ cross.mT
+
+
 def sinr(csi: Tensor, power: Tensor) -> Tensor:
     """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it."""
     direct = csi.diagonal(dim1=-2, dim2=-1)
-    # The diagonal is zeroed before the sum, not subtracted after it: α_i p_i can be 10^7 times
-    # the interference, and float32 would lose the latter in the difference.
-    cross = csi.clone()
-    cross.diagonal(dim1=-2, dim2=-1).zero_()
-    interference = (cross @ power.unsqueeze(-1)).squeeze(-1)
-    return direct * power / (1 + interference)
+    return direct * power / interference(cross_gains(csi), power)
 
 
 def rate(sinr: Tensor) -> Tensor:

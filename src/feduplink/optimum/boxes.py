@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from feduplink import link
 from feduplink.lagrangian import ChannelBatch
 from feduplink.optimum.branch_and_bound import Split, Tangents
 from feduplink.tensor_record import TensorRecord
@@ -140,8 +141,8 @@ class PowerBoxes(TensorRecord):
 class CrossGains:
     """Products with the cross gains β of every box's channel.
 
-    Consecutive boxes of one channel share one matrix product. Where channels alternate, each box
-    has its own copy of the gains.
+    Consecutive boxes of one channel share one matrix product, which takes a fraction of the time of
+    a product per box. Where channels alternate, each box has its own copy of the gains.
     """
 
     def __init__(self, cross: Tensor, channel: Tensor) -> None:
@@ -154,11 +155,11 @@ class CrossGains:
             self._counts = counts.tolist()
             self._runs = [cross[run] for run in runs.tolist()]
 
-    def at_worker(self, values: Tensor) -> Tensor:
-        """Return Σ_j β_ij v_j, the interference that worker i receives, (M, L)."""
+    def interference(self, power: Tensor) -> Tensor:
+        """Return 1 + Σ_j β_ij p_j, the noise and interference at worker i, (M, L)."""
         if self._own:
-            return (self._gains @ values[..., None])[..., 0]
-        return self._products(values, [gains.T for gains in self._runs])
+            return link.interference(self._gains, power)
+        return 1 + self._products(power, [gains.T for gains in self._runs])
 
     def from_worker(self, values: Tensor) -> Tensor:
         """Return Σ_i β_ij v_i, the interference that worker j causes, (M, L)."""

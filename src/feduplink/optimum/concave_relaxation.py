@@ -156,7 +156,7 @@ class RelaxedBoxes(TensorRecord):
         t_low, t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
         lowest, highest = t_low.exp(), t_high.exp()
         sure_power = torch.where(boxes.may_be_silent | boxes.silent, 0.0, lowest)
-        least = 1 + _weigh(batch.cross, sure_power)
+        least = batch.interference(sure_power)
         resting = torch.where(boxes.may_be_silent, lowest, 0.0)
         raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
 
@@ -179,7 +179,7 @@ class RelaxedBoxes(TensorRecord):
             prices.activation_cost - shift,
             batch.waterfall,
         )
-        most = 1 + _weigh(batch.cross, torch.where(boxes.silent, 0.0, highest))
+        most = batch.interference(torch.where(boxes.silent, 0.0, highest))
         lowest_s = batch.direct.log() + boxes.t_low - most.log()
         low = torch.where(boxes.may_be_silent, torch.minimum(lowest_s, boxes.s_low), boxes.s_low)
         silent_value = -q_factor * (efficiency.q_high - q_base)
@@ -368,7 +368,7 @@ class RelaxedBoxes(TensorRecord):
         # SINR of the others while this worker may be silent.
         by_sinr = at.line - torch.where(is_silent, 0.0, relaxed_value)
         by_power = at.worker - torch.where(is_silent, 0.0, true) - by_sinr
-        by_rest = _weigh(self.raised_by.mT, at.slope)
+        by_rest = (self.raised_by.mT @ at.slope[..., None])[..., 0]
         fixed = (boxes.s_high - boxes.s_low < _MIN_WIDTH) & (
             boxes.t_high - boxes.t_low < _MIN_WIDTH
         )
@@ -403,10 +403,6 @@ def _log(power: Tensor) -> Tensor:
 def _q(batch: ChannelBatch, power: Tensor) -> Tensor:
     """1 / (μ p + P_c), (M, L)."""
     return link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)[0]
-
-
-def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix @ vector[..., None])[..., 0]
 
 
 #: Factor on a step after one that did not raise the relaxation.
@@ -530,8 +526,8 @@ class Relaxation:
         may_be_silent, silent = boxes.may_be_silent, boxes.silent
         for _ in range(2):
             sure = ~may_be_silent & ~silent
-            least = 1 + _weigh(cross, torch.where(sure, t_low.exp(), 0.0))
-            most = 1 + _weigh(cross, torch.where(silent, 0.0, t_high.exp()))
+            least = link.interference(cross, torch.where(sure, t_low.exp(), 0.0))
+            most = link.interference(cross, torch.where(silent, 0.0, t_high.exp()))
             s_high = torch.minimum(s_high, log_direct + t_high - least.log())
             s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
             t_low = torch.maximum(t_low, s_low + least.log() - log_direct)

@@ -101,8 +101,8 @@ class PricedBoxes(TensorRecord):
     def of_channels(cls, bound: MonotoneBound, boxes: PowerBoxes) -> PricedBoxes:
         """Look up the gains of the boxes' channels."""
         cross = CrossGains(bound.batch.cross, boxes.channel)
-        least = 1 + cross.at_worker(boxes.low)
-        most = 1 + cross.at_worker(boxes.high) if bound.others else least
+        least = cross.interference(boxes.low)
+        most = cross.interference(boxes.high) if bound.others else least
         return PricedBoxes(bound, boxes, least, most)
 
     @cached_property
@@ -205,7 +205,7 @@ class PricedBoxes(TensorRecord):
         if not self.bound.efficient:
             return self._best_limits_of_rates()
         low, high = self.boxes.low, self.boxes.high
-        most = 1 + self.cross.at_worker(high)
+        most = self.cross.interference(high)
         mu = self.bound.batch.amplifier_inefficiency
         peak = link.most_efficient_power(self.direct / most, self.bound.draws, mu)
         least = torch.minimum(high, torch.maximum(low, peak * (1 + 1e-9)))
@@ -221,7 +221,7 @@ class PricedBoxes(TensorRecord):
         """
         rate, boxes = self.rate, self.boxes
         low, high = boxes.low, boxes.high
-        most = 1 + self.cross.at_worker(high)
+        most = self.cross.interference(high)
         own_low, own_high = self.direct * low, self.direct * high
         pull = rate * own_high / (self.least * (self.least + own_high))
         slowest = rate * self.direct / (most + own_high) - self.cross.from_worker(pull)
@@ -275,7 +275,7 @@ class BoundedBoxes(PricedBoxes):
         """Bound by tangents and chords, (M,), and the corner where it is attained, (M, L) W."""
         low, high = self.boxes.low, self.boxes.high
         width = torch.where(high > low, high - low, 1.0).clamp_min(_MIN_WIDTH)
-        most = 1 + self.cross.at_worker(high)
+        most = self.cross.interference(high)
         weight, constant, own_slope = self._rate_weights(low, high, width, most)
         span = (most - self.least) / self.least
         chord = torch.where(span > 0, torch.log1p(span) / span, 1.0) / self.least
@@ -294,7 +294,7 @@ class BoundedBoxes(PricedBoxes):
         at = (low + high) / 2
         corner = at
         for _ in range(_TANGENT_POINTS):
-            total = 1 + self.cross.at_worker(at) + self.direct * at
+            total = self.cross.interference(at) + self.direct * at
             per_total = weight / total
             gradient = slope + self.cross.from_worker(per_total) + self.direct * per_total
             corner = torch.where(gradient > 0, high, low)
@@ -337,7 +337,7 @@ class BoundedBoxes(PricedBoxes):
         Chords of ln I lose w (ΔI / I)² / 8 each, McCormick's planes up to c ΔR Δq / 2.
         """
         bound, low, high = self.bound, self.boxes.low, self.boxes.high
-        most = 1 + self.cross.at_worker(high)
+        most = self.cross.interference(high)
         span = (most - self.least) / self.least
         mu = bound.batch.amplifier_inefficiency
         q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)

@@ -227,7 +227,7 @@ class PowerSearch(BranchAndBound):
     def _offer(self, bounded: BoundedBoxes, power: Tensor) -> None:
         """Powers in the boxes may be better than what is known, and lead to better ones."""
         channel = bounded.boxes.channel
-        sinr = bounded.direct * power / (1 + bounded.cross.at_worker(power))
+        sinr = bounded.direct * power / bounded.cross.interference(power)
         value = self.batch.worker_values(sinr, power, self.prices.take(channel)).sum(-1)
         improved = self.incumbents.offer(channel, power, value)
         if len(improved):
