@@ -1,4 +1,4 @@
-"""What computes an SINR in its own way agrees with ``feduplink.link``.
+"""What computes an SINR or a best power in its own way agrees with ``feduplink.link``.
 
 Such code reuses an interference vector, shares a product of matrices, works in NumPy, in float32 or
 with outward rounding. Everything else calls ``link``.
@@ -24,6 +24,7 @@ from feduplink.scheduling import (
     AscentSteps,
     NetworkView,
     PricedRounds,
+    best_alone,
     phase_rates,
 )
 
@@ -181,3 +182,41 @@ def test_every_sinr_is_that_of_link(
     power = 10 ** (-4 * torch.rand(shape[:-1], generator=generator, dtype=torch.float64))
     power = torch.where(torch.rand(power.shape, generator=generator) < 0.3, 0.0, power)
     torch.testing.assert_close(sinr(csi, power), link.sinr(csi, power), rtol=tolerance, atol=1e-12)
+
+
+def best_of_arrays(batch: ChannelBatch, kappa: float) -> Tensor:
+    """One channel as arrays after the other."""
+    scenario = Scenario(workers=batch.direct.shape[-1], pmax_dbw=0)
+    csi = batch.cross + torch.diag_embed(batch.direct)
+    rounds = PricedRounds.one_by_one(scenario, csi, np.ones(batch.direct.shape), kappa)
+    return torch.from_numpy(np.stack([best_alone(one, one.kappa[..., 0]) for one in rounds]))
+
+
+def best_of_proof_checker(batch: ChannelBatch, kappa: float) -> Tensor:
+    pytest.importorskip("flint")
+    from feduplink.proofs.leaf_bounds import most_efficient_power
+
+    static = (batch.static_power_w + (1 / kappa if kappa else 1e30)).expand_as(batch.direct)
+    low, high = torch.zeros_like(static).numpy(), batch.pmax_w.expand_as(static).numpy()
+    found = most_efficient_power(batch.direct.numpy(), static.numpy(), 1.0, low, high)
+    return torch.from_numpy(found)
+
+
+BEST_POWERS = {
+    "tensors": best_alone,
+    "arrays": best_of_arrays,
+    "checker of proofs": best_of_proof_checker,
+}
+
+
+@pytest.mark.parametrize("best", BEST_POWERS.values(), ids=BEST_POWERS)
+@given(seed=st.integers(0, 10**6), kappa=st.sampled_from([0.0, 0.2, 10.0, 5000.0]))
+@settings(max_examples=15)
+def test_every_best_power_alone_is_that_of_link(
+    best: Callable[[ChannelBatch, float], Tensor], seed: int, kappa: float
+):
+    generator = torch.Generator().manual_seed(seed)
+    exponents = torch.rand(_CHANNELS, 5, 5, generator=generator, dtype=torch.float64)
+    batch = batch_of(10 ** (6 * exponents))
+    expected = link.power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
+    torch.testing.assert_close(best(batch, kappa), expected, rtol=1e-9, atol=0.0)

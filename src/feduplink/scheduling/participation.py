@@ -36,7 +36,7 @@ from feduplink.scheduling.column_generation import (
     check_rounds,
     round_batches,
 )
-from feduplink.scheduling.phases import best_alone, phase_rates
+from feduplink.scheduling.phases import phase_rates
 from feduplink.tensor_record import TensorRecord
 
 #: Who sends: those with a share above one of these; of the last, the best one alone.
@@ -122,7 +122,7 @@ def with_somebody(
     batch: ChannelBatch, demand: Tensor, senders: Tensor, rewards: Tensor, seconds_per_joule: float
 ) -> Tensor:
     """Senders (..., N, L) bool; where there are none, whose model is worth most above its cost."""
-    power = best_alone(batch, seconds_per_joule)
+    power = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, seconds_per_joule)
     rate = phase_rates(batch, torch.diag_embed(power)).diagonal(dim1=-2, dim2=-1)
     spent = demand / rate * (1 + seconds_per_joule * (power + batch.static_power_w))
     loss = torch.where(demand > 0, spent - rewards.to(demand), torch.inf)

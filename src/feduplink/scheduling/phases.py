@@ -94,8 +94,6 @@ _LOWEST = 1e-6
 #: Below every price of interest, so that what costs nothing is no division by 0.
 _FREE = 1e-30
 _FIXED_POINT_STEPS = 3
-#: Steps of Dinkelbach's method, each of which doubles the digits.
-_DINKELBACH_STEPS = 4
 
 
 class Response(NamedTuple):
@@ -187,20 +185,8 @@ class AscentSteps:
 
 
 def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
-    """The p ≤ Pmax of the least (1 + κ (p + P_c)) / ln(1 + α p) of everyone alone, (..., L) W.
-
-    As :func:`feduplink.link.power_alone`, for arrays too, for κ (..., 1), and in a third of the
-    operations. Dinkelbach's method: the best answer to what the rate costs at the last one.
-    """
-    gain, pmax_w = channels.direct, channels.pmax_w
-    xp = array_module(gain)
-    one = xp.float64(1.0)
-    # In α p: (α (1 / κ + P_c) + α p) / ln(1 + α p) − 1.
-    highest = gain * pmax_w
-    lowest = _LOWEST * highest
-    on_air = gain * (1 / (seconds_per_joule + _FREE) + channels.static_power_w)
-    signal = highest
-    for _ in range(_DINKELBACH_STEPS):
-        signal = (on_air + signal) / xp.log1p(signal) - one
-        signal = xp.minimum(xp.maximum(signal, lowest), highest)
-    return xp.minimum(signal / gain, pmax_w)
+    """As :func:`feduplink.link.power_alone`, of tensors or arrays, for κ (..., 1); (..., L) W."""
+    # For κ = 0 the power of the largest rate, which is far above Pmax.
+    static_power_w = channels.static_power_w + 1 / (seconds_per_joule + _FREE)
+    best = link.most_efficient_power(channels.direct, static_power_w)
+    return array_module(best).minimum(best, channels.pmax_w)
