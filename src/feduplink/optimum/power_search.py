@@ -144,10 +144,10 @@ class PowerSearch(BranchAndBound):
     def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
         """Bound and reduce boxes; return the open ones, with bounds of at most ``parent`` (M,)."""
         self.count += len(boxes.channel)
-        bounded, parent = self._open(self.bound.on(boxes), parent)
+        bounded = self.bound.on(boxes)
+        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
         bounded = self.bound.on(self._reduced(bounded))
-        bounded, parent = self._open(bounded, parent)
-        upper = bounded.upper
+        bounded, upper, parent = self._open_under(bounded, bounded.upper, parent)
         if self.tangents:
             tangent, corner = bounded.tangent()
             upper = torch.minimum(torch.minimum(upper, tangent), parent)
@@ -158,10 +158,6 @@ class PowerSearch(BranchAndBound):
             self._offer(bounded, bounded.boxes.low)
         worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
         return OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
-
-    def _open(self, bounded: BoundedBoxes, parent: Tensor) -> tuple[BoundedBoxes, Tensor]:
-        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
-        return bounded, parent
 
     def _open_under(
         self, bounded: BoundedBoxes, upper: Tensor, beside: Tensor
