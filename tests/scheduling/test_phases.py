@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from feduplink import Scenario
 from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch
-from feduplink.link import power_alone
 from feduplink.scheduling import (
     AscentSteps,
     ascend,
-    best_alone,
     phase_cost,
     phase_prices,
     phase_rates,
@@ -65,13 +63,6 @@ def test_ascent_converges_to_a_local_maximum(kappa: float):
     inside = ~full & ~low & (power[:, 0] > 0)
     assert slope[inside].abs().max() < 1e-4
     assert (slope[full] >= -1e-9).all()
-
-
-@pytest.mark.parametrize("kappa", [0.0, 0.2, 10.0, 5000.0])
-def test_the_best_power_alone_is_the_exact_one(kappa: float):
-    batch = batch_of(8, 20, 2)
-    exact = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
-    torch.testing.assert_close(best_alone(batch, kappa), exact, rtol=1e-6, atol=0.0)
 
 
 def test_arrays_and_tensors_ascend_alike():

@@ -50,10 +50,9 @@ class ChannelBatch(TensorRecord):
     def from_scenario(cls, scenario: Scenario, csi: Tensor) -> ChannelBatch:
         """Channels (N, L, L) with the constants of a scenario, in float64."""
         csi = csi.to(torch.float64)
-        own = torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device)
         return cls(
             direct=csi.diagonal(dim1=-2, dim2=-1).contiguous(),
-            cross=csi.masked_fill(own, 0.0),
+            cross=link.cross_gains(csi),
             pmax_w=scenario.pmax_w.to(csi).expand(csi.shape[-1]),
             waterfall=scenario.waterfall,
             static_power_w=scenario.static_power.to(csi).expand(csi.shape[-1]),
@@ -62,7 +61,7 @@ class ChannelBatch(TensorRecord):
 
     def interference(self, power: Tensor) -> Tensor:
         """1 + Σ_{j≠i} β_ij p_j, (N, L)."""
-        return 1 + (self.cross @ power[..., None])[..., 0]
+        return link.interference(self.cross, power)
 
     def sinr(self, power: Tensor) -> Tensor:
         """SINR, (N, L)."""

@@ -20,6 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from feduplink import link
 from feduplink.lagrangian.channel_batch import ChannelBatch, gradient_and_hessian
 from feduplink.lagrangian.prices import Prices
 
@@ -145,11 +146,13 @@ _DECADES = 5
 _PER_DECADE = 4
 #: The log-power of a worker on the air stays above this times Pmax.
 _LOWEST = 1e-7
+#: Rounds of improvement of a starting point where the search is not to be continued.
+_WIDE_SEARCH = 4
 
 
-def maximise(batch: ChannelBatch, prices: Prices, *, rounds: int = 4) -> Tensor:
+def maximise(batch: ChannelBatch, prices: Prices) -> Tensor:
     """Powers that maximise the Lagrangian of each channel from several starts, (N, L) W."""
-    return MultiStart(batch, prices, rounds=rounds).best(prices)
+    return MultiStart(batch, prices, rounds=_WIDE_SEARCH).best(prices)
 
 
 class Maximiser(Protocol):
@@ -158,9 +161,6 @@ class Maximiser(Protocol):
     def maximise(self, prices: Prices) -> Tensor:
         """The best powers at these prices, (N, L) W."""
 
-    def restart(self, prices: Prices) -> None:
-        """Search more widely at these prices."""
-
 
 class MultiStart:
     """A maximiser with several starting points, whose local maxima it keeps while prices move.
@@ -168,44 +168,42 @@ class MultiStart:
     Dual ascent asks for the maximum at many prices in a row, each close to the last. The local
     maxima at the last prices are then nearly those at the next, and one that is second best now may
     be best then; so all are kept and climbed again.
+
+    Attributes:
+        maxima: the local maxima at the last prices, (N, L) W each.
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices, *, rounds: int = 2) -> None:
         self._batch = batch
-        self._maxima = [
+        self.maxima = [
             improve(batch, prices, start, rounds=rounds) for start in starting_points(batch, prices)
         ]
         self._turn = 0
-
-    @property
-    def maxima(self) -> list[Tensor]:
-        """The local maxima at the last prices, (N, L) W each."""
-        return self._maxima
 
     def maximise(self, prices: Prices) -> Tensor:
         """Climb from all local maxima at new prices; the best powers per channel, (N, L) W.
 
         The best is also swept for better on/off decisions, and so is, in turn, one of the rest.
         """
-        self._maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self._maxima]
-        self._maxima[0] = improve(self._batch, prices, self.best(prices))
-        self._turn = self._turn % (len(self._maxima) - 1) + 1
-        self._maxima[self._turn] = improve(self._batch, prices, self._maxima[self._turn])
+        self.maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self.maxima]
+        self.maxima[0] = improve(self._batch, prices, self.best(prices))
+        self._turn = self._turn % (len(self.maxima) - 1) + 1
+        self.maxima[self._turn] = improve(self._batch, prices, self.maxima[self._turn])
         return self.best(prices)
 
-    def restart(self, prices: Prices, *, rounds: int = 4) -> None:
+    def restart(self, prices: Prices) -> None:
         """Search again from all starting points; the best maxima so far are kept as well."""
-        self._maxima[0] = self.best(prices)
-        self._maxima[1:] = [
-            improve(self._batch, prices, start, rounds=rounds)
+        self.maxima[0] = self.best(prices)
+        self.maxima[1:] = [
+            improve(self._batch, prices, start, rounds=_WIDE_SEARCH)
             for start in starting_points(self._batch, prices)[1:]
         ]
 
     def best(self, prices: Prices) -> Tensor:
         """The best known powers of each channel at these prices, (N, L) W."""
-        best = self._maxima[0]
+        best = self.maxima[0]
         value = self._batch.value(best, prices)
-        for maximum in self._maxima[1:]:
+        for maximum in self.maxima[1:]:
             other = self._batch.value(maximum, prices)
             better = other > value
             best = torch.where(better[:, None], maximum, best)
@@ -254,8 +252,8 @@ def _switched(batch: ChannelBatch, prices: Prices, on_air: Tensor) -> Tensor:
     for _ in range(workers):
         # Trials come first, so that prices per channel, (N, L), are those of their channels.
         trials = torch.where(on_air ^ switches[:, None], power, 0.0)
-        interference = 1 + (trials.transpose(0, 1) @ batch.cross.mT).transpose(0, 1)
-        sinr = batch.direct * trials / interference
+        interference = link.interference_of_each(batch.cross, trials.transpose(0, 1))
+        sinr = batch.direct * trials / interference.transpose(0, 1)
         best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(0)
         better = best > value
         if not bool(better.any()):
@@ -293,6 +291,8 @@ def sweep(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
     """Give each worker in turn its best power on a grid, the others fixed; silence included."""
     grid = _relative_grid(power)
     power = power.clone()
+    # Kept up to date, not computed anew for every worker and candidate: that would take L products
+    # with β more.
     interference = batch.interference(power)
     for i in range(power.shape[-1]):
         column = batch.cross[:, :, i]

@@ -22,7 +22,10 @@ from feduplink.link.measures import (
     SuccessRate,
 )
 from feduplink.link.quality import (
+    cross_gains,
     energy_efficiency,
+    interference,
+    interference_of_each,
     inverse_draw,
     most_efficient_power,
     packet_error_rate,
@@ -65,9 +68,12 @@ __all__ = [
     "Upload",
     "airtime",
     "bits_per_hz",
+    "cross_gains",
     "efficiency_for_energy",
     "energy",
     "energy_efficiency",
+    "interference",
+    "interference_of_each",
     "inverse_draw",
     "most_efficient_power",
     "packet_error_rate",

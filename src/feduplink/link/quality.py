@@ -1,14 +1,17 @@
 """SINR, rate, packet success and energy efficiency of every worker's link, with their slopes.
 
-The only place that knows these formulas. Slopes are those in s = ln SINR and t = ln p, in which
-SINRs are concave. Two ways to compute them: from the SINR itself, which is exact for all of them,
-and from s, for those who work with that.
+The one place that defines these formulas. Code that computes an SINR in another way, to reuse
+an interference vector or to work in NumPy, is held to these definitions by
+``tests/test_one_formula.py``. Slopes are those in s = ln SINR and t = ln p, in which SINRs are
+concave. They are computed from the SINR itself, which is exact for all of them, or from s.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -23,15 +26,42 @@ _NEAR_BRANCH_POINT = 1e-6
 _HALLEY_STEPS = 3
 
 
+def cross_gains(csi: Tensor) -> Tensor:
+    """β, the gains H (..., L, L) with a zero diagonal."""
+    # Zeroed before the sum, not subtracted after it: α_i p_i can be 10^7 times the interference,
+    # and float32 would lose the latter in the difference.
+    cross = csi.clone()
+    cross.diagonal(dim1=-2, dim2=-1).zero_()
+    return cross
+
+
+def interference(cross: Tensor, power: Tensor) -> Tensor:
+    """Noise and interference 1 + Σ_j β_ij p_j of every worker, relative to the noise.
+
+    Args:
+        cross: β with a zero diagonal, (..., L, L), see :func:`cross_gains`.
+        power: (..., L) W.
+
+    Returns:
+        (..., L).
+    """
+    return 1 + (cross @ power[..., None])[..., 0]
+
+
+def interference_of_each(cross: Tensor, powers: Tensor) -> Tensor:
+    """:func:`interference` at K power vectors per channel, (..., K, L), by one product of matrices.
+
+    Args:
+        cross: β with a zero diagonal, (..., L, L); also an array of NumPy.
+        powers: (..., K, L) W.
+    """
+    return 1 + powers @ cross.mT
+
+
 def sinr(csi: Tensor, power: Tensor) -> Tensor:
     """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it."""
     direct = csi.diagonal(dim1=-2, dim2=-1)
-    # The diagonal is zeroed before the sum, not subtracted after it: α_i p_i can be 10^7 times
-    # the interference, and float32 would lose the latter in the difference.
-    cross = csi.clone()
-    cross.diagonal(dim1=-2, dim2=-1).zero_()
-    interference = (cross @ power.unsqueeze(-1)).squeeze(-1)
-    return direct * power / (1 + interference)
+    return direct * power / interference(cross_gains(csi), power)
 
 
 def rate(sinr: Tensor) -> Tensor:
@@ -130,20 +160,27 @@ def most_efficient_power(
 ) -> Tensor:
     """The power in W, without limit, of the largest EE = ln(1 + α p) / (μ p + P_c); (..., L).
 
+    Of tensors, or of float64 arrays of NumPy.
+
     At the peak v = ln(1 + α p) solves v − 1 = (r − 1) e^(−v) with r = α P_c / μ: v = 1 + W(x) with
     Lambert's W and x = (r − 1) / e. From there the efficiency falls to both sides. The start is
     Winitzki's for W, and √(2 r) for small r; Halley's method does the rest.
     """
-    gain = gain.to(torch.float64).clamp_min(_FAINT)
-    r = gain * static_power_w.to(gain) / amplifier_inefficiency
-    log_x = torch.log1p((r - 1).clamp_min(0.0) / math.e)
-    wide = 1 + log_x * (1 - torch.log1p(log_x) / (2 + log_x))
-    near = (2 * r).sqrt()
-    v = torch.where(r < 1, near - near**2 / 3 + 0.1 * near**3, wide)
+    xp: Any = np
+    if isinstance(gain, Tensor):
+        xp, gain = torch, gain.to(torch.float64)
+        static_power_w = static_power_w.to(gain)
+    gain = gain.clip(min=_FAINT)
+    r = gain * static_power_w / amplifier_inefficiency
+    log_x = xp.log1p((r - 1).clip(min=0.0) / math.e)
+    wide = 1 + log_x * (1 - xp.log1p(log_x) / (2 + log_x))
+    near = xp.sqrt(2 * r)
+    v = xp.where(r < 1, near - near**2 / 3 + 0.1 * near**3, wide)
     for _ in range(_HALLEY_STEPS):
         # Of v e^v − (e^v − 1) = r; near 0 both sides are small, and expm1 keeps their digits.
-        grown = torch.expm1(v)
+        grown = xp.expm1(v)
         excess = v + (v - 1) * grown - r
         slope = v * (grown + 1)
         v = v - excess / (slope - excess * (1 + v) / (2 * v))
-    return torch.expm1(torch.where(r < _NEAR_BRANCH_POINT, near - near**2 / 3, v)) / gain
+    power: Tensor = xp.expm1(xp.where(r < _NEAR_BRANCH_POINT, near - near**2 / 3, v)) / gain
+    return power

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from feduplink.link.quality import most_efficient_power
+from feduplink.link.quality import most_efficient_power, rate
 from feduplink.link.quality import sinr as sinr_of
 from feduplink.tensor_record import TensorRecord
 
@@ -91,7 +91,7 @@ def efficiency_for_energy(
 
 def bits_per_hz(sinr: Tensor) -> Tensor:
     """log2(1 + SINR), bit/s/Hz."""
-    return torch.log1p(sinr) / math.log(2)
+    return rate(sinr) / math.log(2)
 
 
 #: What would end within this relative time of each other ends together.

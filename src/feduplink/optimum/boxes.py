@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from feduplink import link
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum.branch_and_bound import Split, Tangents
-from feduplink.tensor_record import TensorRecord
+from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Split, Tangents
 
 #: Mean number of consecutive boxes of one channel from which on they share a matrix product.
 #: Launching one takes longer on a GPU.
@@ -17,11 +17,10 @@ _MIN_RUN = {"cpu": 16, "gpu": 4096}
 
 
 @dataclass(frozen=True)
-class Boxes(TensorRecord):
+class Boxes(Regions):
     """M boxes of log-powers and log-SINRs, each of one channel.
 
     Attributes:
-        channel: index of the channel, (M,).
         t_low, t_high: limits of ln p for a worker that transmits, (M, L).
         s_low, s_high: limits of ln SINR for a worker that transmits, (M, L).
         may_be_silent: whether the worker may also be silent, (M, L) bool.
@@ -29,7 +28,6 @@ class Boxes(TensorRecord):
         node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
-    channel: Tensor
     t_low: Tensor
     t_high: Tensor
     s_low: Tensor
@@ -40,32 +38,28 @@ class Boxes(TensorRecord):
 
 
 @dataclass(frozen=True)
-class Bounds(TensorRecord):
-    """Bounds of the concave relaxation over M boxes, and how to split these.
+class Bounds(OpenRegions):
+    """Bounds of the concave relaxation over M boxes, and how to split these by ln SINR or ln p.
 
     Attributes:
-        upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
-        power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
-        worker: the worker whose relaxation is loosest there, (M,).
         split_by: :class:`Split` of the box, (M,).
-        split_at: ln SINR or ln p of the split, (M,).
+        power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
         proof: :class:`LeafProof` of the bound, (M,) int8.
         tangents: the linearisation.
         upper_weight: weights of McCormick's planes for the halves of the box, (M, L).
     """
 
-    upper: Tensor
-    power: Tensor
-    worker: Tensor
+    boxes: Boxes
     split_by: Tensor
-    split_at: Tensor
+    power: Tensor
     proof: Tensor
     tangents: Tangents
     upper_weight: Tensor
 
 
-def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
+def split(bounds: Bounds, nodes: Tensor) -> Boxes:
     """Split M boxes; return the lower halves, then the upper ones, with their ``nodes`` (2 M,)."""
+    boxes = bounds.boxes
     rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
     where = (rows, bounds.worker)
 
@@ -103,17 +97,15 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
 
 
 @dataclass(frozen=True)
-class PowerBoxes(TensorRecord):
+class PowerBoxes(Regions):
     """M boxes of powers, each of one channel.
 
     Attributes:
-        channel: index of the channel, (M,).
         low, high: limits of the powers, (M, L) W. A worker with ``low`` = 0 may be silent, one with
             ``high`` = 0 is.
         node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
-    channel: Tensor
     low: Tensor
     high: Tensor
     node: Tensor
@@ -140,8 +132,8 @@ class PowerBoxes(TensorRecord):
 class CrossGains:
     """Products with the cross gains β of every box's channel.
 
-    Consecutive boxes of one channel share one matrix product. Where channels alternate, each box
-    has its own copy of the gains.
+    Consecutive boxes of one channel share one matrix product, which takes a fraction of the time of
+    a product per box. Where channels alternate, each box has its own copy of the gains.
     """
 
     def __init__(self, cross: Tensor, channel: Tensor) -> None:
@@ -154,11 +146,11 @@ class CrossGains:
             self._counts = counts.tolist()
             self._runs = [cross[run] for run in runs.tolist()]
 
-    def at_worker(self, values: Tensor) -> Tensor:
-        """Return Σ_j β_ij v_j, the interference that worker i receives, (M, L)."""
+    def interference(self, power: Tensor) -> Tensor:
+        """Return 1 + Σ_j β_ij p_j, the noise and interference at worker i, (M, L)."""
         if self._own:
-            return (self._gains @ values[..., None])[..., 0]
-        return self._products(values, [gains.T for gains in self._runs])
+            return link.interference(self._gains, power)
+        return 1 + self._products(power, [gains.T for gains in self._runs])
 
     def from_worker(self, values: Tensor) -> Tensor:
         """Return Σ_i β_ij v_i, the interference that worker j causes, (M, L)."""

@@ -156,7 +156,7 @@ class RelaxedBoxes(TensorRecord):
         t_low, t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
         lowest, highest = t_low.exp(), t_high.exp()
         sure_power = torch.where(boxes.may_be_silent | boxes.silent, 0.0, lowest)
-        least = 1 + _weigh(batch.cross, sure_power)
+        least = batch.interference(sure_power)
         resting = torch.where(boxes.may_be_silent, lowest, 0.0)
         raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
 
@@ -179,7 +179,7 @@ class RelaxedBoxes(TensorRecord):
             prices.activation_cost - shift,
             batch.waterfall,
         )
-        most = 1 + _weigh(batch.cross, torch.where(boxes.silent, 0.0, highest))
+        most = batch.interference(torch.where(boxes.silent, 0.0, highest))
         lowest_s = batch.direct.log() + boxes.t_low - most.log()
         low = torch.where(boxes.may_be_silent, torch.minimum(lowest_s, boxes.s_low), boxes.s_low)
         silent_value = -q_factor * (efficiency.q_high - q_base)
@@ -368,7 +368,7 @@ class RelaxedBoxes(TensorRecord):
         # SINR of the others while this worker may be silent.
         by_sinr = at.line - torch.where(is_silent, 0.0, relaxed_value)
         by_power = at.worker - torch.where(is_silent, 0.0, true) - by_sinr
-        by_rest = _weigh(self.raised_by.mT, at.slope)
+        by_rest = (self.raised_by.mT @ at.slope[..., None])[..., 0]
         fixed = (boxes.s_high - boxes.s_low < _MIN_WIDTH) & (
             boxes.t_high - boxes.t_low < _MIN_WIDTH
         )
@@ -403,10 +403,6 @@ def _log(power: Tensor) -> Tensor:
 def _q(batch: ChannelBatch, power: Tensor) -> Tensor:
     """1 / (μ p + P_c), (M, L)."""
     return link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)[0]
-
-
-def _weigh(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix @ vector[..., None])[..., 0]
 
 
 #: Factor on a step after one that did not raise the relaxation.
@@ -530,8 +526,8 @@ class Relaxation:
         may_be_silent, silent = boxes.may_be_silent, boxes.silent
         for _ in range(2):
             sure = ~may_be_silent & ~silent
-            least = 1 + _weigh(cross, torch.where(sure, t_low.exp(), 0.0))
-            most = 1 + _weigh(cross, torch.where(silent, 0.0, t_high.exp()))
+            least = link.interference(cross, torch.where(sure, t_low.exp(), 0.0))
+            most = link.interference(cross, torch.where(silent, 0.0, t_high.exp()))
             s_high = torch.minimum(s_high, log_direct + t_high - least.log())
             s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
             t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
@@ -552,7 +548,7 @@ class Relaxation:
 
     def bound(
         self, boxes: Boxes, guess: Tensor, upper_weight: Tensor, threshold: Tensor
-    ) -> tuple[Boxes, Bounds, Tensor]:
+    ) -> tuple[Bounds, Tensor]:
         """Bound the Lagrangian over each box.
 
         Args:
@@ -563,8 +559,7 @@ class Relaxation:
                 bound is below it.
 
         Returns:
-            The boxes with tighter limits, their bounds, and which boxes were cut, (M,) bool.
-
+            The bounds over the boxes with tighter limits, and which boxes were cut, (M,) bool.
         """
         boxes, empty = self.tightened(boxes)
         relaxed = RelaxedBoxes.of_boxes(
@@ -578,16 +573,11 @@ class Relaxation:
             torch.int8
         )
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
-        bounds = Bounds(
-            upper=upper,
-            power=at.power.clone(),
-            worker=torch.zeros_like(boxes.channel),
-            split_by=torch.full_like(boxes.channel, Split.SILENCE),
-            split_at=torch.zeros_like(upper),
-            proof=torch.where(empty, LeafProof.EMPTY, proof),
-            tangents=Tangents(at.log_power, at.slope, upper_weight > 0),
-            upper_weight=upper_weight.clone(),
-        )
+        proof = torch.where(empty, LeafProof.EMPTY, proof)
+        tangents = Tangents(at.log_power, at.slope, upper_weight > 0)
+        power, weight = at.power.clone(), upper_weight.clone()
+        worker, split_at = torch.zeros_like(boxes.channel), torch.zeros_like(upper)
+        split_by = torch.full_like(boxes.channel, Split.SILENCE)
         cut = torch.zeros_like(empty)
         rows = (upper > threshold).nonzero()[:, 0]
         if len(rows):
@@ -597,11 +587,7 @@ class Relaxation:
                 reduced, cut[rows] = relaxed.reduced(at, threshold[rows])
                 boxes = boxes.with_rows(rows, reduced)
             split = relaxed.split(at, reduced)
-            (
-                bounds.worker[rows],
-                bounds.split_by[rows],
-                bounds.split_at[rows],
-                bounds.power[rows],
-            ) = split
-            bounds.upper_weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
-        return boxes, bounds, cut
+            worker[rows], split_by[rows], split_at[rows], power[rows] = split
+            weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
+        bounds = Bounds(boxes, upper, worker, split_at, split_by, power, proof, tangents, weight)
+        return bounds, cut

@@ -209,6 +209,7 @@ class _Situation:
     def at(self, log_power: Tensor, gate: Tensor) -> _State:
         """With workers on the air to the degree of their gates, (..., N, L, 1) each."""
         power = log_power.exp()
+        # Not link.interference: the received powers, of which it is the sum, are needed one by one.
         received = self.cross * (power * gate).mT
         interference = 1 + received.sum(-1, keepdim=True)
         return _State(

@@ -301,6 +301,7 @@ class NetworkView:
         inverse, on_air = _inverse_power(logits), _on_air(logits)
         would = one / inverse
         power = (xp.float32(_LOWEST) + would) * on_air
+        # Not link.interference_of_each: in float32 and with β transposed once for all steps.
         interference = one + power @ self._heard
         signal = self._received * would
         total = interference + signal

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from feduplink import link
 from feduplink.scheduling.array_module import Array, array_module
 
 #: By so much phases are stretched, so that rounding leaves no bit behind.
@@ -52,8 +53,8 @@ class Channels(Protocol):
 
 def phase_sinr(channels: Channels, power: Array) -> Array:
     """SINR of every worker in every phase, (..., K, L), at powers (..., K, L) W."""
-    one = array_module(power).float64(1.0)
-    return channels.direct[..., None, :] * power / (one + power @ channels.cross.mT)
+    interference = link.interference_of_each(channels.cross, power)
+    return channels.direct[..., None, :] * power / interference
 
 
 def phase_rates(channels: Channels, power: Array) -> Array:
@@ -93,21 +94,23 @@ _LOWEST = 1e-6
 #: Below every price of interest, so that what costs nothing is no division by 0.
 _FREE = 1e-30
 _FIXED_POINT_STEPS = 3
-#: Steps of Dinkelbach's method, each of which doubles the digits.
-_DINKELBACH_STEPS = 4
 
 
-class _Response(NamedTuple):
-    """What a phase looks like to those who could change their power in it, all (..., K, L)."""
+class Response(NamedTuple):
+    """How the workers of a phase are received, and what a change of their powers is worth.
+
+    Attributes:
+        interference: 1 + Σ β p, (..., K, L), as all of them.
+        signal: α p.
+        total: signal, interference and noise.
+        pull: λ SINR / (1 + SINR), the slope of the rates' worth in ln p.
+        tax: κ and what the others lose, per watt.
+    """
 
     interference: Array
-    #: α p.
     signal: Array
-    #: Signal, interference and noise.
     total: Array
-    #: λ SINR / (1 + SINR).
     pull: Array
-    #: κ and what others lose, per watt.
     tax: Array
 
 
@@ -142,7 +145,7 @@ class AscentSteps:
     def switch_one(self, power: Array) -> Array:
         """The phases with the one worker switched that makes them worth most, if any does."""
         xp, gain, weight = array_module(power), self._gain, self._weight
-        channels, seen = self._channels, self._respond(power)
+        channels, seen = self._channels, self.respond(power)
         one, zero, interference = xp.float64(1.0), xp.float64(0.0), seen.interference
         alone = xp.minimum(weight / seen.tax - interference / gain, channels.pmax_w)
         other = xp.at_least(alone, zero) * (power == zero)
@@ -166,34 +169,24 @@ class AscentSteps:
         highest = (power > xp.float64(0.0)) * self._channels.pmax_w
         lowest = xp.float64(_LOWEST) * highest
         for _ in range(_FIXED_POINT_STEPS):
-            seen = self._respond(power)
+            seen = self.respond(power)
             power = xp.minimum(xp.maximum(seen.pull / seen.tax, lowest), highest)
         return power
 
-    def _respond(self, power: Array) -> _Response:
+    def respond(self, power: Array) -> Response:
+        """Signals, interference and slopes at powers (..., K, L) W."""
+        # Not link.interference_of_each: β is transposed once for all steps.
         interference = array_module(power).float64(1.0) + power @ self._heard
         signal = self._gain * power
         total = interference + signal
         pull = self._weight * signal / total
         tax = self._energy_price + (pull / interference) @ self._channels.cross
-        return _Response(interference, signal, total, pull, tax)
+        return Response(interference, signal, total, pull, tax)
 
 
 def best_alone(channels: Channels, seconds_per_joule: Array) -> Array:
-    """The p ≤ Pmax of the least (1 + κ (p + P_c)) / ln(1 + α p) of everyone alone, (..., L) W.
-
-    Dinkelbach's method: the best answer to what the rate costs at the last one. κ is a number or
-    (..., 1).
-    """
-    gain, pmax_w = channels.direct, channels.pmax_w
-    xp = array_module(gain)
-    one = xp.float64(1.0)
-    # In α p: (α (1 / κ + P_c) + α p) / ln(1 + α p) − 1.
-    highest = gain * pmax_w
-    lowest = _LOWEST * highest
-    on_air = gain * (1 / (seconds_per_joule + _FREE) + channels.static_power_w)
-    signal = highest
-    for _ in range(_DINKELBACH_STEPS):
-        signal = (on_air + signal) / xp.log1p(signal) - one
-        signal = xp.minimum(xp.maximum(signal, lowest), highest)
-    return xp.minimum(signal / gain, pmax_w)
+    """As :func:`feduplink.link.power_alone`, of tensors or arrays, for κ (..., 1); (..., L) W."""
+    # For κ = 0 the power of the largest rate, which is far above Pmax.
+    static_power_w = channels.static_power_w + 1 / (seconds_per_joule + _FREE)
+    best = link.most_efficient_power(channels.direct, static_power_w)
+    return array_module(best).minimum(best, channels.pmax_w)
