@@ -10,7 +10,7 @@ from feduplink import Scenario, TrainingSettings, load_policy, make_trainer
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.policies import GraphPolicy
-from feduplink.tracking import CsvLog
+from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.training import training_settings
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
@@ -97,17 +97,20 @@ def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path
     assert "another architecture (bias)" in sentence
 
 
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
+class Interrupt(Callback):
+    """Ctrl-C after an epoch."""
 
-    def interrupt(self: CsvLog, work, step):
-        if step.done == 3:
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def on_step(self, work: Work, step: Step) -> None:
+        if work.unit == "epochs" and step.done == self.after:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(CsvLog, "on_step", interrupt)
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(run: Run, tmp_path: Path):
+    assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
+    with report_to(Interrupt(after=3)):
         ended = run("train", "--policy", "pdg", *QUICK, "--out", "parts")
     assert ended.status == 130
     assert "--resume" in ended.err
@@ -119,14 +122,9 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_interrupt_before_the_first_checkpoint_promises_nothing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-):
-    def interrupt(self: CsvLog, work, step):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(CsvLog, "on_step", interrupt)
-    ended = run("train", "--policy", "pdg", *QUICK)
+def test_interrupt_before_the_first_checkpoint_promises_nothing(run: Run):
+    with report_to(Interrupt(after=1)):
+        ended = run("train", "--policy", "pdg", *QUICK)
     assert ended.status == 130
     assert "no checkpoint yet" in ended.err
 
