@@ -4,32 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.policies import pdx
-from feduplink.training import Checkpoint
+from feduplink.progress import Callback, Step, Work, report_to
+from feduplink.training import Trainer
 
 from .conftest import Run, metrics_of, refused, results_of
 
 QUICK = ("--policy", "pdx", "--workers", 2, "--steps", 200, "--batch-size", 4)
 
 
-@pytest.fixture(autouse=True)
-def _few_channels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdx, "CHANNELS", 100)
+class Interrupt(Callback):
+    """Ctrl-C after the first of two parts of the training."""
+
+    def on_step(self, work: Work, step: Step) -> None:
+        if isinstance(work.source, Trainer) and step.done == 100:
+            raise KeyboardInterrupt
 
 
 @pytest.mark.slow
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(run: Run, tmp_path: Path):
     assert run("train", *QUICK, "--out", "whole").status == 0
     assert metrics_of(tmp_path / "whole")["settings"]["steps"] == 200
-
-    def save_and_interrupt(self: Checkpoint, trainer, epoch) -> None:
-        trainer.save(self.path)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "on_epoch_end", save_and_interrupt)
+    with report_to(Interrupt()):
         ended = run("train", *QUICK, "--out", "parts")
     assert ended.status == 130
     assert "--resume" in ended.err
