@@ -11,10 +11,11 @@ from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.policies import GraphPolicy
 from feduplink.progress import Callback, Step, Work, report_to
-from feduplink.training import training_settings
+from feduplink.training import Trainer, training_settings
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
+PDX = ("--policy", "pdx", "--workers", 2, "--steps", 200, "--batch-size", 4)
 QUICK = (*TINY, "--epochs", 4, "--batch-size", 20, "--checkpoint-every", 2)
 
 
@@ -98,13 +99,13 @@ def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path
 
 
 class Interrupt(Callback):
-    """Ctrl-C after an epoch."""
+    """Ctrl-C after an epoch, or a hundred steps of pdx."""
 
     def __init__(self, after: int) -> None:
         self.after = after
 
     def on_step(self, work: Work, step: Step) -> None:
-        if work.unit == "epochs" and step.done == self.after:
+        if isinstance(work.source, Trainer) and step.done == self.after:
             raise KeyboardInterrupt
 
 
@@ -226,4 +227,26 @@ def test_options_of_pdx_are_refused(run: Run, tmp_path: Path, option: tuple):
     assert "pdg has no such training option" in refused(
         run("train", "--policy", "pdg", *QUICK, *option)
     )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_pdx_interrupted_and_resumed_is_the_same_as_undisturbed(run: Run, tmp_path: Path):
+    assert run("train", *PDX, "--out", "whole").status == 0
+    assert metrics_of(tmp_path / "whole")["settings"]["steps"] == 200
+    with report_to(Interrupt(after=100)):
+        ended = run("train", *PDX, "--out", "parts")
+    assert ended.status == 130
+    assert "--resume" in ended.err
+    assert not (tmp_path / "parts/metrics.json").exists()
+
+    assert "--resume" in refused(run("train", *PDX, "--out", "parts"))
+    assert run("train", *PDX, "--out", "parts", "--resume").status == 0
+    assert results_of(tmp_path / "parts") == results_of(tmp_path / "whole")
+    parts, whole = (tmp_path / name / "policy.safetensors" for name in ("parts", "whole"))
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_options_of_the_others_are_refused(run: Run, tmp_path: Path):
+    assert "epochs: pdx has no such" in refused(run("train", *PDX, "--epochs", 3))
     assert list(tmp_path.iterdir()) == []
