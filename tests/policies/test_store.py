@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from feduplink import FullPower, InputError, Scenario, draw_csi, load_policy, save_policy
+from feduplink import FullPower, InputError, OpenLoop, Scenario, draw_csi, load_policy, save_policy
 from feduplink.channels import make_channels
-from feduplink.policies import OpenLoop, make_policies, make_policy
+from feduplink.policies import make_policies, make_policy
 
 THREE = Scenario(workers=3)
 CSI = draw_csi(THREE, 20, torch.Generator().manual_seed(3))
