@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -14,8 +15,10 @@ from torch import Tensor
 
 from chromium import launched_browser
 from feduplink import Scenario, draw_csi
+from feduplink.registry import Registry
 
 MakeRun = Callable[..., Path]
+Register = Callable[[Registry[Any], str, Any], None]
 
 #: Read once: some tests hide it from the code.
 DATA = os.environ.get("FEDUPLINK_DATA")
@@ -77,6 +80,18 @@ def default_csi(default_scenario: Scenario) -> Tensor:
 @pytest.fixture(scope="module")  # no longer: Playwright's event loop gets in the way of others
 def browser() -> Iterator[Any]:
     yield from launched_browser()
+
+
+@pytest.fixture
+def register() -> Iterator[Register]:
+    """Registers an item under a name, until the test ends."""
+    with contextlib.ExitStack() as names:
+
+        def register(registry: Registry[Any], name: str, item: Any) -> None:
+            registry.register(name, item)
+            names.callback(registry.unregister, name)
+
+        yield register
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import subprocess
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from feduplink import InputError, registry
+from feduplink import InputError
 from feduplink.registry import Registry
 
 
@@ -23,13 +23,6 @@ def things() -> Registry[type]:
     return Registry("thing", "feduplink.test-things", {"fraction": "fractions:Fraction"})
 
 
-def declare(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
-    group = "feduplink.test-things"
-    declared = EntryPoints(EntryPoint(name, path, group) for name, path in paths.items())
-    monkeypatch.setattr(registry, "entry_points", lambda: declared)
-    monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
-
-
 def test_shipped_ones_are_imported_when_asked_for(things):
     from fractions import Fraction
 
@@ -45,6 +38,15 @@ def test_registered_ones_are_found_and_listed(things):
     things.register("loud", Loud)  # again, as a reloaded module does
 
 
+def test_an_unregistered_name_may_be_taken_again(things):
+    things.register("loud", Loud)
+    things.unregister("loud")
+    assert things.names() == ("fraction",)
+    assert things.register("loud", Outer) is Outer
+    things.unregister("fraction")
+    assert things.names() == ("fraction", "loud")
+
+
 @pytest.mark.parametrize("name", ["fraction", "loud"])
 def test_a_taken_name_is_refused(things, name):
     things.register("loud", Loud)
@@ -52,19 +54,37 @@ def test_a_taken_name_is_refused(things, name):
         things.register(name, Outer)
 
 
-def test_entry_points_of_installed_packages_are_found(things, monkeypatch):
-    declare(monkeypatch, loud=f"{__name__}:Loud", inner=f"{__name__}:Outer.Inner")
-    assert things.find("loud") is Loud
-    assert things.find("inner") is Outer.Inner
-    assert things.names() == ("fraction", "inner", "loud")
-    assert things.name_of(Outer.Inner) == "inner"
+ENTRY_POINTS = """
+[feduplink.test-things]
+random = random:Random
+mapping = collections:abc.Mapping
+fraction = decimal:Decimal
+"""
+
+#: In a process of its own: installed packages are looked at once per process.
+LOOKUP = """
+from collections.abc import Mapping
+from fractions import Fraction
+from random import Random
+from feduplink.registry import Registry
+things = Registry("thing", "feduplink.test-things", {"fraction": "fractions:Fraction"})
+assert things.names() == ("fraction", "mapping", "random"), things.names()
+assert things.find("random") is Random
+assert things.find("mapping") is Mapping
+assert things.name_of(Random) == "random"
+assert things.find("fraction") is Fraction, "an entry point does not replace a shipped one"
+"""
 
 
-def test_an_entry_point_does_not_replace_a_shipped_one(things, monkeypatch):
-    from fractions import Fraction
-
-    declare(monkeypatch, fraction=f"{__name__}:Loud")
-    assert things.find("fraction") is Fraction
+def test_entry_points_of_installed_packages_are_found(tmp_path):
+    info = tmp_path / "things-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: things\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (tmp_path / "look_up.py").write_text(LOOKUP)  # its directory is on the path
+    command = [sys.executable, str(tmp_path / "look_up.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_an_object_is_found_by_its_module(things):

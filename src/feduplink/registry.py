@@ -92,6 +92,10 @@ class Registry(Generic[_T]):
         self._registered[name] = item
         return item
 
+    def unregister(self, name: str) -> None:
+        """Forget a registered name, so that another item may take it; others are left alone."""
+        self._registered.pop(name, None)
+
     def names(self) -> tuple[str, ...]:
         """All names: shipped, registered, then those of installed packages."""
         return tuple({**self._paths, **self._registered, **self._declared})

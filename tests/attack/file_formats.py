@@ -35,7 +35,7 @@ from feduplink.policies import Ideal, load_policy, save_policy, shipped_pdx
 from feduplink.proofs import read_proof, write_proof
 from feduplink.reporting.page import read_csv_tables, read_figures, read_markdown
 from feduplink.reporting.style import figure, save_figure
-from feduplink.serving.limits import Limits
+from feduplink.serving import Limits
 from feduplink.serving.payloads import csi_from_bytes, csi_from_json
 from feduplink.storage.run_directory import read_metrics, write_metrics
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 import torch
 
+from experiments.tiny import TINY, small_experiment
 from feduplink import Scenario, draw_csi
 from feduplink.channels import Realisations, write_channels
-from feduplink.experiments import context
+from feduplink.experiments import EXPERIMENTS, context, reproduction
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,9 @@ def reproduce_cases(directory: Path) -> list[Case]:
 
 
 def _tiny() -> None:
-    from experiments import tiny
-
-    context.QUICK = tiny.TINY
-    tiny.limit_settings(pytest.MonkeyPatch())
+    """Figures at a scale of seconds; called in the process that is killed."""
+    context.QUICK = TINY
+    reproduction.EXPERIMENTS = {name: small_experiment(name) for name in EXPERIMENTS}
 
 
 CASES = {"train": train_cases, "federate": federate_cases, "reproduce": reproduce_cases}

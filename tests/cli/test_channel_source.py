@@ -24,7 +24,6 @@ from feduplink import (
 from feduplink.channels import Realisations, make_channels, resample_csi
 from feduplink.evaluation import judge_policy
 from feduplink.federated import FederationSettings, federate, load_task
-from feduplink.policies import pdx
 from feduplink.randomness import torch_generator
 from feduplink.training import training_settings
 
@@ -148,10 +147,9 @@ def test_pdx_learns_on_the_training_part(run: Run, tmp_path: Path, recorded: Pat
     assert "another curriculum (recorded)" in refused(run(*words, "--resume"))
 
 
-def test_pdx_of_drawn_channels_draws_those_of_its_multipliers(run: Run, monkeypatch, tmp_path):
-    monkeypatch.setattr(pdx, "CHANNELS", 100)
-    words = ("train", "--policy", "pdx", *TINY, "--steps", 100, "--batch-size", 4)
-    assert run(*words, "--channel-model", "toy").status == 0
+def test_pdx_of_drawn_channels_draws_those_of_its_multipliers(run: Run, tmp_path):
+    cell = ("--channel-model", "toy", "--workers", 1, "--channels-per-split", 40)
+    assert run("train", "--policy", "pdx", *cell, "--steps", 100, "--batch-size", 4).status == 0
     assert metrics_of(tmp_path / "runs/train")["channels_per_split"] == 40
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from federated.conftest import blob_task
 from feduplink.channels import draw_channels, write_channels
-from feduplink.cli import options
-from feduplink.federated import load_task
+from feduplink.federated import LocalWork, Task
 from feduplink.scenario import Scenario
 
 from .conftest import Run, metrics_of, refused
@@ -84,14 +84,15 @@ def test_recorded_channels_say_how_many_workers_there_are(run: Run, tmp_path: Pa
     assert found["scenario"]["rate_min"] == pytest.approx(expected)
 
 
-def test_federate_takes_the_bits_of_its_own_model(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
-    monkeypatch.setattr(options, "MODEL_WEIGHTS", 7)  # that of commands without a model
-    words = ("federate", "--task", "digits", "--workers", 3, "--rounds", 1, "--policies", "max")
-    model = load_task("digits", workers=3).model()
-    bits = 16 * sum(weights.numel() for weights in model.parameters()) + 32
+def blobs(workers: int) -> Task:
+    """A task with another model than that of the paper."""
+    return blob_task(LocalWork(batch_size=5, batches=2))
+
+
+def test_federate_takes_the_bits_of_its_own_model(run: Run, tmp_path: Path):
+    task = ("--task", f"{__name__}:blobs", "--workers", 3)
+    words = ("federate", *task, "--rounds", 1, "--policies", "max")
+    bits = 16 * sum(weights.numel() for weights in blobs(3).model().parameters()) + 32
     assert run(*words, "--bits-per-weight", 16, "--time-max-s", 3).status == 0
     metrics = metrics_of(tmp_path / "runs/federate")
     assert metrics["scenario"]["rate_min"] == pytest.approx(rate_for(bits, 3))

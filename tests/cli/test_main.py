@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import errno
-import os
 import resource
 import shlex
 import shutil
@@ -15,10 +13,9 @@ import pytest
 
 import feduplink
 from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, __main__, cli
-from feduplink.cli import SHELLS, commands
+from feduplink.cli import SHELLS
 from feduplink.cli.commands import COMMANDS, Command
-from feduplink.policies import NeuralPolicy, UnrolledPolicy
-from feduplink.policies.store import default_policies
+from feduplink.policies import NeuralPolicy, UnrolledPolicy, default_policies
 from feduplink.registry import COMPARED, POLICIES, TRAINABLE
 from feduplink.scenario import Scenario
 
@@ -247,14 +244,11 @@ def test_out_must_not_be_a_file(run: Run, tmp_path: Path):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-def test_out_must_be_writable_before_anything_is_done(run: Run, monkeypatch: pytest.MonkeyPatch):
-    """The tests may run as a user that may write everywhere."""
-
-    def denied(path: Path, **_options: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(Path, "mkdir", denied)
-    assert "new/below: Permission denied" in refused(run("channels", "--out", "new/below"))
+def test_out_must_be_writable_before_anything_is_done(run: Run, tmp_path: Path):
+    """A name too long: the tests may run as a user that may write everywhere."""
+    name = 300 * "n"
+    assert f"{name}: File name too long" in refused(run("channels", "--out", f"new/{name}"))
+    assert not list(tmp_path.rglob("*.h5"))
 
 
 def test_a_file_in_the_way_of_out_is_one_sentence(run: Run, tmp_path: Path):
@@ -288,12 +282,13 @@ def test_interrupt_while_the_commands_are_loaded(
     assert capsys.readouterr().err == "feduplink: interrupted.\n"
 
 
-def test_interrupt_has_its_own_status(run: Run, monkeypatch: pytest.MonkeyPatch):
-    def interrupt(*_args: object, **_options: object) -> None:
-        raise KeyboardInterrupt
+def interrupted(scenario: Scenario) -> None:
+    """A channel model during whose making Ctrl-C is pressed."""
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "channels", interrupt)
-    ended = run("channels")
+
+def test_interrupt_has_its_own_status(run: Run):
+    ended = run("channels", "--channel-model", f"{__name__}:interrupted")
     assert ended.status == 130
     assert ended.err == "feduplink: interrupted.\n"
 

@@ -10,11 +10,12 @@ from feduplink import Scenario, TrainingSettings, load_policy, make_trainer
 from feduplink.channels import make_channels
 from feduplink.evaluation import judge_policy
 from feduplink.policies import GraphPolicy
-from feduplink.tracking import CsvLog
-from feduplink.training import training_settings
+from feduplink.progress import Callback, Step, Work, report_to
+from feduplink.training import Trainer, training_settings
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
+PDX = ("--policy", "pdx", "--workers", 2, "--steps", 200, "--batch-size", 4)
 QUICK = (*TINY, "--epochs", 4, "--batch-size", 20, "--checkpoint-every", 2)
 
 
@@ -97,17 +98,20 @@ def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path
     assert "another architecture (bias)" in sentence
 
 
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
+class Interrupt(Callback):
+    """Ctrl-C after an epoch, or a hundred steps of pdx."""
 
-    def interrupt(self: CsvLog, work, step):
-        if step.done == 3:
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def on_step(self, work: Work, step: Step) -> None:
+        if isinstance(work.source, Trainer) and step.done == self.after:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(CsvLog, "on_step", interrupt)
+
+def test_interrupted_and_resumed_is_the_same_as_undisturbed(run: Run, tmp_path: Path):
+    assert run("train", "--policy", "pdg", *QUICK, "--out", "whole").status == 0
+    with report_to(Interrupt(after=3)):
         ended = run("train", "--policy", "pdg", *QUICK, "--out", "parts")
     assert ended.status == 130
     assert "--resume" in ended.err
@@ -119,14 +123,9 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_interrupt_before_the_first_checkpoint_promises_nothing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-):
-    def interrupt(self: CsvLog, work, step):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(CsvLog, "on_step", interrupt)
-    ended = run("train", "--policy", "pdg", *QUICK)
+def test_interrupt_before_the_first_checkpoint_promises_nothing(run: Run):
+    with report_to(Interrupt(after=1)):
+        ended = run("train", "--policy", "pdg", *QUICK)
     assert ended.status == 130
     assert "no checkpoint yet" in ended.err
 
@@ -228,4 +227,26 @@ def test_options_of_pdx_are_refused(run: Run, tmp_path: Path, option: tuple):
     assert "pdg has no such training option" in refused(
         run("train", "--policy", "pdg", *QUICK, *option)
     )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_pdx_interrupted_and_resumed_is_the_same_as_undisturbed(run: Run, tmp_path: Path):
+    assert run("train", *PDX, "--out", "whole").status == 0
+    assert metrics_of(tmp_path / "whole")["settings"]["steps"] == 200
+    with report_to(Interrupt(after=100)):
+        ended = run("train", *PDX, "--out", "parts")
+    assert ended.status == 130
+    assert "--resume" in ended.err
+    assert not (tmp_path / "parts/metrics.json").exists()
+
+    assert "--resume" in refused(run("train", *PDX, "--out", "parts"))
+    assert run("train", *PDX, "--out", "parts", "--resume").status == 0
+    assert results_of(tmp_path / "parts") == results_of(tmp_path / "whole")
+    parts, whole = (tmp_path / name / "policy.safetensors" for name in ("parts", "whole"))
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_options_of_the_others_are_refused(run: Run, tmp_path: Path):
+    assert "epochs: pdx has no such" in refused(run("train", *PDX, "--epochs", 3))
     assert list(tmp_path.iterdir()) == []

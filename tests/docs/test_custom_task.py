@@ -7,19 +7,19 @@ from typing import Any
 
 from .markdown import ROOT, blocks, run
 
-PAGE = ROOT / "docs" / "custom-task.md"
+CUSTOM_TASK = ROOT / "docs" / "custom-task.md"
 
 
 def test_the_example_runs_and_learns():
     names: dict[str, Any] = {}
-    printed = [run(block, names) for block in blocks(PAGE)]
+    printed = [run(block, names) for block in blocks(CUSTOM_TASK)]
     assert printed[0].startswith("ideal 0.")
     assert names["history"].policies["ideal"][0].arrivals == (4,) * 10 + (2,) * 10 + (4,) * 10
     assert names["history"].final_error("ideal") < 0.3
 
 
 def test_a_task_takes_under_thirty_lines():
-    statements = ast.parse(blocks(PAGE)[0].code).body
+    statements = ast.parse(blocks(CUSTOM_TASK)[0].code).body
     task = [
         node
         for node in statements

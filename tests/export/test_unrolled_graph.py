@@ -23,9 +23,11 @@ def test_pdx_computes_the_same_for_any_number_of_workers(pdx, workers: int):
 def test_pdx_silences_the_same_workers(pdx):
     policy, exported = pdx
     csi = draw_csi(policy.scenario, 500, torch.Generator().manual_seed(6))
-    silent = policy.allocate(csi) == 0
-    assert 0 < silent.float().mean() < 0.5
-    assert np.array_equal(exported.allocate(csi.numpy()) == 0, silent.numpy())
+    power, found = policy.allocate(csi).numpy(), exported.allocate(csi.numpy())
+    assert 0 < (power == 0).mean() < 0.5
+    # Rounding may decide where a power is at the limit of silence.
+    by_rounding = (power == 0) != (found == 0)
+    assert np.maximum(power, found)[by_rounding].max(initial=0.0) < 1.001 * policy.silence_w
 
 
 def test_pdx_computes_the_same_for_gains_unlike_those_of_a_cell(pdx):

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from feduplink.federated import Examples, FederatedData, LocalWork, draw_batches
-from feduplink.federated import minibatches as batches_module
 
 SIZES = (5, 12, 3)
 
@@ -145,14 +145,14 @@ def test_every_order_is_as_likely_as_any_other_also_for_workers_with_fewer_minib
     assert all(60 < count < 140 for count in orders.values())
 
 
-def test_more_data_than_is_sorted_at_once_is_sorted_in_runs(monkeypatch):
-    monkeypatch.setattr(batches_module, "_MINIBATCHES_SORTED", 2)
-    data = sequences(list(range(1, 13)))
+@pytest.mark.parametrize(("minibatches", "in_runs"), [(100, False), (120, True)])
+def test_more_than_a_hundred_minibatches_are_sorted_in_runs(minibatches: int, in_runs: bool):
+    data = sequences(list(range(1, 3 * minibatches + 1)))
     work = LocalWork(batch_size=3)
     made = {tuple(sorted(b)) for b in draw_sequences(data, work).rows[0].tolist()}
     other = {tuple(sorted(b)) for b in draw_sequences(data, work, seed=1).rows[0].tolist()}
-    assert made != other
-    assert sorted(row for batch in made for row in batch) == list(range(12))
+    assert (made != other) is in_runs
+    assert sorted(row for batch in made for row in batch) == list(range(3 * minibatches))
 
 
 def test_absent_workers_draw_sequences_too_and_cost_the_shortest():

@@ -6,7 +6,7 @@ import torch
 from feduplink.federated import Examples, FederatedData, LocalWork, Minibatches, draw_batches
 
 
-def sequences(lengths: list[int]) -> Examples:
+def examples(lengths: list[int]) -> Examples:
     """Sequence i is the number i + 1, ``lengths[i]`` times, then zeros."""
     inputs = torch.zeros(len(lengths), 20, dtype=torch.long)
     for row, length in enumerate(lengths):
@@ -15,7 +15,7 @@ def sequences(lengths: list[int]) -> Examples:
 
 
 def gathered(workers: list[list[int]], batch_size: int) -> Minibatches:
-    data = FederatedData.from_workers([sequences(own) for own in workers], sequences([1]))
+    data = FederatedData.from_workers([examples(own) for own in workers], examples([1]))
     present = np.ones(len(workers), bool)
     work = LocalWork(batch_size=batch_size)
     drawn = draw_batches(data, work, present, np.random.default_rng(0), np.random.default_rng(1))

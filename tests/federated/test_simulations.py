@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from feduplink.federated import Capacity, TrialRound, measured_capacity, side_by_side
-from feduplink.federated import federation as simulations_module
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])
@@ -27,13 +26,28 @@ def test_every_simulation_trains_exactly_once(at_once: int):
 GPU_BYTES = 1_000_000
 
 
+class PretendedMemory:
+    """The memory of a GPU as PyTorch reports it; of a million free bytes, work takes some."""
+
+    TAKEN_BEFORE = 5_000
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.peak = 0
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (GPU_BYTES, GPU_BYTES))
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _device: self.TAKEN_BEFORE)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _device: self.peak)
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _device: self.take(0))
+
+    def take(self, size: int) -> None:
+        self.peak = self.TAKEN_BEFORE + size
+
+
 def gpu_capacity(
     monkeypatch: pytest.MonkeyPatch, training: int, measuring: int, load: int | None
 ) -> Capacity:
-    """On a GPU of a million free bytes, of which ``training`` and ``measuring`` take some."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (GPU_BYTES, GPU_BYTES))
-    monkeypatch.setattr(simulations_module, "_peak_memory", lambda _device, work: work())
-    trial = TrialRound(lambda: training, lambda: measuring, load)
+    """On a GPU on which ``training`` and ``measuring`` take some bytes."""
+    memory = PretendedMemory(monkeypatch)
+    trial = TrialRound(lambda: memory.take(training), lambda: memory.take(measuring), load)
     return measured_capacity(torch.device("cuda"), weights_per_simulation=10, trial=trial)
 
 

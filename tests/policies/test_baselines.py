@@ -24,10 +24,10 @@ from feduplink.evaluation import judge_policy
 from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
+    default_policies,
     largest_efficient_power,
     select,
 )
-from feduplink.policies.store import default_policies
 from feduplink.randomness import torch_generator
 
 

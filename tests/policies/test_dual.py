@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi
+from feduplink.channels import draw_training_csi
 from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.policies import dual as dual_module
 from feduplink.policies import make_policy
 
 
@@ -68,17 +68,19 @@ def test_learned_multipliers_hold_on_unseen_channels():
     assert abs(own.dual_value - verdict.objective) < 0.005
 
 
-def test_thresholds_get_a_margin_for_unseen_channels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dual_module, "LEARNING_CHANNELS", 30)
+def test_a_seed_draws_the_channels_that_multipliers_are_learned_on():
+    scenario = Scenario(workers=1, rate_min=2.0, ee_min=110)
+    drawn, other = (DualPolicy.make(scenario, seed=seed).point for seed in (0, 1))
+    again = DualPolicy.learned(scenario, draw_training_csi(scenario, 20_000, seed=0)).point
+    assert torch.equal(drawn.thresholds, again.thresholds)
+    assert not torch.equal(drawn.thresholds, other.thresholds)
+    assert (drawn.thresholds > Problem.from_scenario(scenario).thresholds).all()
+
+
+def test_thresholds_get_a_margin_for_unseen_channels():
     scenario = Scenario(workers=2, rate_min=2.0, ee_min=110)
     training = draw_csi(scenario, 30, torch.Generator().manual_seed(7))
-
-    drawn, again, other = (DualPolicy.make(scenario, seed=seed) for seed in (0, 0, 1))
-    constraints = [policy.point.multipliers.constraints for policy in (drawn, again, other)]
-    assert torch.equal(constraints[0], constraints[1])
-    assert not torch.equal(constraints[0], constraints[2])
     thresholds = Problem.from_scenario(scenario).thresholds
-    assert (drawn.point.thresholds > thresholds).all()
     recorded = make_policy("dual", scenario, channels=training)
     assert (recorded.point.thresholds > thresholds).all()
     assert judge_policy(recorded, training, scenario).violation == 0

@@ -123,10 +123,9 @@ class Share(PowerPolicy):
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_a_policy_of_ones_own_is_saved_and_loaded(registered, tmp_path, monkeypatch):
-    monkeypatch.setattr(POLICIES, "_registered", {})
+def test_a_policy_of_ones_own_is_saved_and_loaded(registered, tmp_path, register):
     if registered:
-        POLICIES.register("mine", Share)
+        register(POLICIES, "mine", Share)
     assert POLICIES.name_of(Share) == ("mine" if registered else f"{__name__}:Share")
     loaded = load_policy(save_policy(Share(SCENARIO, 0.25), tmp_path))
     assert type(loaded) is Share

@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from conftest import Register
 from feduplink import FullPower
 from feduplink.experiments.federated_tasks import ALL_POLICIES
 from feduplink.policies import TDMA
@@ -42,7 +43,7 @@ def test_every_policy_has_its_own_colour_and_marker():
         assert (look_of(name).colour, look_of(name).marker) == (policy.colour, policy.marker)
 
 
-def test_a_registered_policy_has_its_own_look(monkeypatch: pytest.MonkeyPatch):
+def test_a_registered_policy_has_its_own_look(register: Register):
     class Mine(FullPower):
         name, colour, marker = "mine", "#123456", "1"
 
@@ -52,8 +53,9 @@ def test_a_registered_policy_has_its_own_look(monkeypatch: pytest.MonkeyPatch):
     class Slots(TDMA):
         name = "slots"
 
-    monkeypatch.setattr(POLICIES, "_registered", {"mine": Mine, "plain": Plain})
-    monkeypatch.setattr(POLICIES, "_registered", {"slots": Slots})
+    register(POLICIES, "mine", Mine)
+    register(POLICIES, "plain", Plain)
+    register(POLICIES, "slots", Slots)
     assert look_of("mine") == Look("#123456", "1")
     # Derived classes without a look do not inherit that of the shipped class.
     shipped = {look.colour for look in looks_of(FAMILIES).values()}

@@ -423,7 +423,7 @@ OTHERS = {
 
 def trainer(problem: Problem) -> Trainer:
     data = TrainingData(torch.ones(4, 3, 3), torch.ones(4, 3, 3))
-    settings = training_settings(GraphPolicy)
+    settings = training_settings(GraphPolicy, epochs=1)
     policy = GraphPolicy.initialised(CELL)
     return Trainer(PrimalDualLearning(policy, data, settings, problem=problem))
 
@@ -437,8 +437,11 @@ def test_a_run_is_not_resumed_under_another_problem(other: Problem, tmp_path: Pa
 
 @pytest.mark.parametrize("one", [CELL_PROBLEM, *OTHERS.values()], ids=["scenario", *OTHERS])
 def test_a_run_is_resumed_under_the_same_problem_built_again(one: Problem, tmp_path: Path):
-    trainer(one).save(tmp_path / "checkpoint.safetensors")
-    trainer(copy.deepcopy(one)).resume(tmp_path / "checkpoint.safetensors")
+    saved, resumed = trainer(one), trainer(copy.deepcopy(one))
+    saved.run()
+    saved.save(tmp_path / "checkpoint.safetensors")
+    resumed.resume(tmp_path / "checkpoint.safetensors")
+    assert resumed.history == saved.history
 
 
 def test_measures_of_different_settings_or_classes_are_different_problems(tmp_path: Path):

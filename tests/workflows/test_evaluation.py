@@ -111,10 +111,11 @@ class Quiet(FullPower):
 
 @pytest.mark.parametrize(("registered", "asked"), [(True, "silence"), (False, f"{__name__}:Quiet")])
 def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
-    registered, asked, default_csi, default_scenario, monkeypatch
+    registered, asked, default_csi, default_scenario, register
 ):
     """It goes by the name it was registered under, else by its own."""
-    monkeypatch.setattr(POLICIES, "_registered", {"silence": Quiet} if registered else {})
+    if registered:
+        register(POLICIES, "silence", Quiet)
     found = make_policies(["max", asked], default_scenario)
     assert list(found) == ["max", "silence" if registered else "quiet"]
     outcomes = evaluate(default_scenario, found, channels=default_csi)
@@ -131,15 +132,15 @@ def test_what_has_to_be_learned_says_how(default_scenario):
         make_policies(["pdg"], default_scenario)
 
 
-def test_policies_are_compared_by_default_if_they_say_so(monkeypatch):
+def test_policies_are_compared_by_default_if_they_say_so(register):
     """And not if only the policy that they are derived from says so."""
-    monkeypatch.setattr(POLICIES, "_registered", {})
     assert default_policies() == ("rand", "orth", "max", "openloop")
 
     class Eager(Quiet):
         by_default = True
 
-    monkeypatch.setattr(POLICIES, "_registered", {"quiet": Quiet, "eager": Eager})
+    register(POLICIES, "quiet", Quiet)
+    register(POLICIES, "eager", Eager)
     assert default_policies() == ("rand", "orth", "max", "openloop", "eager")
 
 

@@ -56,7 +56,7 @@ def test_moving_a_worker_leaves_the_fading_of_the_others():
     before = channel.csi(scene_of(PLACES))
     after = channel.csi(scene_of({**PLACES, 1: (50.0, 60.0)}))
     others = [0, 2]
-    assert torch.equal(after[others][:, others], before[others][:, others])
+    torch.testing.assert_close(after[others][:, others], before[others][:, others])
     # Its own gain and its interference are scaled by the ratio of the path gains.
     ratio = (1 + (np.hypot(300, 40) / 35) ** 4.5) / (1 + (np.hypot(50, 60) / 35) ** 4.5)
     torch.testing.assert_close(after[:, 1] / before[:, 1], torch.full((3,), ratio).double())
@@ -68,7 +68,7 @@ def test_adding_a_worker_leaves_the_channels_of_the_others():
     channel = SceneChannel(Scenario())
     three = channel.csi(scene_of(PLACES))
     four = channel.csi(scene_of({3: (1.0, 2.0), **PLACES}))
-    assert torch.equal(four[1:, 1:], three)
+    torch.testing.assert_close(four[1:, 1:], three)
 
 
 def test_another_seed_gives_another_fading():
@@ -98,7 +98,7 @@ def test_shadowing_belongs_to_the_worker():
     channel = SceneChannel(Scenario(channel_model="hata-urban-shadowed"))
     before = channel.csi(scene_of(PLACES))
     after = channel.csi(scene_of({**PLACES, 1: (200.0, 60.0)}))
-    assert torch.equal(after[[0, 2]][:, [0, 2]], before[[0, 2]][:, [0, 2]])
+    torch.testing.assert_close(after[[0, 2]][:, [0, 2]], before[[0, 2]][:, [0, 2]])
 
 
 class Flat:
