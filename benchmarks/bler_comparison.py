@@ -21,7 +21,6 @@ from torch import Tensor
 
 from feduplink import Scenario
 from feduplink.channels import Channels, draw_training_csi, make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.federated import FederationSettings, federate, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
@@ -35,6 +34,7 @@ from feduplink.policies import (
     Orthogonal,
     Policy,
     RandomPower,
+    judge_policy,
     shipped_pdx,
 )
 from feduplink.problem import Problem

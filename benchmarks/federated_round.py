@@ -23,8 +23,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from feduplink import Scenario
-from feduplink.federated import Federation, FederationSettings, Ideal, draw_batches, load_task
+from feduplink.federated import Federation, FederationSettings, draw_batches, load_task
 from feduplink.federated.tasks.task import Task
+from feduplink.policies import Ideal
 from feduplink.randomness import numpy_generator
 from handwritten_federation import HandwrittenFederation
 from plain_federation import PlainFederation
@@ -62,7 +63,8 @@ class Race:
 
     def __init__(self, task: Task, workers: int, runs: int, rounds: int) -> None:
         settings = FederationSettings(runs=runs, rounds=rounds)
-        self.engine = Federation(task, {"ideal": Ideal()}, Scenario(workers=workers), settings)
+        scenario = Scenario(workers=workers)
+        self.engine = Federation(task, {"ideal": Ideal(scenario)}, scenario, settings)
         self.at_once = self.engine.capacity().simulations
         self.hand = HandwrittenFederation(
             task.work, self.engine.data, self.engine.state.weights, self.at_once

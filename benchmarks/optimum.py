@@ -19,10 +19,9 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import certify, solve_dual, thresholds_with_margin
-from feduplink.policies import DualPolicy, Policy
+from feduplink.policies import DualPolicy, Policy, judge_policy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 

@@ -24,10 +24,9 @@ import torch
 
 from feduplink import PrimalDualLearning, Scenario, Trainer, TrainingData
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.judgement import Judgement
-from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy
+from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy, judge_policy
 from feduplink.settings import GraphArchitecture
 from feduplink.training import Preset, training_settings
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from feduplink import Scenario, draw_csi, load_policy
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch
-from feduplink.policies import DualPolicy, Policy, shipped_pdx
+from feduplink.policies import DualPolicy, Policy, judge_policy, shipped_pdx
 
 
 def lipschitz_constants(scenario: Scenario, csi: Tensor) -> dict[str, Tensor]:

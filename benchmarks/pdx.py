@@ -16,10 +16,9 @@ from torch import Tensor
 
 from feduplink import OpenLoop, Scenario, draw_csi, load_policy, shipped_scenarios
 from feduplink.channels import draw_training_csi
-from feduplink.evaluation import judge_policy
 from feduplink.judgement import Judgement
 from feduplink.optimum import solve_dual
-from feduplink.policies import CHANNELS, Policy, UnrolledPolicy, shipped_pdx
+from feduplink.policies import CHANNELS, Policy, UnrolledPolicy, judge_policy, shipped_pdx
 from feduplink.randomness import torch_generator
 
 SEED = 11

@@ -34,9 +34,8 @@ import torch
 from torch import Tensor
 
 from feduplink import Scenario, draw_csi, link
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, Prices, climb, maximise
-from feduplink.policies import UnrolledPolicy, shipped_pdx
+from feduplink.policies import UnrolledPolicy, judge_policy, shipped_pdx
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 

@@ -23,10 +23,9 @@ from feduplink import (
     evaluate,
 )
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import find_optimum
-from feduplink.policies import shipped_pdx
+from feduplink.policies import judge_policy, shipped_pdx
 
 
 @pytest.fixture(scope="module")

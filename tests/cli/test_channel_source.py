@@ -22,8 +22,8 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import Realisations, make_channels, resample_csi
-from feduplink.evaluation import judge_policy
 from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
 from feduplink.training import training_settings
 

@@ -20,7 +20,7 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import CSI_DATASET, Realisations, make_channels
-from feduplink.evaluation import judge_policy
+from feduplink.policies import judge_policy
 
 from .conftest import TINY, Run, metrics_of, refused
 from .own_policies import Half, Median

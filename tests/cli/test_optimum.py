@@ -16,8 +16,7 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import Realisations, make_channels
-from feduplink.evaluation import judge_policy
-from feduplink.policies import DualPolicy, shipped_pdx
+from feduplink.policies import DualPolicy, judge_policy, shipped_pdx
 
 from .conftest import TINY, Run, metrics_of, refused
 

@@ -8,8 +8,7 @@ import torch
 
 from feduplink import Scenario, TrainingSettings, load_policy, make_trainer
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
-from feduplink.policies import GraphPolicy
+from feduplink.policies import GraphPolicy, judge_policy
 from feduplink.progress import Callback, Step, Work, report_to
 from feduplink.training import Trainer, training_settings
 

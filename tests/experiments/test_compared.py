@@ -9,7 +9,6 @@ import torch
 
 from feduplink import Scenario, draw_csi, judge
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.experiments.compared import (
     COMPARED,
     LEARNED,
@@ -24,6 +23,7 @@ from feduplink.experiments.compared import (
 )
 from feduplink.experiments.context import ExperimentContext
 from feduplink.optimum import MAX_VIOLATION
+from feduplink.policies import judge_policy
 from feduplink.reporting.style import OPTIMUM
 
 SCENARIO = Scenario()

@@ -10,7 +10,6 @@ import torch
 
 from drawings import rendered, written
 from feduplink import Scenario, draw_csi, make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.experiments.compared import SettingOutcome, evaluate_setting, make_cached_policy
 from feduplink.experiments.context import ExperimentContext
 from feduplink.experiments.parameter_sweeps import (
@@ -22,6 +21,7 @@ from feduplink.experiments.parameter_sweeps import (
     plot_sweep,
     with_csi_noise,
 )
+from feduplink.policies import judge_policy
 
 from .made import FAILS, HOLDS, IN_PART, OPEN, Pairs, assert_drawn, outcome, sweep, verdicts
 from .tiny import small_experiment

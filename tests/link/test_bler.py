@@ -21,12 +21,12 @@ from feduplink import (
     draw_csi,
 )
 from feduplink.cli import main
-from feduplink.evaluation import judge_policy
 from feduplink.federated import Rounds, UplinkRules, everyone, transmit
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess
 from feduplink.link.bler import SuccessCurve, TransportBlockSuccess, tabulated
 from feduplink.optimum import PRIMAL_GAP, find_optimum, solve_dual
+from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
 
 sionna_sys = pytest.importorskip("sionna.sys")

@@ -27,9 +27,9 @@ from feduplink import (
     shipped_scenarios,
 )
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import MAX_VIOLATION, find_optimum, solve_dual
+from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
 from simulated_gpu import GPU, simulated_gpu
 

@@ -14,7 +14,7 @@ from feduplink import (
     TrainingSettings,
     draw_csi,
 )
-from feduplink.evaluation import judge_policy
+from feduplink.policies import judge_policy
 
 
 def test_pdg_lowers_its_average_power_to_the_limit():

@@ -16,10 +16,9 @@ from feduplink import (
     draw_csi,
     evaluate,
 )
-from feduplink.evaluation import judge_policy
 from feduplink.federated import Federation, FederationSettings, LocalWork
 from feduplink.optimum import Certificate, DualStep, find_optimum
-from feduplink.policies import DualPolicy, Ideal, UnrolledNetwork, UnrolledPolicy
+from feduplink.policies import DualPolicy, Ideal, UnrolledNetwork, UnrolledPolicy, judge_policy
 from feduplink.progress import Callback, Step, Work, report_to
 from recorder import Recorder
 

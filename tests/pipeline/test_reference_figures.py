@@ -11,7 +11,7 @@ from feduplink import (
     TrainingSettings,
     draw_csi,
 )
-from feduplink.evaluation import judge_policy
+from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
 
 

@@ -20,11 +20,11 @@ from feduplink import (
     draw_csi,
 )
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.policies import (
     UnselectedOrthogonal,
     UnselectedRandomPower,
     default_policies,
+    judge_policy,
     largest_efficient_power,
     select,
 )

@@ -5,10 +5,9 @@ import torch
 
 from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi
 from feduplink.channels import draw_training_csi
-from feduplink.evaluation import judge_policy
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.policies import make_policy
+from feduplink.policies import judge_policy, make_policy
 
 
 def _with(scenario: Scenario, constraints: torch.Tensor) -> DualPolicy:

@@ -25,12 +25,12 @@ from feduplink import (
     draw_csi,
     judge,
 )
-from feduplink.evaluation import allocate_from_noisy_csi
 from feduplink.lagrangian import DualPoint, Multipliers
 from feduplink.policies import (
     UnrolledPolicy,
     UnselectedOrthogonal,
     UnselectedRandomPower,
+    allocate_from_noisy_csi,
     shipped_network,
 )
 from feduplink.registry import POLICIES as REGISTERED

@@ -7,12 +7,12 @@ import torch
 
 from feduplink import DualPolicy, Problem, Scenario, draw_csi, load_policy
 from feduplink.channels import draw_training_csi, make_channels
-from feduplink.evaluation import judge_policy
 from feduplink.link import sinr
 from feduplink.optimum import calibrate_multipliers, solve_dual
 from feduplink.policies import (
     CHANNELS,
     UnrolledPolicy,
+    judge_policy,
     make_policy,
     pdx,
     shipped_network,

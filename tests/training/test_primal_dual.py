@@ -21,9 +21,8 @@ from feduplink import (
     judge,
     link,
 )
-from feduplink.evaluation import judge_policy
 from feduplink.link import Measure, PacketSuccess
-from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy
+from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy, judge_policy
 from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
 from feduplink.training import (
     Expectations,

@@ -7,7 +7,7 @@ import pytest
 
 from feduplink import InputError, Scenario, load_policy
 from feduplink.channels import make_channels
-from feduplink.evaluation import judge_policy
+from feduplink.policies import judge_policy
 from feduplink.workflows import demo
 
 

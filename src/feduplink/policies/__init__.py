@@ -7,6 +7,8 @@ from feduplink.policies.base import (
     Policy,
     PowerPolicy,
     SchedulePolicy,
+    allocate_from_noisy_csi,
+    judge_policy,
 )
 from feduplink.policies.baselines import (
     FullPower,
@@ -88,8 +90,10 @@ __all__ = [
     "UnrolledPolicy",
     "UnselectedOrthogonal",
     "UnselectedRandomPower",
+    "allocate_from_noisy_csi",
     "better_end",
     "default_policies",
+    "judge_policy",
     "kept_point",
     "lagrangian_at_gates",
     "largest_efficient_power",

@@ -21,8 +21,8 @@ from torch.nn.utils import clip_grad_norm_
 from feduplink import link
 from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.evaluation import allocate_from_noisy_csi
 from feduplink.judgement import judge
+from feduplink.policies import allocate_from_noisy_csi
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
 from feduplink.progress import track

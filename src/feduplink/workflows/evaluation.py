@@ -324,9 +324,9 @@ def judge_policies(
         device: where powers are computed; by default where the channels are.
 
     """
-    from feduplink.evaluation import allocate_from_noisy_csi
     from feduplink.judgement import judge
     from feduplink.link import Schedule
+    from feduplink.policies import allocate_from_noisy_csi
     from feduplink.policies.store import made_for
     from feduplink.problem import link_state
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, InputError, OpenLoop, Orthogonal, Scenario, judge
-from feduplink.evaluation import allocate_from_noisy_csi, judge_policy
-from feduplink.policies import PowerPolicy
+from feduplink.policies import PowerPolicy, allocate_from_noisy_csi, judge_policy
 
 
 class Recorder(PowerPolicy):
