@@ -207,8 +207,11 @@ def check_task(task: Task, stack: ModelStack, pool: Examples) -> None:
         tried = ModelStack(copy.deepcopy(stack.module).train())
         weights = stacked([tried.initial()] * _COPIES)
         weights = {name: weight.requires_grad_() for name, weight in weights.items()}
-        _check_alone(tried, dict(stack.module.named_buffers()), inputs)
+        before = dict(stack.module.named_buffers())
+        _check_alone(tried, inputs)
+        _check_buffers(tried.module, before)
         outputs = _outputs(tried, weights, inputs).flatten(0, 1)
+        _check_buffers(tried.module, before)
         targets = targets.repeat(_COPIES, *[1] * (targets.ndim - 1))
         _check_loss(task, outputs, targets, tuple(weights.values()))
         _check_metric(task, outputs.detach(), targets)
@@ -223,22 +226,24 @@ def _few(pool: Examples) -> tuple[Tensor, Tensor]:
     return pool.inputs[rows, :longest], pool.targets[rows]
 
 
-def _check_alone(stack: ModelStack, before: Weights, inputs: Tensor) -> None:
-    """Check what does not depend on the number of copies; ``before``: buffers of the module."""
+def _check_alone(stack: ModelStack, inputs: Tensor) -> None:
+    """Check the weights and, unless the module has its own pass for many copies, one copy."""
     name = type(stack.module).__name__
     if not stack.initial():
         raise InputError(
             f"model: {name} has no weights to train; accepted: a module with parameters that "
             "require a gradient."
         )
-    if not stack.is_vectorised:  # it need not have a forward pass for a single copy
-        return
-    what = f"model: {name} fails on inputs of shape {tuple(inputs.shape)}"
-    with _refused(what, "the task's inputs"):
-        stack.module(inputs)
-    buffers = stack.module.named_buffers()
+    if stack.is_vectorised:
+        what = f"model: {name} fails on inputs of shape {tuple(inputs.shape)}"
+        with _refused(what, "the task's inputs"):
+            stack.module(inputs)
+
+
+def _check_buffers(module: nn.Module, before: Weights) -> None:
+    buffers = module.named_buffers()
     if changed := [n for n, b in buffers if n not in before or not b.equal(before[n])]:
-        layer = stack.module.get_submodule(changed[0].rpartition(".")[0])
+        layer = module.get_submodule(changed[0].rpartition(".")[0])
         raise InputError(
             f"model: {type(layer).__name__} changes its buffers in training "
             f"({', '.join(changed)}), which workers do not send; accepted: layers without running "
