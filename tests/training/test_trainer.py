@@ -21,10 +21,13 @@ from feduplink.policies import FullPower, LearnedSchedule, UnrolledPolicy
 from feduplink.progress import Callback, report_to
 from feduplink.registry import POLICIES, TRAINABLE
 from feduplink.scheduling import PhaseNetwork
+from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
 from feduplink.tracking import CsvLog
 from feduplink.training import (
     Checkpoint,
     Epoch,
+    LearningAlgorithm,
+    NetworkEpoch,
     PrimalDualLearning,
     Trainer,
     TrainingCallback,
@@ -161,6 +164,77 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(data, tmp_path):
         trainer.resume(checkpoint)
     with pytest.raises(InputError, match="holds a policy; accepted: a training checkpoint"):
         trainer.resume(save_policy(GraphPolicy(SCENARIO), tmp_path))
+
+
+def test_a_checkpoint_of_another_format_is_refused(data, tmp_path):
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    trainer = pdg_trainer(data)
+    trainer.save(checkpoint)
+    file = read_tensors(checkpoint, "training checkpoint")
+    older = TensorFile(file.tensors, {**file.header, "format": 0})
+    write_tensors(checkpoint, "training checkpoint", older)
+    with pytest.raises(InputError, match="made with another format"):
+        trainer.resume(checkpoint)
+
+
+def test_there_is_no_best_epoch_before_the_first_one(data):
+    with pytest.raises(InputError, match=r"^best: there is no epoch yet; run the trainer first"):
+        _ = pdg_trainer(data).best
+
+
+class Descent(LearningAlgorithm[NetworkEpoch]):
+    """Descends a square; the length of a step falls with the number of steps."""
+
+    title = "descent"
+    record_type = NetworkEpoch
+    settings = TrainingSettings()
+    epochs = 4
+
+    def __init__(self, start: float) -> None:
+        self.network = torch.nn.Linear(1, 1)
+        torch.nn.init.constant_(self.network.weight, start)
+        torch.nn.init.zeros_(self.network.bias)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.5)
+        self.generator = torch.Generator().manual_seed(0)
+        self.steps, self.last = 0, 0.0
+
+    def batches(self, epoch):
+        for _ in range(2):
+            yield torch.rand(3, 1, generator=self.generator)
+
+    def step(self, batch):
+        self.steps += 1
+        loss = self.network(batch).square().mean() / self.steps
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.last = loss.item()
+
+    def end_epoch(self, epoch):
+        return NetworkEpoch(epoch, self.steps, {"loss": self.last})
+
+    def identity(self):
+        return {"momentum": 0.5}
+
+    def trained(self):
+        return self.network
+
+    def state(self):
+        return {"steps": self.steps}
+
+    def restore(self, state):
+        self.steps = state["steps"]
+
+
+def test_an_algorithm_of_ones_own_is_resumed_with_its_variables(tmp_path):
+    whole, stopped, resumed = (Trainer(Descent(start)) for start in (1.0, 1.0, 7.0))
+    whole.run()
+    stopped.run([Log(stop_after=2)], tmp_path / "checkpoint.safetensors")
+    resumed.resume(tmp_path / "checkpoint.safetensors")
+    resumed.run()
+    assert [epoch.steps for epoch in resumed.history] == [2, 4, 6, 8]
+    assert resumed.history == whole.history
+    assert same_weights(resumed, whole)
 
 
 # Callbacks
