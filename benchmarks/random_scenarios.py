@@ -82,7 +82,7 @@ def reached_alone(scenario: Scenario, level: float) -> tuple[float, float]:
     efficient = link.most_efficient_power(direct, static, inefficiency)
     power = torch.minimum(efficient, pmax) ** (1 - level) * pmax**level
     rate = link.rate(direct.to(power) * power)
-    efficiency = link.energy_efficiency(rate, power, static, inefficiency)
+    efficiency = link.efficiency_of_rate(rate, power, static, inefficiency)
     return float(rate.mean()), float(efficiency.mean())
 
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 from feduplink import Constraint, InputError, Judgement, Problem, Scenario, judge
 from feduplink.judgement import Shortfalls, mean_interval
-from feduplink.link import Rate
-from feduplink.problem import WeightedSum, link_state
+from feduplink.link import Rate, upload
+from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
 
 TWO = Scenario(workers=2, weights=(3.0, 1.0), rate_min=(0.5, 0.6), ee_min=30.0)
@@ -255,7 +255,7 @@ def test_an_upper_limit_over_all_rounds_counts_silent_ones():
 
 def test_without_constraints_powers_are_feasible():
     problem = Problem(Rate(), WeightedSum(torch.ones(2)), ())
-    state = link_state(Scenario(workers=2), torch.ones(5, 2, 2), torch.ones(5, 2))
+    state = upload(torch.ones(5, 2, 2), torch.ones(5, 2), Scenario(workers=2))
     found = Shortfalls.from_problem(problem, state)
     assert found.worst == (0.0, 0.0)
     assert found.feasible is True

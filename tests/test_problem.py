@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from feduplink import Constraint, InputError, Problem, Scenario
-from feduplink.link import EnergyEfficiency, PacketSuccess, Rate
-from feduplink.problem import UTILITIES, ProportionalFairness, WeightedSum, find_measure
+from feduplink.link import EnergyEfficiency, PacketSuccess, Rate, find_measure
+from feduplink.problem import UTILITIES, ProportionalFairness, WeightedSum
 from link.own_measures import AveragePower, Sinr
 
 #: Two rounds; in the second, worker 2 is silent.

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.link import LinkState, Schedule
-from feduplink.problem import Constraint, Problem, link_state, success_rate
+from feduplink.link import LinkState, Schedule, success_rate, upload
+from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
@@ -326,9 +326,8 @@ def judge(
         raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
     problem = problem or Problem.from_scenario(scenario)
     powers = power if isinstance(power, Schedule) else power.detach()
-    state = link_state(
-        scenario, csi.detach().to("cpu", torch.float64), powers.to("cpu").to(torch.float64)
-    )
+    true = csi.detach().to("cpu", torch.float64)
+    state = upload(true, powers.to("cpu").to(torch.float64), scenario)
     power = state.power
     on_air = power > 0
 

@@ -21,15 +21,12 @@ from feduplink.link import (
     AnyMeasure,
     EnergyEfficiency,
     LinkState,
-    PacketSuccess,
     Rate,
-    Schedule,
     SeparableMeasure,
     Slopes,
-    SuccessRate,
+    find_measure,
 )
-from feduplink.registry import MEASURES
-from feduplink.scenario import MODEL_WEIGHTS, ConstraintText, Scenario
+from feduplink.scenario import ConstraintText, Scenario
 
 #: Beyond this, the exponential overflows.
 _LARGEST_EXPONENT = 700.0
@@ -357,37 +354,6 @@ class Problem:
         return replace(self, constraints=tuple(c.with_margin(margin) for c in self.constraints))
 
 
-def success_rate(objective: AnyMeasure, scenario: Scenario) -> SuccessRate:
-    """The success rate that decides arrivals: the objective if it is one, else the waterfall."""
-    if isinstance(objective, SuccessRate):
-        return objective
-    return PacketSuccess.from_scenario(scenario)
-
-
-def link_state(
-    scenario: Scenario,
-    csi: Tensor,
-    transmission: Tensor | Schedule,
-    *,
-    bits: Tensor | None = None,
-    deadline_s: float | None = None,
-) -> LinkState:
-    """The uplink of a scenario under powers (..., L) in W or a schedule, on channels (..., L, L).
-
-    Args:
-        scenario: the cell, the radio and the problem.
-        csi: H.
-        transmission: powers or a schedule.
-        bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
-        deadline_s: end of a round, s.
-
-    """
-    objective = find_measure(scenario.objective).from_scenario(scenario)
-    uploaded = scenario.model_bits(MODEL_WEIGHTS) if bits is None else bits
-    success = success_rate(objective, scenario)
-    return LinkState(csi, transmission, scenario, success, uploaded, deadline_s)
-
-
 def separable(measure: AnyMeasure) -> SeparableMeasure:
     """The measure itself, if it depends on a worker's own SINR and power alone."""
     if not isinstance(measure, SeparableMeasure):
@@ -396,14 +362,3 @@ def separable(measure: AnyMeasure) -> SeparableMeasure:
             "(dual, pdx, optimum) and by open-loop tuning: a feduplink.SeparableMeasure."
         )
     return measure
-
-
-def find_measure(name: str) -> type[AnyMeasure]:
-    """The class of a measure by its registered name or ``package.module:Class``."""
-    found = MEASURES.find(name)
-    if not (isinstance(found, type) and issubclass(found, AnyMeasure)):
-        raise InputError(
-            f"measure: {name} is {found!r}; accepted: a subclass of feduplink.SeparableMeasure or "
-            "feduplink.Measure."
-        )
-    return found

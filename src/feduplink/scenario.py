@@ -293,7 +293,7 @@ class Radio(ScenarioPart):
         """c_comp, J per bit of the model; () or (L,), float64."""
         return float64(self.compute_energy_j_per_bit)
 
-    def model_bits(self, weights: int | Tensor) -> Tensor:
+    def model_bits(self, weights: int | Tensor = MODEL_WEIGHTS) -> Tensor:
         """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64.
 
         ``weights`` is one number, or one per worker, (L,).

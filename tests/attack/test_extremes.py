@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from feduplink import InputError, Scenario, draw_csi
 from feduplink.judgement import Shortfalls, judge
-from feduplink.link import sinr
+from feduplink.link import sinr, upload
 from feduplink.optimum import find_optimum
 from feduplink.policies import FullPower, PerceptronPolicy, shipped_pdx
-from feduplink.problem import Problem, link_state
+from feduplink.problem import Problem
 from feduplink.settings import Architecture
 
 
@@ -48,7 +48,7 @@ def test_verdicts_near_the_threshold_are_rarely_wrong():
     wrong = {"met": 0, "missed": 0}
     for _ in range(200):
         some = torch.randint(len(csi), (1000,), generator=generator)
-        state = link_state(scenario, csi[some], power[some])
+        state = upload(csi[some], power[some], scenario)
         for name, factor in (("met", 1 / 1.0075), ("missed", 1.03 / 0.99)):
             aims = problem.thresholds.clone()
             aims[0], aims[1] = truth * factor, 1e-3

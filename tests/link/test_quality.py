@@ -38,7 +38,9 @@ QUANTITIES = {
     "rate": lambda csi, p: link.rate(link.sinr(csi, p)),
     "psr": lambda csi, p: link.packet_success_rate(link.sinr(csi, p), WATERFALL),
     "per": lambda csi, p: link.packet_error_rate(link.sinr(csi, p), WATERFALL),
-    "efficiency": lambda csi, p: link.energy_efficiency(link.rate(link.sinr(csi, p)), p, 0.01, 1.5),
+    "efficiency": lambda csi, p: link.efficiency_of_rate(
+        link.rate(link.sinr(csi, p)), p, 0.01, 1.5
+    ),
     "airtime": lambda csi, p: link.airtime(link.sinr(csi, p), MODEL_BITS, BANDWIDTH_HZ),
     "energy": total_energy,
 }
@@ -61,7 +63,7 @@ def test_two_workers_by_hand():
     )
     assert close(link.packet_error_rate(sinr, 0.023), 1 - math.exp(-0.0276), 1 - math.exp(-0.02415))
     assert close(
-        link.energy_efficiency(link.rate(sinr), POWER, 0.01, 2.0), rates[0] / 0.03, rates[1] / 0.05
+        link.efficiency_of_rate(link.rate(sinr), POWER, 0.01, 2.0), rates[0] / 0.03, rates[1] / 0.05
     )
     assert close(link.airtime(sinr, 1e6, 180e3), *airtimes)
     assert close(

@@ -7,6 +7,7 @@ A command is an entry of :data:`COMMANDS`. Its options are those of its workflow
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,8 @@ def run_workflow(call: Call) -> None:
     """Call a workflow; save and print its result, unless it returns none and did so itself."""
     result: Result | None = call()
     if result is not None:
-        result.save(call.out)
+        if not takes(call.workflow, "out"):
+            result.save(call.out)
         print_result(result, call.out)
 
 
@@ -267,7 +269,7 @@ def sweep(
         call.scenario() or Scenario(),
         over={name: [_plain(value) for value in values] for name, values in over.items()},
         figure=figure,
-        processes=processes,
+        processes=processes or os.cpu_count() or 1,
         out=out,
         **call.options,
     )

@@ -11,7 +11,12 @@ from feduplink.federated.federation import (
     side_by_side,
     upload_bits,
 )
-from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
+from feduplink.federated.history import (
+    FederatedHistory,
+    FinishedRound,
+    PolicyHistory,
+    RunHistory,
+)
 from feduplink.federated.local_training import AdamState, clip_each_, optimiser
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_batches
 from feduplink.federated.server import (
@@ -51,6 +56,7 @@ __all__ = [
     "LinearAverage",
     "LocalWork",
     "Minibatches",
+    "PolicyHistory",
     "PublishedAverage",
     "RoundBatches",
     "RoundCosts",

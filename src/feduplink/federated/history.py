@@ -61,6 +61,7 @@ class RunHistory:
         airtime_s: duration of the uploads, s; None if not defined (``ideal``).
         energy_j: of all workers, J; likewise.
         sent_bytes: transmitted by all workers.
+        arrived: workers whose upload arrived, L values per round.
 
     """
 
@@ -70,6 +71,7 @@ class RunHistory:
     airtime_s: tuple[float | None, ...]
     energy_j: tuple[float | None, ...]
     sent_bytes: tuple[int, ...]
+    arrived: tuple[tuple[bool, ...], ...] = ()
 
     @classmethod
     def from_uplink(cls, errors: list[float], record: UplinkRecord) -> RunHistory:
@@ -86,6 +88,7 @@ class RunHistory:
             airtime_s=or_none(record.airtime_s),
             energy_j=or_none(record.energy_j),
             sent_bytes=tuple(round(value) for value in record.sent_bytes[:done].tolist()),
+            arrived=tuple(map(tuple, record.arrived[:done].tolist())),
         )
 
     def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
@@ -109,11 +112,25 @@ class RunHistory:
         return None if reached is None or spent is None else float(spent[reached])
 
     def to_json(self) -> dict[str, list[float | int | None]]:
-        """Convert to lists; NaN and infinity become None."""
+        """Convert to lists; NaN and infinity become None. Without the workers that arrived."""
         return {
             name: [finite_or_none(value) for value in values]
             for name, values in asdict(self).items()
+            if name != "arrived"
         }
+
+
+class PolicyHistory(tuple[RunHistory, ...]):
+    """All runs of one policy."""
+
+    __slots__ = ()
+
+    @property
+    def delivered(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Share of the rounds in which each worker's model arrived, mean over the runs, (L,)."""
+        rounds = np.array([row for run in self for row in run.arrived], np.float64)
+        shares: np.ndarray[Any, np.dtype[np.float64]] = rounds.mean(0)
+        return shares
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,6 +212,8 @@ class FederatedHistory:
                 "final_error": finite_or_none(self.final_error(name)),
                 "median_airtime_s": self.median_cost(name, "airtime_s"),
                 "median_energy_j": self.median_cost(name, "energy_j"),
+                "delivered": (shares := PolicyHistory(runs).delivered.tolist()),
+                "delivered_least": min(shares),
                 "runs": [run.to_json() for run in runs],
             }
             for name, runs in self.policies.items()

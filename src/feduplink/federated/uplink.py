@@ -14,9 +14,8 @@ from torch import Tensor
 
 from feduplink.channels import check_csi, draw_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.link import Schedule
+from feduplink.link import Schedule, upload
 from feduplink.policies import Feedback, Policy
-from feduplink.problem import link_state
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.settings import PacketSuccess
@@ -119,23 +118,23 @@ class UplinkRecord(TensorRecord):
 
         An upload arrives if its number in ``rounds.uniform`` is under its success rate.
         """
-        state = link_state(
-            rules.scenario,
+        state = upload(
             rounds.csi.double(),
             _limited(transmission, rounds.present, rules.scenario.pmax_w),
+            rules.scenario,
             bits=rules.bits,
             deadline_s=rules.deadline_s,
         )
-        upload = state.upload
+        sent = state.upload
         worst = rules.packet_success == "worst-phase"
-        sinr = upload.sinr if worst else 1 / upload.mean_inverse_sinr
-        success = state.success.value(sinr, upload.power) * upload.finished
+        sinr = sent.sinr if worst else 1 / sent.mean_inverse_sinr
+        success = state.success.value(sinr, sent.power) * sent.finished
         return cls(
             success=success,
-            transmitting=upload.power > 0,
-            airtime_s=upload.duration_s,
+            transmitting=sent.power > 0,
+            airtime_s=sent.duration_s,
             energy_j=torch.where(rounds.present, state.energy_j, 0.0).sum(-1),
-            sent_bytes=upload.sent_bits.sum(-1) / 8,
+            sent_bytes=sent.sent_bits.sum(-1) / 8,
             arrived=rounds.uniform < success,
         )
 

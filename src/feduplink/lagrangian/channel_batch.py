@@ -72,7 +72,7 @@ class ChannelBatch(TensorRecord):
         rate = link.rate(sinr)
         value = prices.rate * rate - prices.activation_cost
         if prices.on_efficiency:
-            efficiency = link.energy_efficiency(
+            efficiency = link.efficiency_of_rate(
                 rate, power, self.static_power_w, self.amplifier_inefficiency
             )
             value = value + prices.efficiency * efficiency

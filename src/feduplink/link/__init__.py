@@ -20,10 +20,12 @@ from feduplink.link.measures import (
     SeparableMeasure,
     Slopes,
     SuccessRate,
+    find_measure,
+    success_rate,
 )
 from feduplink.link.quality import (
     cross_gains,
-    energy_efficiency,
+    efficiency_of_rate,
     interference,
     interference_of_each,
     inverse_draw,
@@ -40,7 +42,7 @@ from feduplink.link.quality import (
     success_at,
     success_slopes,
 )
-from feduplink.link.state import LinkState
+from feduplink.link.state import LinkState, energy_efficiency, success, upload
 from feduplink.link.uploads import (
     Schedule,
     Upload,
@@ -70,8 +72,10 @@ __all__ = [
     "bits_per_hz",
     "cross_gains",
     "efficiency_for_energy",
+    "efficiency_of_rate",
     "energy",
     "energy_efficiency",
+    "find_measure",
     "interference",
     "interference_of_each",
     "inverse_draw",
@@ -89,6 +93,9 @@ __all__ = [
     "scheduled_upload",
     "simultaneous_upload",
     "sinr",
+    "success",
     "success_at",
+    "success_rate",
     "success_slopes",
+    "upload",
 ]

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from feduplink.errors import InputError
 from feduplink.link import quality
-from feduplink.registry import class_name
+from feduplink.registry import MEASURES, class_name
 
 if TYPE_CHECKING:
     from feduplink.link.state import LinkState
@@ -258,7 +259,7 @@ class EnergyEfficiency(SeparableMeasure):
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
         """EE."""
-        return quality.energy_efficiency(
+        return quality.efficiency_of_rate(
             quality.rate(sinr), power, self.static_power_w.to(power), self.amplifier_inefficiency
         )
 
@@ -278,3 +279,21 @@ class EnergyEfficiency(SeparableMeasure):
         )
         power = torch.minimum(pmax_w.to(gain).expand_as(gain), best)
         return self.value(gain * power, power)
+
+
+def success_rate(objective: AnyMeasure, scenario: Scenario) -> SuccessRate:
+    """The success rate that decides arrivals: the objective if it is one, else the waterfall."""
+    if isinstance(objective, SuccessRate):
+        return objective
+    return PacketSuccess.from_scenario(scenario)
+
+
+def find_measure(name: str) -> type[AnyMeasure]:
+    """The class of a measure by its registered name or ``package.module:Class``."""
+    found = MEASURES.find(name)
+    if not (isinstance(found, type) and issubclass(found, AnyMeasure)):
+        raise InputError(
+            f"measure: {name} is {found!r}; accepted: a subclass of feduplink.SeparableMeasure or "
+            "feduplink.Measure."
+        )
+    return found

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from feduplink.errors import InputError
+
 #: A gain of 0 counts as this: any power is as efficient as any other.
 _FAINT = 1e-200
 #: From this s on, ln(1 + e^s) and s are the same number.
@@ -59,7 +61,26 @@ def interference_of_each(cross: Tensor, powers: Tensor) -> Tensor:
 
 
 def sinr(csi: Tensor, power: Tensor) -> Tensor:
-    """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it."""
+    """SINR_i = α_i p_i / (1 + Σ_{j≠i} β_ij p_j), with α on the diagonal of H, β off it.
+
+    Args:
+        csi: H, (..., L, L), linear, relative to the noise power.
+        power: p, (..., L) W; with another precision than ``csi`` the higher one holds.
+
+    Returns:
+        (..., L).
+
+    Raises:
+        InputError: if the shapes do not fit, as when the arguments are exchanged.
+    """
+    if csi.ndim != power.ndim + 1 or csi.shape[-2:] != 2 * power.shape[-1:]:
+        raise InputError(
+            f"power: shape {tuple(power.shape)} does not fit csi of shape {tuple(csi.shape)}; "
+            "accepted: powers (..., L) for csi (..., L, L), as in sinr(csi, power)."
+        )
+    if csi.dtype != power.dtype:
+        common = torch.promote_types(csi.dtype, power.dtype)
+        csi, power = csi.to(common), power.to(common)
     direct = csi.diagonal(dim1=-2, dim2=-1)
     return direct * power / interference(cross_gains(csi), power)
 
@@ -87,7 +108,7 @@ def _audible(sinr: Tensor, waterfall: float) -> Tensor:
     return sinr.clamp_min(waterfall / 1000)
 
 
-def energy_efficiency(
+def efficiency_of_rate(
     rate: Tensor,
     power: Tensor,
     static_power_w: float | Tensor,

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
-from feduplink.link.quality import sinr
+from feduplink.link.measures import SuccessRate, find_measure, success_rate
+from feduplink.link.quality import efficiency_of_rate, packet_success_rate, rate, sinr
 from feduplink.link.uploads import Schedule, Upload, energy, scheduled_upload
 
 if TYPE_CHECKING:
-    from feduplink.link.measures import SuccessRate
     from feduplink.scenario import Scenario
 
 
@@ -68,6 +69,11 @@ class LinkState:
             self.csi, self.schedule, self.bits, self.scenario.bandwidth_hz, self.deadline_s
         )
 
+    @property
+    def airtime_s(self) -> Tensor:
+        """Time that a worker transmits, (..., L) s; that of the round is ``upload.duration_s``."""
+        return self.upload.airtime_s
+
     @cached_property
     def power(self) -> Tensor:
         """Power of a worker while it sends, (..., L) W; its mean over time under a schedule."""
@@ -95,3 +101,53 @@ class LinkState:
         return energy(
             spent.power, spent.airtime_s, self.bits, scenario.static_power, scenario.compute_energy
         )
+
+
+def success(sinr: Tensor, scenario: Scenario) -> Tensor:
+    """PSR = exp(−m / SINR) with the scenario's waterfall threshold m, (..., L)."""
+    return packet_success_rate(sinr, scenario.waterfall)
+
+
+def energy_efficiency(sinr: Tensor, power: Tensor, scenario: Scenario) -> Tensor:
+    """EE = ln(1 + SINR) / (μ p + P_c) with the constants of the scenario.
+
+    Args:
+        sinr: (..., L).
+        power: (..., L) W.
+        scenario: the radio.
+
+    Returns:
+        (..., L), nats/s/Hz/W.
+    """
+    static = scenario.static_power.to(power)
+    return efficiency_of_rate(rate(sinr), power, static, scenario.amplifier_inefficiency)
+
+
+def upload(
+    csi: Tensor,
+    transmission: Tensor | Schedule,
+    scenario: Scenario,
+    *,
+    bits: float | Tensor | None = None,
+    deadline_s: float | None = None,
+) -> LinkState:
+    """The state of the uplink under powers or a schedule on the channels H.
+
+    It has the airtime, the energy and the probability of arrival of every upload.
+
+    Args:
+        csi: H, (..., L, L).
+        transmission: powers, (..., L) W, with which all workers start together, or a schedule.
+        scenario: the radio.
+        bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
+        deadline_s: end of the round, s.
+
+    >>> from feduplink import Scenario
+    >>> state = upload(torch.ones(2, 2), torch.ones(2), Scenario(workers=2), bits=1e6)
+    >>> state.airtime_s.shape, state.energy_j.shape
+    (torch.Size([2]), torch.Size([2]))
+    """
+    objective = find_measure(scenario.objective).from_scenario(scenario)
+    uploaded = scenario.model_bits() if bits is None else torch.as_tensor(bits)
+    chance = success_rate(objective, scenario)
+    return LinkState(csi, transmission, scenario, chance, uploaded, deadline_s)

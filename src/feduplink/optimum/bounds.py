@@ -285,7 +285,7 @@ def _unreachable_alone(
         return link.rate(gain * power)
 
     def efficiencies(power: Tensor) -> Tensor:
-        return link.energy_efficiency(rates(power), power, static_power_w, inefficiency)
+        return link.efficiency_of_rate(rates(power), power, static_power_w, inefficiency)
 
     r0, e0, best_rate = float(rate_min), float(efficiency_min), float(rates(pmax))
     if best_rate < r0:

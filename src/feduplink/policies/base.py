@@ -21,7 +21,7 @@ from feduplink.problem import Problem
 from feduplink.progress import track
 from feduplink.randomness import stream_seed, torch_generator
 from feduplink.registry import POLICIES, class_name
-from feduplink.scenario import MODEL_WEIGHTS, Scenario
+from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
@@ -280,7 +280,7 @@ class SchedulePolicy(Policy):
         if present is None:
             present = torch.ones(csi.shape[:-1], dtype=torch.bool, device=csi.device)
         self._check_present(present)
-        uploaded = self.scenario.model_bits(MODEL_WEIGHTS) if bits is None else bits
+        uploaded = self.scenario.model_bits() if bits is None else bits
         rounds = csi.reshape(-1, *csi.shape[-2:])
         planned = self.schedules(rounds, present.reshape(rounds.shape[:-1]), uploaded)
         if csi.ndim == 2:

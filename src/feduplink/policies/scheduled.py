@@ -19,7 +19,7 @@ from feduplink.errors import InputError
 from feduplink.link import Schedule, power_alone
 from feduplink.policies.base import SchedulePolicy
 from feduplink.problem import Problem
-from feduplink.scenario import MODEL_WEIGHTS, Scenario, float64
+from feduplink.scenario import Scenario, float64
 from feduplink.scheduling import (
     choose_rounds,
     find_fixed_powers,
@@ -208,7 +208,7 @@ class ComputedSchedule(PricedPolicy):
         self, channels: Channels | None, delivery: Tensor, bits: float | Tensor | None
     ) -> Tensor:
         scenario = self.scenario
-        uploaded = scenario.model_bits(MODEL_WEIGHTS) if bits is None else float64(bits)
+        uploaded = scenario.model_bits() if bits is None else float64(bits)
         if channels is None:
             csi, recorded = draw_training_csi(scenario, _MAX_REWARD_CHANNELS), False
         else:

@@ -24,9 +24,8 @@ from torch import Tensor
 from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch
-from feduplink.link import Schedule
+from feduplink.link import Schedule, find_measure, success_rate
 from feduplink.link.uploads import power_alone
-from feduplink.problem import find_measure, success_rate
 from feduplink.progress import track_each
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import (

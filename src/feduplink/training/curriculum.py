@@ -242,7 +242,7 @@ def _interference_free_scale(batch: ChannelBatch) -> tuple[Tensor, Tensor]:
     power = link.most_efficient_power(gain, static, inefficiency).to(gain)
     power = torch.minimum(power, batch.pmax_w)
     efficient = link.rate(gain * power)
-    return rate.mean(), link.energy_efficiency(efficient, power, static, inefficiency).mean()
+    return rate.mean(), link.efficiency_of_rate(efficient, power, static, inefficiency).mean()
 
 
 def _with_constraints(
@@ -386,7 +386,7 @@ class TunedProblems(Curriculum):
             return
         problems, batch, rows = self._last
         rate = link.rate(batch.sinr(power))
-        efficiency = link.energy_efficiency(
+        efficiency = link.efficiency_of_rate(
             rate, power, batch.static_power_w, batch.amplifier_inefficiency
         )
         surplus = torch.stack((rate, efficiency), dim=1) / problems.thresholds[rows] - 1
@@ -421,5 +421,5 @@ def _interference_free_means(
     level = level[:, None, None].to(batch.direct)
     power = torch.minimum(efficient, batch.pmax_w) ** (1 - level) * batch.pmax_w**level
     rate = link.rate(batch.direct * power)
-    efficiency = link.energy_efficiency(rate, power, static, inefficiency)
+    efficiency = link.efficiency_of_rate(rate, power, static, inefficiency)
     return torch.stack((rate, efficiency), dim=1).mean((-2, -1)).to(torch.float32)

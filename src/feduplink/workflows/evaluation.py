@@ -325,10 +325,9 @@ def judge_policies(
 
     """
     from feduplink.judgement import judge
-    from feduplink.link import Schedule
+    from feduplink.link import Schedule, upload
     from feduplink.policies import allocate_from_noisy_csi
     from feduplink.policies.store import made_for
-    from feduplink.problem import link_state
 
     outcomes = {}
     for name, policy in track_each("comparison", policies.items(), "policies"):
@@ -336,7 +335,7 @@ def judge_policies(
         judged = judge(scenario, csi, decided, problem=problem)
         differences = made_for(policy, scenario, recorded=recorded)
         if isinstance(decided, Schedule):
-            power = link_state(scenario, csi.double(), decided).power
+            power = upload(csi.double(), decided, scenario).power
             outcomes[name] = Outcome(power, judged, differences, decided)
         else:
             outcomes[name] = Outcome(decided, judged, differences)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from feduplink.channels import Channels
-    from feduplink.federated import FederatedHistory, Task
+    from feduplink.federated import FederatedHistory, PolicyHistory, Task
     from feduplink.policies import Policy
     from feduplink.reporting.style import StyledFigure
 
@@ -57,7 +57,7 @@ Delivery = Annotated[
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FederatedComparison(Result, Mapping[str, Any]):
+class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     """The histories of all policies in a federation, by name.
 
     Attributes:
@@ -77,8 +77,10 @@ class FederatedComparison(Result, Mapping[str, Any]):
     settings: Mapping[str, Any]
     notes: tuple[str, ...]
 
-    def __getitem__(self, name: str) -> Any:
-        return self.history.policies[name]
+    def __getitem__(self, name: str) -> PolicyHistory:
+        from feduplink.federated import PolicyHistory
+
+        return PolicyHistory(self.history.policies[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.history.policies)
@@ -300,7 +302,7 @@ def federate(
         engine: ``local`` or ``flower``.
         data: directory of the data sets.
         checkpoint_every: rounds between checkpoints.
-        out: directory for the checkpoint; without it none is written.
+        out: directory for result and checkpoint; without it none is written.
         resume: continue from the checkpoint in ``out``.
         imports: modules that Flower's processes import first.
         seed: of all random numbers.
@@ -405,13 +407,16 @@ def federate(
     }
     if recording is not None:
         entries["channels"] = {**recording.as_metrics(), "resampled": resample_channels}
-    return FederatedComparison(
+    comparison = FederatedComparison(
         history,
         scenario,
         default_target(history) if target is None else target,
         entries,
         (*notes, *(made_for_sentence(name, differs) for name, differs in differences.items())),
     )
+    if out is not None:
+        comparison.save(out)
+    return comparison
 
 
 def task_of(

@@ -3,7 +3,7 @@
 >>> import feduplink as fu
 >>> swept = fu.sweep(
 ...     fu.evaluate, fu.Scenario(workers=2), ["max"], over={"pmax_dbw": [-30, -20]},
-...     channels_per_split=20, processes=1,
+...     channels_per_split=20,
 ... )
 >>> swept.table().columns
 ('policy', '-30', '-20')
@@ -17,7 +17,6 @@ import io
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,7 +217,7 @@ def sweep(
     over: Mapping[str, Sequence[Any]],
     seeds: Iterable[int] | None = None,
     figure: str | None = None,
-    processes: int | None = None,
+    processes: int = 1,
     out: str | Path | None = None,
     **options: Any,
 ) -> Sweep:
@@ -231,8 +230,8 @@ def sweep(
         over: values by name of a field of the scenario or of an option of the job.
         seeds: seeds to repeat every run with; table and plot show means.
         figure: the measure that table and plot show; by default the objective or the final error.
-        processes: runs at the same time; by default one per processor if all arguments are names
-            and numbers, else one.
+        processes: runs at the same time, each in a process of its own, if all arguments are names
+            and numbers. The main program must then be importable (``if __name__ == "__main__"``).
         out: directory for the results of the runs; a run that is finished there is not repeated.
         options: options of the job.
 
@@ -263,7 +262,10 @@ def sweep(
     if figure is not None and figure not in names:
         raise unknown_name("figure", figure, names)
     default = next((name for name in _DEFAULT_MEASURES if name in names), names[0])
-    return Sweep(verb.__name__, tuple(over), rows, figure or default, scenario)
+    swept = Sweep(verb.__name__, tuple(over), rows, figure or default, scenario)
+    if out is not None:
+        swept.save(out)
+    return swept
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,7 @@ class _Run:
         if not (call.exists() and json.loads(call.read_bytes()) == described):
             call.unlink(missing_ok=True)
             result = self._result()
-            if result is not None:  # some jobs only write
+            if result is not None and not takes(self.verb, "out"):
                 result.save(self.directory)
             write_json(call, described)
         return dict(json.loads((self.directory / METRICS_FILE).read_bytes()))
@@ -331,11 +333,10 @@ def _with_values(
     return scenario.replace(**fields), {name: getattr(checked, name) for name in options}
 
 
-def _run_all(runs: Sequence[_Run], processes: int | None) -> list[dict[str, Any]]:
+def _run_all(runs: Sequence[_Run], processes: int) -> list[dict[str, Any]]:
     """The metrics of every run; the first refusal is raised at the end."""
-    if processes is None:
-        processes = (os.cpu_count() or 1) if all(run.is_plain() for run in runs) else 1
-    title, processes = "runs of the sweep", min(processes, len(runs))
+    title = "runs of the sweep"
+    processes = min(processes, len(runs)) if all(run.is_plain() for run in runs) else 1
     if processes == 1:
         found = [_attempt(run) for run in track_each(title, runs)]
     else:

@@ -318,7 +318,7 @@ def train(
         channels_per_split: number of channels to draw for each split, without ``channels``.
         preset: ``ours`` or ``paper``.
         tensorboard: also log for TensorBoard, in ``out``.
-        out: directory for checkpoint and log; without it none is written.
+        out: directory for result, checkpoint and log; without it none is written.
         resume: continue from the checkpoint in ``out``.
         seed: of all random numbers.
         device: where the training runs.
@@ -350,7 +350,10 @@ def train(
         if kind is not LearnedSchedule:
             warn_unreachable(check_reachable(scenario, data.training))
         trainer.run(_trackers(out, tensorboard), checkpoint)
-        return _result(trainer, data)
+        run = _result(trainer, data)
+    if out is not None:
+        run.save(out)
+    return run
 
 
 def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun | PhaseNetworkRun:

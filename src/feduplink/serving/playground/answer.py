@@ -26,7 +26,7 @@ from feduplink.policies import (
     UnrolledNetwork,
     UnrolledPolicy,
 )
-from feduplink.problem import Problem, link_state
+from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.payloads import Phase
@@ -258,7 +258,7 @@ class SceneEvaluation:
         csi = self.csi.expand(len(powers), -1, -1)
         sinr = link.sinr(csi, powers)
         rate = link.rate(sinr)
-        efficiency = link.energy_efficiency(
+        efficiency = link.efficiency_of_rate(
             rate, powers, scenario.static_power, scenario.amplifier_inefficiency
         )
         upload = link.simultaneous_upload(csi, powers, self.bits, scenario.bandwidth_hz)
@@ -288,8 +288,8 @@ class SceneEvaluation:
 
     def _orthogonal(self, kind: type[TDMA | OFDMA]) -> OrthogonalAnswer:
         """Every worker at Pmax, without interference."""
-        state = link_state(
-            self.scenario, self.csi, kind(self.scenario).step(self.csi), bits=self.bits
+        state = link.upload(
+            self.csi, kind(self.scenario).step(self.csi), self.scenario, bits=self.bits
         )
         return OrthogonalAnswer(
             name=kind.name,
