@@ -387,6 +387,10 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
         r"|.*/checkpoint\.safetensors#header feduplink/problem/.*",
         "checkpoints are identified by format, settings, names and data, not by source code",
     ),
+    (
+        r"serve/\d+-refused-scene\.json#/body/detail.*",
+        "a scene outside the limits of its cell is refused with the whole range",
+    ),
 )
 #: Places that were renamed: a pattern of the old "JOB/FILE#PLACE" and its replacement.
 RENAMED: tuple[tuple[str, str], ...] = ()
