@@ -132,6 +132,13 @@ class PolicyHistory(tuple[RunHistory, ...]):
         shares: np.ndarray[Any, np.dtype[np.float64]] = rounds.mean(0)
         return shares
 
+    def delivery_entries(self) -> dict[str, Any]:
+        """Shares of all workers and the least of them, for JSON; empty if not recorded."""
+        if not any(run.arrived for run in self):
+            return {}
+        shares = self.delivered.tolist()
+        return {"delivered": shares, "delivered_least": min(shares)}
+
 
 @dataclass(frozen=True, repr=False)
 class FederatedHistory:
@@ -212,8 +219,7 @@ class FederatedHistory:
                 "final_error": finite_or_none(self.final_error(name)),
                 "median_airtime_s": self.median_cost(name, "airtime_s"),
                 "median_energy_j": self.median_cost(name, "energy_j"),
-                "delivered": (shares := PolicyHistory(runs).delivered.tolist()),
-                "delivered_least": min(shares),
+                **PolicyHistory(runs).delivery_entries(),
                 "runs": [run.to_json() for run in runs],
             }
             for name, runs in self.policies.items()

@@ -65,7 +65,8 @@ def sinr(csi: Tensor, power: Tensor) -> Tensor:
 
     Args:
         csi: H, (..., L, L), linear, relative to the noise power.
-        power: p, (..., L) W; with another precision than ``csi`` the higher one holds.
+        power: p, (..., L) W, or (M, ..., L) for M powers on every channel; with another precision
+            than ``csi`` the higher one holds.
 
     Returns:
         (..., L).
@@ -73,7 +74,7 @@ def sinr(csi: Tensor, power: Tensor) -> Tensor:
     Raises:
         InputError: if the shapes do not fit, as when the arguments are exchanged.
     """
-    if csi.ndim != power.ndim + 1 or csi.shape[-2:] != 2 * power.shape[-1:]:
+    if csi.ndim < power.ndim or not _fits(csi, power):
         raise InputError(
             f"power: shape {tuple(power.shape)} does not fit csi of shape {tuple(csi.shape)}; "
             "accepted: powers (..., L) for csi (..., L, L), as in sinr(csi, power)."
@@ -83,6 +84,12 @@ def sinr(csi: Tensor, power: Tensor) -> Tensor:
         csi, power = csi.to(common), power.to(common)
     direct = csi.diagonal(dim1=-2, dim2=-1)
     return direct * power / interference(cross_gains(csi), power)
+
+
+def _fits(csi: Tensor, power: Tensor) -> bool:
+    """Whether csi (..., L, L) and power (..., L) can be broadcast over their leading dimensions."""
+    leading = zip(reversed(csi.shape[:-2]), reversed(power.shape[:-1]), strict=False)
+    return csi.shape[-2:] == 2 * power.shape[-1:] and all(a == b or 1 in (a, b) for a, b in leading)
 
 
 def rate(sinr: Tensor) -> Tensor:
