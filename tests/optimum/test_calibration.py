@@ -104,7 +104,8 @@ def test_dual_descent_with_the_search_comes_near_the_minimum_of_the_dual_functio
     batch = ChannelBatch.from_scenario(scenario, csi)
 
     def search(csi: Tensor, prices: Prices) -> Tensor:
-        return maximise(ChannelBatch.from_scenario(scenario, csi), prices, rounds=1)
+        batch = ChannelBatch.from_scenario(scenario, csi)
+        return MultiStart(batch, prices, rounds=1).best(prices)
 
     descent = DualDescent(scenario, csi, search, problem=problem)
     descent.descend(COARSE)

@@ -146,11 +146,13 @@ _DECADES = 5
 _PER_DECADE = 4
 #: The log-power of a worker on the air stays above this times Pmax.
 _LOWEST = 1e-7
+#: Rounds of improvement of a starting point where the search is not to be continued.
+_WIDE_SEARCH = 4
 
 
-def maximise(batch: ChannelBatch, prices: Prices, *, rounds: int = 4) -> Tensor:
+def maximise(batch: ChannelBatch, prices: Prices) -> Tensor:
     """Powers that maximise the Lagrangian of each channel from several starts, (N, L) W."""
-    return MultiStart(batch, prices, rounds=rounds).best(prices)
+    return MultiStart(batch, prices, rounds=_WIDE_SEARCH).best(prices)
 
 
 class Maximiser(Protocol):
@@ -159,9 +161,6 @@ class Maximiser(Protocol):
     def maximise(self, prices: Prices) -> Tensor:
         """The best powers at these prices, (N, L) W."""
 
-    def restart(self, prices: Prices) -> None:
-        """Search more widely at these prices."""
-
 
 class MultiStart:
     """A maximiser with several starting points, whose local maxima it keeps while prices move.
@@ -169,44 +168,42 @@ class MultiStart:
     Dual ascent asks for the maximum at many prices in a row, each close to the last. The local
     maxima at the last prices are then nearly those at the next, and one that is second best now may
     be best then; so all are kept and climbed again.
+
+    Attributes:
+        maxima: the local maxima at the last prices, (N, L) W each.
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices, *, rounds: int = 2) -> None:
         self._batch = batch
-        self._maxima = [
+        self.maxima = [
             improve(batch, prices, start, rounds=rounds) for start in starting_points(batch, prices)
         ]
         self._turn = 0
-
-    @property
-    def maxima(self) -> list[Tensor]:
-        """The local maxima at the last prices, (N, L) W each."""
-        return self._maxima
 
     def maximise(self, prices: Prices) -> Tensor:
         """Climb from all local maxima at new prices; the best powers per channel, (N, L) W.
 
         The best is also swept for better on/off decisions, and so is, in turn, one of the rest.
         """
-        self._maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self._maxima]
-        self._maxima[0] = improve(self._batch, prices, self.best(prices))
-        self._turn = self._turn % (len(self._maxima) - 1) + 1
-        self._maxima[self._turn] = improve(self._batch, prices, self._maxima[self._turn])
+        self.maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self.maxima]
+        self.maxima[0] = improve(self._batch, prices, self.best(prices))
+        self._turn = self._turn % (len(self.maxima) - 1) + 1
+        self.maxima[self._turn] = improve(self._batch, prices, self.maxima[self._turn])
         return self.best(prices)
 
-    def restart(self, prices: Prices, *, rounds: int = 4) -> None:
+    def restart(self, prices: Prices) -> None:
         """Search again from all starting points; the best maxima so far are kept as well."""
-        self._maxima[0] = self.best(prices)
-        self._maxima[1:] = [
-            improve(self._batch, prices, start, rounds=rounds)
+        self.maxima[0] = self.best(prices)
+        self.maxima[1:] = [
+            improve(self._batch, prices, start, rounds=_WIDE_SEARCH)
             for start in starting_points(self._batch, prices)[1:]
         ]
 
     def best(self, prices: Prices) -> Tensor:
         """The best known powers of each channel at these prices, (N, L) W."""
-        best = self._maxima[0]
+        best = self.maxima[0]
         value = self._batch.value(best, prices)
-        for maximum in self._maxima[1:]:
+        for maximum in self.maxima[1:]:
             other = self._batch.value(maximum, prices)
             better = other > value
             best = torch.where(better[:, None], maximum, best)

@@ -69,12 +69,8 @@ class Prices(TensorRecord):
 
     def _with(self, measure: Measure, price: Tensor, scenario: Scenario) -> Prices:
         """With ``price`` more on a measure."""
-        if isinstance(measure, Rate):
-            return replace(self, rate=self.rate + price)
-        if isinstance(measure, PacketSuccess) and measure.waterfall == scenario.waterfall:
-            return replace(self, success=self.success + price)
-        if isinstance(measure, EnergyEfficiency) and _same_draw(measure, scenario):
-            return replace(self, efficiency=self.efficiency + price)
+        if own := price_of(measure, scenario):
+            return replace(self, **{own: getattr(self, own) + price})
         nothing = torch.zeros(1, dtype=torch.float64)
         if bool((measure.value(nothing, nothing) != 0).any()):
             raise InputError(
@@ -123,10 +119,22 @@ class Prices(TensorRecord):
             )
 
 
-def _same_draw(measure: EnergyEfficiency, scenario: Scenario) -> bool:
-    return measure.amplifier_inefficiency == scenario.amplifier_inefficiency and torch.equal(
-        measure.static_power_w, scenario.static_power
-    )
+def price_of(measure: Measure, scenario: Scenario) -> str | None:
+    """Return the field of :class:`Prices` that prices a measure: success, rate or efficiency.
+
+    None for other measures, and for those with other constants than the scenario's.
+    """
+    if type(measure) is Rate:
+        return "rate"
+    if type(measure) is PacketSuccess and measure.waterfall == scenario.waterfall:
+        return "success"
+    if (
+        type(measure) is EnergyEfficiency
+        and measure.amplifier_inefficiency == scenario.amplifier_inefficiency
+        and torch.equal(measure.static_power_w, scenario.static_power)
+    ):
+        return "efficiency"
+    return None
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ class Multipliers(TensorRecord):
 
 
 @dataclass(frozen=True)
-class DualPoint:
+class DualPoint(TensorRecord):
     """Multipliers, and the thresholds that they were found for.
 
     Attributes:
@@ -167,17 +175,7 @@ class DualPoint:
 
     def for_workers(self, workers: int) -> DualPoint:
         """For so many average workers."""
-
-        def average(values: Tensor) -> Tensor:
-            mean = values.mean(-1, keepdim=True)
-            return mean.expand(*values.shape[:-1], workers)
-
-        return DualPoint(
-            Multipliers(
-                average(self.multipliers.constraints), average(self.multipliers.objective_weight)
-            ),
-            average(self.thresholds),
-        )
+        return self._map(lambda own: own.mean(-1, keepdim=True).expand(*own.shape[:-1], workers))
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, to be stored."""

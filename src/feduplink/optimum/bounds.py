@@ -238,18 +238,15 @@ def find_unreachable(
     """
     problem = problem or Problem.from_scenario(scenario)
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
-    pmax = scenario.pmax_w.expand(scenario.workers).tolist()
-    static = scenario.static_power.expand(scenario.workers).tolist()
-    rate, efficiency = (_lower_limit(problem, kind) for kind in (Rate, EnergyEfficiency))
+    columns = (
+        strongest.to("cpu", torch.float64),
+        scenario.pmax_w.expand_as(strongest),
+        scenario.static_power.expand_as(strongest),
+        *(_lower_limit(problem, kind) for kind in (Rate, EnergyEfficiency)),
+    )
     entries = (
-        _unreachable_alone(
-            i + 1,
-            float(strongest[i]),
-            float(rate[i]),
-            float(efficiency[i]),
-            _Radio(pmax[i], static[i], scenario.amplifier_inefficiency),
-        )
-        for i in range(scenario.workers)
+        _unreachable_alone(worker, *alone, inefficiency=scenario.amplifier_inefficiency)
+        for worker, alone in enumerate(zip(*columns, strict=True), 1)
     )
     return [entry for entry in entries if entry]
 
@@ -272,39 +269,30 @@ def _lower_limit(problem: Problem, kind: type[Rate] | type[EnergyEfficiency]) ->
     return torch.zeros_like(problem.utility.weights)
 
 
-@dataclass(frozen=True)
-class _Radio:
-    """Pmax and P_c of one worker, W, and its amplifier inefficiency μ."""
-
-    pmax_w: float
-    static_power_w: float
-    amplifier_inefficiency: float
-
-
 def _unreachable_alone(
-    worker: int, gain: float, r0: float, e0: float, radio: _Radio
+    worker: int,
+    gain: Tensor,
+    pmax: Tensor,
+    static_power_w: Tensor,
+    rate_min: Tensor,
+    efficiency_min: Tensor,
+    *,
+    inefficiency: float,
 ) -> Unreachable | None:
-    """Return the worker's entry if it cannot transmit alone with direct gain ``gain``."""
+    """Return the worker's entry if it cannot transmit alone; all tensors are scalars."""
 
     def rates(power: Tensor) -> Tensor:
         return link.rate(gain * power)
 
     def efficiencies(power: Tensor) -> Tensor:
-        return link.energy_efficiency(
-            rates(power), power, radio.static_power_w, radio.amplifier_inefficiency
-        )
+        return link.energy_efficiency(rates(power), power, static_power_w, inefficiency)
 
-    pmax = radio.pmax_w
-    best_rate = float(rates(torch.tensor(pmax, dtype=torch.float64)))
+    r0, e0, best_rate = float(rate_min), float(efficiency_min), float(rates(pmax))
     if best_rate < r0:
         return Unreachable(worker, "rate", best_rate, r0)
-    peak = link.most_efficient_power(
-        torch.tensor(gain, dtype=torch.float64),
-        torch.tensor(radio.static_power_w, dtype=torch.float64),
-        radio.amplifier_inefficiency,
-    )
-    efficient = min(float(peak), pmax)
-    best_efficiency = float(efficiencies(torch.tensor(efficient, dtype=torch.float64)))
+    peak = link.most_efficient_power(gain, static_power_w, inefficiency)
+    efficient = torch.minimum(peak, pmax)
+    best_efficiency = float(efficiencies(efficient))
     if best_efficiency < e0 * (1 - 1e-9):
         return Unreachable(worker, "energy_efficiency", best_efficiency, e0)
     if r0 == 0 or e0 == 0:
@@ -314,7 +302,7 @@ def _unreachable_alone(
     # efficiency at its lower end bound those of all powers in between.
     powers = torch.logspace(
         math.log10(efficient), math.log10(pmax), _GRID_POWERS, dtype=torch.float64
-    ).clamp_max(pmax)
+    ).minimum(pmax)
     ratios = torch.stack((rates(powers)[1:] / r0, efficiencies(powers)[:-1] / e0))
     theta = torch.linspace(0, 1, _GRID_WEIGHTS, dtype=torch.float64)
     share = float((torch.stack((theta, 1 - theta), dim=1) @ ratios).amax(1).min())

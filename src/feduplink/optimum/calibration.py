@@ -91,8 +91,7 @@ def refine_multipliers(
         near: where to start.
     """
     batch = ChannelBatch.from_scenario(scenario, csi)
-    scales, active = problem.scales.to(batch.direct), problem.active.to(batch.direct.device)
-    unit = scales / near.objective_weight.mean()
+    unit = problem.scales.to(batch.direct) / near.objective_weight.mean()
     scaled, step = near.constraints * unit, _FIRST_STEP
     best: tuple[tuple[bool, float], Multipliers] | None = None
     base, base_surplus, best_residual = scaled, torch.zeros_like(scaled), math.inf
@@ -102,8 +101,7 @@ def refine_multipliers(
         rank = judge(scenario, csi, power, problem=problem).rank(PRIMAL_TOLERANCE)
         if best is None or rank > best[0]:
             best = (rank, multipliers)
-        surplus = problem.mean_surplus(batch.sinr(power), power) / scales
-        surplus = torch.where(active, surplus, 0.0)
+        surplus = _relative_surplus(problem, batch.sinr(power), power)
         # Slack is not penalised where the multiplier is zero.
         residual = float(torch.where(scaled > 0, surplus, surplus.clamp_max(0.0)).norm())
         if residual < best_residual:
@@ -123,8 +121,6 @@ Maximise = Callable[[Tensor, Prices], Tensor]
 _BETA_MEAN, _BETA_SQUARE = 0.9, 0.98
 #: Added to the root mean square, so that constraints with a gradient of zero stay where they are.
 _EPSILON = 1e-4
-#: Share of the rounds below which a worker's rounds on the air are not extrapolated.
-MIN_TX_FRACTION = 1e-3
 #: A violated constraint's multiplier is raised by this times the relative violation, at most by the
 #: second number. A worker's mean responds up to three times as strongly as its multiplier changes,
 #: and larger steps would bring a worker that rarely transmits onto the air.
@@ -167,49 +163,22 @@ COARSE = DescentStage(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25
 FINE = DescentStage(steps=80, channels=512, first=0.06, last=0.03, averaged=0.6)
 
 
-@dataclass(frozen=True)
-class ScaledMultipliers:
-    """Units in which all multipliers are of the order of one: x = λ c0 / (ω f).
+def _relative_surplus(problem: Problem, sinr: Tensor, power: Tensor) -> Tensor:
+    """Return the mean surplus of every constraint relative to its threshold, (K, L).
 
-    f is a worker's mean of the objective's measure. For a utility other than the weighted sum the
-    workers' weights are variables too.
-
-    Attributes:
-        unit: ω f / c0, (K, L).
-        weights: derivative of the utility in a worker's mean, (L,).
+    0 for a worker without a limit.
     """
-
-    unit: Tensor
-    weights: Tensor
-
-    @classmethod
-    def from_problem(cls, problem: Problem, achieved: float) -> ScaledMultipliers:
-        """Units for a mean ``achieved`` of the objective's measure."""
-        weights = problem.utility.weights
-        return cls(weights * achieved / problem.scales, weights)
-
-    def multipliers(self, x: Tensor) -> Multipliers:
-        """Return λ and ω at x, (K, L)."""
-        return Multipliers(x * self.unit, self.weights)
-
-    @staticmethod
-    def surplus(
-        problem: Problem, sinr: Tensor, power: Tensor, *, while_on_air: bool = False
-    ) -> Tensor:
-        """Return the mean surplus of every constraint relative to its threshold, (K, L).
-
-        0 for a worker without a limit; ``while_on_air``: per round in which the worker transmits.
-        """
-        surplus = torch.where(problem.active, problem.mean_surplus(sinr, power), 0.0)
-        surplus = surplus / problem.scales
-        if while_on_air:
-            activity = (power > 0).to(surplus).mean(0)
-            surplus = surplus / activity.clamp_min(MIN_TX_FRACTION)
-        return surplus
+    surplus = problem.mean_surplus(sinr, power)
+    surplus = surplus / problem.scales.to(surplus)
+    return torch.where(problem.active.to(surplus.device), surplus, 0.0)
 
 
 class DualDescent:
     """Stochastic descent of the dual function from multipliers of zero.
+
+    The variables are x = λ c0 / (ω f), of the order of one, with f a worker's mean of the
+    objective's measure at the start. For a utility other than the weighted sum the weights ω are
+    variables too.
 
     Args:
         scenario: the radio.
@@ -234,18 +203,17 @@ class DualDescent:
         self._order = torch.randperm(len(csi), generator=torch_generator(seed, "batches"))
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
-        sinr, power = self._at(
-            Multipliers(self._x, problem.utility.weights), self._take(COARSE.channels)
-        )
+        self._weights = problem.utility.weights
+        sinr, power = self._at(Multipliers(self._x, self._weights), self._take(COARSE.channels))
         achieved = float(problem.objective.value(sinr, power).mean()) or 1.0
-        self._scaled = ScaledMultipliers.from_problem(problem, achieved)
+        self._unit = self._weights * achieved / problem.scales
         self._adam = AdamDirections.for_variables(self._x)
-        self._weight_adam = AdamDirections.for_variables(self._scaled.weights)
+        self._weight_adam = AdamDirections.for_variables(self._weights)
 
     @property
     def multipliers(self) -> Multipliers:
         """The current multipliers."""
-        return self._scaled.multipliers(self._x)
+        return Multipliers(self._x * self._unit, self._weights)
 
     def aim(self, thresholds: Tensor) -> None:
         """Continue with other thresholds, (K, L)."""
@@ -253,24 +221,23 @@ class DualDescent:
 
     def descend(self, stage: DescentStage) -> None:
         """Take the steps of a stage."""
-        problem, x, scaled = self._problem, self._x, self._scaled
-        iterates: list[Tensor] = []
-        weights: list[Tensor] = []
+        problem = self._problem
+        iterates: list[tuple[Tensor, Tensor]] = []
         for step in track_each("multipliers", range(stage.steps), "steps"):
-            sinr, power = self._at(scaled.multipliers(x), self._take(stage.channels))
+            sinr, power = self._at(self.multipliers, self._take(stage.channels))
             length = stage.length(step)
-            x = x - length * self._adam.direction(scaled.surplus(problem, sinr, power))
-            x = x.clamp_min(0.0)
+            direction = self._adam.direction(_relative_surplus(problem, sinr, power))
+            self._x = (self._x - length * direction).clamp_min(0.0)
             if not problem.utility.linear:
                 achieved = problem.objective.value(sinr, power).mean(0)
-                excess = achieved / problem.utility.maximiser(scaled.weights) - 1
+                excess = achieved / problem.utility.maximiser(self._weights) - 1
                 growth = (-length * self._weight_adam.direction(excess)).exp()
-                scaled = replace(scaled, weights=scaled.weights * growth)
+                self._weights = self._weights * growth
             if step >= (1 - stage.averaged) * stage.steps:
-                iterates.append(x)
-                weights.append(scaled.weights)
-        self._x = torch.stack(iterates).mean(0)
-        self._scaled = replace(scaled, weights=torch.stack(weights).mean(0))
+                iterates.append((self._x, self._weights))
+        self._x, self._weights = (
+            torch.stack(parts).mean(0) for parts in zip(*iterates, strict=True)
+        )
 
     def raise_violated_multipliers(
         self, rounds: int, channels: int, draw_csi: Callable[[int], Tensor] | None = None

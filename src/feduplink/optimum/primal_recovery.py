@@ -177,9 +177,6 @@ class LocalAscent:
         self._power = climb(self._batch, prices, self._power, steps=3)
         return self._power
 
-    def restart(self, prices: Prices) -> None:
-        """Do nothing: the local maxima are given."""
-
 
 def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> Tensor:
     """Choose one local maximum per channel by a linear program.

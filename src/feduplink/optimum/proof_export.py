@@ -8,8 +8,8 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.link import EnergyEfficiency, Measure, PacketSuccess, Rate
-from feduplink.optimum.bounds import interference_free_bound
+from feduplink.lagrangian.prices import price_of
+from feduplink.link import Measure
 from feduplink.optimum.branch_and_bound import BranchingTree, LeafProof, Split
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.solution import Optimum
@@ -71,9 +71,12 @@ def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
     return Proof(
         statement=Statement(
             objective=optimum.objective - slack,
-            violation=_violation(optimum),
-            upper_bound=min(float(upper.mean()) + solution.constant, _interference_free(optimum))
-            + slack,
+            # Rounded up; 0 where the rounding error is covered.
+            violation=max(0.0, solution.judgement.shortfall + _ROUNDING)
+            if problem.constrained
+            else 0.0,
+            upper_bound=slack
+            + min(float(upper.mean()) + solution.constant, optimum.interference_free_bound),
         ),
         problem=ProvedProblem(
             objective=_proved_measure(problem.objective, scenario),
@@ -103,34 +106,15 @@ def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
     )
 
 
-def _interference_free(optimum: Optimum) -> float:
-    direct = optimum.csi.diagonal(dim1=-2, dim2=-1)
-    return interference_free_bound(optimum.problem, optimum.scenario.pmax_w, direct)
-
-
-def _violation(optimum: Optimum) -> float:
-    """The largest relative violation, rounded up; 0 where the rounding error is covered."""
-    if not optimum.problem.constrained:
-        return 0.0
-    return max(0.0, optimum.solution.judgement.shortfall + _ROUNDING)
-
-
 def _proved_measure(measure: Measure, scenario: Scenario) -> ProvedMeasure:
     """Return the proof's name of a measure with the constants of the scenario."""
-    if type(measure) is PacketSuccess and measure.waterfall == scenario.waterfall:
-        return ProvedMeasure.SUCCESS
-    if type(measure) is Rate:
-        return ProvedMeasure.RATE
-    if (
-        type(measure) is EnergyEfficiency
-        and measure.amplifier_inefficiency == scenario.amplifier_inefficiency
-        and torch.equal(measure.static_power_w, scenario.static_power)
-    ):
-        return ProvedMeasure.EFFICIENCY
-    raise InputError(
-        f"certificate: no proof can be written with {measure.name}; accepted: packet success, rate "
-        "and energy efficiency with the constants of the scenario."
-    )
+    price = price_of(measure, scenario)
+    if price is None:
+        raise InputError(
+            f"certificate: no proof can be written with {measure.name}; accepted: packet success, "
+            "rate and energy efficiency with the constants of the scenario."
+        )
+    return ProvedMeasure[price.upper()]
 
 
 def _array(values: Tensor) -> Floats:

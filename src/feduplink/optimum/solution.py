@@ -71,10 +71,14 @@ class Optimum:
     def upper_bound(self) -> float:
         """Upper bound: that of the certificate, or that without interference if lower."""
         proved = float(self.certificate.upper.mean()) + self.solution.constant
-        direct = self.csi.diagonal(dim1=-2, dim2=-1)
-        possible = interference_free_bound(self.problem, self.scenario.pmax_w, direct)
         # Where the bound is attained, rounding may put it below the objective.
-        return max(min(proved, possible), self.objective)
+        return max(min(proved, self.interference_free_bound), self.objective)
+
+    @property
+    def interference_free_bound(self) -> float:
+        """:func:`interference_free_bound` on these channels."""
+        direct = self.csi.diagonal(dim1=-2, dim2=-1)
+        return interference_free_bound(self.problem, self.scenario.pmax_w, direct)
 
     @property
     def gap(self) -> float:
