@@ -92,14 +92,14 @@ def test_bounds_hold_in_the_box_and_cuts_remove_values_under_the_threshold_only(
         highest = torch.where(inside, value, -torch.inf).amax(0)
         # Some of the samples are above the threshold, most are not.
         threshold = torch.where(highest.isfinite(), 0.9 * highest, 0.0)
-        after, bounds, cut = relaxation.bound(boxes, guess, weight, threshold)
+        bounds, cut = relaxation.bound(boxes, guess, weight, threshold)
         assert (highest <= bounds.upper + 1e-9).all()
-        left = _within(after, power, some.sinr(power).log())
+        left = _within(bounds.boxes, power, some.sinr(power).log())
         gone = inside & ~left
         assert not (gone & ~cut).any()
         assert (value[gone] <= threshold.expand_as(value)[gone] + 1e-9).all()
         compared, lost = compared + int(inside.sum()), lost + int(gone.sum())
-        boxes = split(after, bounds, after.node.repeat(2))
+        boxes = split(bounds, bounds.boxes.node.repeat(2))
         guess = bounds.tangents.at_log_power.exp().repeat(2, 1)
     assert compared > 0
     if bool((prices.success > 0).any()):

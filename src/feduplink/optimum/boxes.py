@@ -9,8 +9,7 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum.branch_and_bound import Split, Tangents
-from feduplink.tensor_record import TensorRecord
+from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Split, Tangents
 
 #: Mean number of consecutive boxes of one channel from which on they share a matrix product.
 #: Launching one takes longer on a GPU.
@@ -18,11 +17,10 @@ _MIN_RUN = {"cpu": 16, "gpu": 4096}
 
 
 @dataclass(frozen=True)
-class Boxes(TensorRecord):
+class Boxes(Regions):
     """M boxes of log-powers and log-SINRs, each of one channel.
 
     Attributes:
-        channel: index of the channel, (M,).
         t_low, t_high: limits of ln p for a worker that transmits, (M, L).
         s_low, s_high: limits of ln SINR for a worker that transmits, (M, L).
         may_be_silent: whether the worker may also be silent, (M, L) bool.
@@ -30,7 +28,6 @@ class Boxes(TensorRecord):
         node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
-    channel: Tensor
     t_low: Tensor
     t_high: Tensor
     s_low: Tensor
@@ -41,32 +38,28 @@ class Boxes(TensorRecord):
 
 
 @dataclass(frozen=True)
-class Bounds(TensorRecord):
-    """Bounds of the concave relaxation over M boxes, and how to split these.
+class Bounds(OpenRegions):
+    """Bounds of the concave relaxation over M boxes, and how to split these by ln SINR or ln p.
 
     Attributes:
-        upper: upper bound on the Lagrangian, (M,); −∞ for an empty box.
-        power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
-        worker: the worker whose relaxation is loosest there, (M,).
         split_by: :class:`Split` of the box, (M,).
-        split_at: ln SINR or ln p of the split, (M,).
+        power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
         proof: :class:`LeafProof` of the bound, (M,) int8.
         tangents: the linearisation.
         upper_weight: weights of McCormick's planes for the halves of the box, (M, L).
     """
 
-    upper: Tensor
-    power: Tensor
-    worker: Tensor
+    boxes: Boxes
     split_by: Tensor
-    split_at: Tensor
+    power: Tensor
     proof: Tensor
     tangents: Tangents
     upper_weight: Tensor
 
 
-def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
+def split(bounds: Bounds, nodes: Tensor) -> Boxes:
     """Split M boxes; return the lower halves, then the upper ones, with their ``nodes`` (2 M,)."""
+    boxes = bounds.boxes
     rows = torch.arange(len(boxes.channel), device=boxes.channel.device)
     where = (rows, bounds.worker)
 
@@ -104,17 +97,15 @@ def split(boxes: Boxes, bounds: Bounds, nodes: Tensor) -> Boxes:
 
 
 @dataclass(frozen=True)
-class PowerBoxes(TensorRecord):
+class PowerBoxes(Regions):
     """M boxes of powers, each of one channel.
 
     Attributes:
-        channel: index of the channel, (M,).
         low, high: limits of the powers, (M, L) W. A worker with ``low`` = 0 may be silent, one with
             ``high`` = 0 is.
         node: row of the box in the recorded tree, (M,); meaningless if nothing is recorded.
     """
 
-    channel: Tensor
     low: Tensor
     high: Tensor
     node: Tensor

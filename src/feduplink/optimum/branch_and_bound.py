@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -209,8 +209,10 @@ class Incumbents:
         every = torch.arange(len(self.value), device=self.value.device)
         rows = _ROWS["cpu" if every.is_cpu else "gpu"]
         together = max(1, rows // max(1, len(every)))
-        for starts in _in_groups(starting_points(batch, prices), together):
-            self.search_from(every.repeat(len(starts)), torch.cat(starts), rounds=4)
+        starts = starting_points(batch, prices)
+        for first in range(0, len(starts), together):
+            group = starts[first : first + together]
+            self.search_from(every.repeat(len(group)), torch.cat(group), rounds=4)
         best, value = self.power, torch.full_like(self.value, -torch.inf)
         for power in switched_from_each(batch, prices):
             reached = batch.value(power, prices)
@@ -261,10 +263,6 @@ class Incumbents:
         batch, prices = self._batch.take(channel), self._prices.take(channel)
         power = improve(batch, prices, power, rounds=rounds)
         self.offer(channel, power, batch.value(power, prices))
-
-
-def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:
-    return (starts[first : first + size] for first in range(0, len(starts), size))
 
 
 #: Smallest share of the target gap that is allowed to the search.
@@ -388,15 +386,51 @@ class Target:
         return torch.as_tensor(each).to(lower).expand_as(lower)
 
 
+@dataclass(frozen=True)
+class Regions(TensorRecord):
+    """M regions of powers, each of one channel.
+
+    Attributes:
+        channel: index of the channel, (M,).
+    """
+
+    channel: Tensor
+
+
+@dataclass(frozen=True)
+class OpenRegions(TensorRecord):
+    """Regions that are still to be searched, and how to split them.
+
+    Attributes:
+        boxes: M of them.
+        upper: upper bound on the Lagrangian in the region, (M,); −∞ for an empty one.
+        worker: the worker whose quantity is split next, (M,).
+        split_at: value of the quantity at the split, (M,).
+    """
+
+    boxes: Regions
+    upper: Tensor
+    worker: Tensor
+    split_at: Tensor
+
+
 class BranchAndBound(ABC):
     """A search that encloses the largest Lagrangian of every channel.
 
+    A subclass bounds the root regions in its constructor, as :attr:`open`.
+
     Attributes:
+        open: regions that are still to be searched.
+        tolerance: distance to the best known value at which regions are dropped, (N,).
         dropped: largest bound among the regions that were dropped, (N,).
         proved: smallest upper bound so far, (N,).
         count: number of boxes that were bounded.
         recorder: of the tree; None if it is not recorded.
     """
+
+    #: Share of the target gap within which regions are dropped.
+    drop_share: ClassVar[float]
+    open: OpenRegions
 
     def __init__(
         self, batch: ChannelBatch, prices: Prices, target: Target, *, record: bool
@@ -404,23 +438,58 @@ class BranchAndBound(ABC):
         self.started = time.monotonic()
         self.batch, self.prices, self.target = batch, prices, target
         self.incumbents = Incumbents(batch, prices)
+        self.tolerance = target.tolerance(self.drop_share, self.incumbents.value)
         self.dropped = torch.full_like(self.incumbents.value, -torch.inf)
         self.proved = torch.full_like(self.incumbents.value, torch.inf)
         self.recorder = TreeRecorder(*batch.direct.shape) if record else None
         self.count = 0
 
-    @property
     @abstractmethod
-    def open_boxes(self) -> tuple[Tensor, Tensor]:
-        """Channels and bounds of the boxes that are still to be searched, (M,) each."""
+    def choose(self) -> Tensor:
+        """Return the rows of the open regions to split next, (K,)."""
 
     @abstractmethod
+    def halves(self, chosen: Tensor) -> list[OpenRegions]:
+        """Split the open regions ``chosen`` (K,) and bound their halves."""
+
+    @abstractmethod
+    def record_leaves(self, regions: OpenRegions) -> None:
+        """Record regions as leaves of the tree, if it is recorded."""
+
+    def threshold(self, channel: Tensor) -> Tensor:
+        """Bounds up to which regions of these channels are dropped, (M,)."""
+        return (self.incumbents.value + self.tolerance)[channel]
+
+    def drop(self, channel: Tensor, upper: Tensor) -> None:
+        """Account for bounds (M,) over regions of these channels that are not searched on."""
+        self.dropped = self.dropped.scatter_reduce(0, channel, upper, "amax")
+
+    def drop_settled(self) -> None:
+        """Drop the open regions within the tolerance of the best known value."""
+        channel, upper = self.open.boxes.channel, self.open.upper
+        settled = upper <= self.threshold(channel)
+        self.drop(channel[settled], upper[settled])
+        if self.recorder is not None:
+            self.record_leaves(self.open.take(settled))
+        self.open = self.open.take(~settled)
+
+    def gap_per_open_region(self) -> Tensor:
+        """The gap of every open region over the number of those of its channel, (M,).
+
+        Splits where it is largest lower the mean bound most.
+        """
+        channel = self.open.boxes.channel
+        gaps = self.open.upper - self.incumbents.value[channel]
+        return gaps / torch.bincount(channel, minlength=len(self.dropped))[channel]
+
     def branch(self) -> None:
-        """Split some open boxes and bound their halves."""
-
-    @abstractmethod
-    def close_all(self) -> None:
-        """Record the open boxes as leaves."""
+        """Split some open regions and keep the halves that are not settled."""
+        chosen = self.choose()
+        children = self.halves(chosen)
+        rest = torch.ones_like(self.open.upper, dtype=torch.bool)
+        rest[chosen] = False
+        self.open = self.open.concat([self.open.take(rest), *children])
+        self.drop_settled()
 
     def run(self, budget: Budget, progress: Progress) -> Certificate:
         """Search until the target is met or the budget is spent."""
@@ -432,20 +501,20 @@ class BranchAndBound(ABC):
             if (
                 self.target.is_met(certificate)
                 or budget.is_spent(certificate.boxes, certificate.seconds)
-                or len(self.open_boxes[0]) == 0
+                or len(self.open.upper) == 0
             ):
                 break
             self.branch()
         if self.recorder is None:
             return certificate
-        self.close_all()
+        self.record_leaves(self.open)
         return replace(certificate, tree=self.recorder.tree())
 
     def certificate(self) -> Certificate:
         """Return the enclosure so far."""
         lower, power = self.incumbents.value.clone(), self.incumbents.power.clone()
         upper = torch.maximum(self.dropped, lower)
-        upper = upper.scatter_reduce(0, *self.open_boxes, "amax")
+        upper = upper.scatter_reduce(0, self.open.boxes.channel, self.open.upper, "amax")
         if self.recorder is None:
             # Dropped boxes count at their threshold, which rises with the best value found. The
             # leaves of a recorded tree prove the present bound only.

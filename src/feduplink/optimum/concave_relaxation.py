@@ -548,7 +548,7 @@ class Relaxation:
 
     def bound(
         self, boxes: Boxes, guess: Tensor, upper_weight: Tensor, threshold: Tensor
-    ) -> tuple[Boxes, Bounds, Tensor]:
+    ) -> tuple[Bounds, Tensor]:
         """Bound the Lagrangian over each box.
 
         Args:
@@ -559,8 +559,7 @@ class Relaxation:
                 bound is below it.
 
         Returns:
-            The boxes with tighter limits, their bounds, and which boxes were cut, (M,) bool.
-
+            The bounds over the boxes with tighter limits, and which boxes were cut, (M,) bool.
         """
         boxes, empty = self.tightened(boxes)
         relaxed = RelaxedBoxes.of_boxes(
@@ -574,16 +573,11 @@ class Relaxation:
             torch.int8
         )
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
-        bounds = Bounds(
-            upper=upper,
-            power=at.power.clone(),
-            worker=torch.zeros_like(boxes.channel),
-            split_by=torch.full_like(boxes.channel, Split.SILENCE),
-            split_at=torch.zeros_like(upper),
-            proof=torch.where(empty, LeafProof.EMPTY, proof),
-            tangents=Tangents(at.log_power, at.slope, upper_weight > 0),
-            upper_weight=upper_weight.clone(),
-        )
+        proof = torch.where(empty, LeafProof.EMPTY, proof)
+        tangents = Tangents(at.log_power, at.slope, upper_weight > 0)
+        power, weight = at.power.clone(), upper_weight.clone()
+        worker, split_at = torch.zeros_like(boxes.channel), torch.zeros_like(upper)
+        split_by = torch.full_like(boxes.channel, Split.SILENCE)
         cut = torch.zeros_like(empty)
         rows = (upper > threshold).nonzero()[:, 0]
         if len(rows):
@@ -593,11 +587,7 @@ class Relaxation:
                 reduced, cut[rows] = relaxed.reduced(at, threshold[rows])
                 boxes = boxes.with_rows(rows, reduced)
             split = relaxed.split(at, reduced)
-            (
-                bounds.worker[rows],
-                bounds.split_by[rows],
-                bounds.split_at[rows],
-                bounds.power[rows],
-            ) = split
-            bounds.upper_weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
-        return boxes, bounds, cut
+            worker[rows], split_by[rows], split_at[rows], power[rows] = split
+            weight[rows] = relaxed.balanced_weight(at, whole=self.recorded)
+        bounds = Bounds(boxes, upper, worker, split_at, split_by, power, proof, tangents, weight)
+        return bounds, cut

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.boxes import PowerBoxes
-from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, Split, Target
+from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, OpenRegions, Split, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
-from feduplink.tensor_record import TensorRecord
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
 CHUNK = {"cpu": 2**16, "gpu": 2**22}
@@ -27,25 +26,13 @@ _MIN_SPLIT_SHARE = 0.25
 #: From this many powers in open boxes on, the boxes nearest to being settled come first, so that
 #: their number stays bounded; 2 GiB.
 MAX_OPEN = 2**27
-#: Share of the target gap within which boxes are dropped.
-_DROP_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class OpenBoxes(TensorRecord):
-    """Boxes that are still to be searched.
-
-    Attributes:
-        boxes: M of them.
-        upper: upper bound on the Lagrangian in the box, (M,).
-        worker: the worker whose interval of powers is split next, (M,).
-        split_at: at which power, (M,) W.
-    """
+class OpenBoxes(OpenRegions):
+    """Boxes that are still to be searched, and at which power of which worker to split them."""
 
     boxes: PowerBoxes
-    upper: Tensor
-    worker: Tensor
-    split_at: Tensor
 
 
 class PowerSearch(BranchAndBound):
@@ -61,6 +48,9 @@ class PowerSearch(BranchAndBound):
             split first.
     """
 
+    drop_share = 0.5
+    open: OpenBoxes
+
     def __init__(
         self,
         batch: ChannelBatch,
@@ -72,7 +62,6 @@ class PowerSearch(BranchAndBound):
         max_open: int = MAX_OPEN,
     ) -> None:
         super().__init__(batch, prices, target, record=record)
-        self.tolerance = target.tolerance(_DROP_SHARE, self.incumbents.value)
         self.bound = MonotoneBound(batch, prices)
         workers = batch.direct.shape[-1]
         kind = "cpu" if batch.direct.is_cpu else "gpu"
@@ -85,20 +74,19 @@ class PowerSearch(BranchAndBound):
         self.steps = 0
         roots = PowerBoxes.roots(batch)
         self.open = self._bounded(roots, torch.full_like(self.incumbents.value, torch.inf))
-        self._drop()
+        self.drop_settled()
 
-    @property
-    def open_boxes(self) -> tuple[Tensor, Tensor]:
-        """Channels and bounds of the boxes that are still to be searched, (M,) each."""
-        return self.open.boxes.channel, self.open.upper
+    def record_leaves(self, regions: OpenRegions) -> None:
+        """Record boxes as leaves of the tree."""
+        assert isinstance(regions, OpenBoxes)
+        self._record_leaves(regions.boxes.node, regions.upper)
 
-    def close_all(self) -> None:
-        """Record the open boxes as leaves."""
-        assert self.recorder is not None
-        self.recorder.close(self.open.boxes.node, self.open.upper, LeafProof.MONOTONE)
+    def _record_leaves(self, node: Tensor, upper: Tensor) -> None:
+        if self.recorder is not None:
+            self.recorder.close(node, upper, LeafProof.MONOTONE)
 
-    def branch(self) -> None:
-        """Split the best open boxes and keep the halves that are not settled."""
+    def choose(self) -> Tensor:
+        """Return the best open boxes, (K,), sorted by channel."""
         channel = self.open.boxes.channel
         gaps = self.open.upper - self.incumbents.value[channel]
         count = len(gaps)
@@ -107,7 +95,7 @@ class PowerSearch(BranchAndBound):
             batch = min(count, self.chunk)
             chosen = gaps.topk(batch, largest=False).indices
         elif batch < count:
-            chosen = self._priority(gaps).topk(batch).indices
+            chosen = self._priority().topk(batch).indices
         else:
             chosen = torch.arange(count, device=gaps.device)
         # Sort by channel: consecutive boxes of one channel share a matrix product.
@@ -115,22 +103,18 @@ class PowerSearch(BranchAndBound):
         if self.steps & (self.steps - 1) == 0:
             self._search_from(chosen)
         self.steps += 1
-        parts = range(0, len(chosen), self.chunk)
-        children = [self._halved(chosen[first : first + self.chunk]) for first in parts]
-        rest = torch.ones(count, dtype=torch.bool, device=gaps.device)
-        rest[chosen] = False
-        self.open = OpenBoxes.concat([self.open.take(rest), *children])
-        self._drop()
+        return chosen
 
-    def _priority(self, gaps: Tensor) -> Tensor:
+    def _priority(self) -> Tensor:
         """Priority of the open boxes, (M,).
 
         Channels with few open boxes come first: to prove as many channels as possible if each has
         to be proved, else weighted by the gaps, which lowers the mean bound most.
         """
+        if self.target.channel_gap is None:
+            return self.gap_per_open_region()
         channel = self.open.boxes.channel
-        open_boxes = torch.bincount(channel, minlength=len(self.dropped))[channel]
-        return -open_boxes.to(gaps) if self.target.channel_gap is not None else gaps / open_boxes
+        return -torch.bincount(channel)[channel].to(self.dropped)
 
     def _search_from(self, chosen: Tensor) -> None:
         """Search locally from the upper corner of one chosen box per channel."""
@@ -141,8 +125,12 @@ class PowerSearch(BranchAndBound):
         one = one[one >= 0]
         self.incumbents.search_from(boxes.channel[one], boxes.high[one])
 
+    def halves(self, chosen: Tensor) -> list[OpenRegions]:
+        """The halves of the open boxes ``chosen`` (K,), without those that are settled."""
+        parts = range(0, len(chosen), self.chunk)
+        return [self._halved(chosen[first : first + self.chunk]) for first in parts]
+
     def _halved(self, chosen: Tensor) -> OpenBoxes:
-        """The halves of the chosen boxes, without those that are settled."""
         parents = self.open.take(chosen)
         boxes, worker, point = parents.boxes, parents.worker, parents.split_at
         low, high = boxes.halves(worker, point)
@@ -156,10 +144,10 @@ class PowerSearch(BranchAndBound):
     def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
         """Bound and reduce boxes; return the open ones, with bounds of at most ``parent`` (M,)."""
         self.count += len(boxes.channel)
-        bounded, parent = self._open(self.bound.on(boxes), parent)
+        bounded = self.bound.on(boxes)
+        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
         bounded = self.bound.on(self._reduced(bounded))
-        bounded, parent = self._open(bounded, parent)
-        upper = bounded.upper
+        bounded, upper, parent = self._open_under(bounded, bounded.upper, parent)
         if self.tangents:
             tangent, corner = bounded.tangent()
             upper = torch.minimum(torch.minimum(upper, tangent), parent)
@@ -171,31 +159,25 @@ class PowerSearch(BranchAndBound):
         worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
         return OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
 
-    def _open(self, bounded: BoundedBoxes, parent: Tensor) -> tuple[BoundedBoxes, Tensor]:
-        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
-        return bounded, parent
-
     def _open_under(
         self, bounded: BoundedBoxes, upper: Tensor, beside: Tensor
     ) -> tuple[BoundedBoxes, Tensor, Tensor]:
         """Settle boxes within the tolerance; return the others with their rows of ``beside``."""
         boxes = bounded.boxes
-        threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
-        still = upper > threshold
+        still = upper > self.threshold(boxes.channel)
         settled = upper.masked_fill(still, -torch.inf) + self.slack
-        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
-        if self.recorder is not None:
-            self.recorder.close(boxes.node[~still], settled[~still], LeafProof.MONOTONE)
+        self.drop(boxes.channel, settled)
+        self._record_leaves(boxes.node[~still], settled[~still])
         return bounded.take(still), upper[still], beside[still]
 
     def _reduced(self, bounded: BoundedBoxes) -> PowerBoxes:
         """Return the boxes without the parts below the threshold and without dominated powers."""
         boxes = bounded.boxes
-        threshold = (self.incumbents.value + self.tolerance)[boxes.channel]
+        threshold = self.threshold(boxes.channel)
         low, high, node = bounded.raised_low(threshold), boxes.high, boxes.node
         raised = low > boxes.low
         settled = torch.where(raised.any(-1), threshold + self.slack, -torch.inf)
-        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
+        self.drop(boxes.channel, settled)
         if self.recorder is not None:
             node = self._recorded_cuts(boxes, raised, low, settled)
         reduced = PowerBoxes(boxes.channel, low, high, node)
@@ -220,7 +202,7 @@ class PowerSearch(BranchAndBound):
                 workers,
                 low[rows, worker].log(),
             )
-            self.recorder.close(halves[: len(rows)], settled[rows], LeafProof.MONOTONE)
+            self._record_leaves(halves[: len(rows)], settled[rows])
             node[rows] = halves[len(rows) :]
         return node
 
@@ -232,13 +214,3 @@ class PowerSearch(BranchAndBound):
         improved = self.incumbents.offer(channel, power, value)
         if len(improved):
             self.incumbents.search_from(improved, self.incumbents.power[improved])
-
-    def _drop(self) -> None:
-        """Settle the open boxes whose bound is within the tolerance of the best known value."""
-        boxes, upper = self.open.boxes, self.open.upper
-        close = upper <= (self.incumbents.value + self.tolerance)[boxes.channel]
-        settled = upper.masked_fill(~close, -torch.inf)
-        self.dropped = self.dropped.scatter_reduce(0, boxes.channel, settled, "amax")
-        if self.recorder is not None:
-            self.recorder.close(boxes.node[close], upper[close], LeafProof.MONOTONE)
-        self.open = self.open.take(~close)
