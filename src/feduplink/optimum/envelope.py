@@ -8,7 +8,6 @@ envelope on [low, high] is therefore a tangent line, a piece of f, and a tangent
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -101,17 +100,19 @@ class Envelope(TensorRecord):
         middle = torch.clamp(high.new_tensor(value.most_concave()), low, high)
         bent = value.is_concave(middle, value.at(middle)[2])
         if bool(bent.any()):
-            piece = _Piece(value.take(bent), low[bent], high[bent], start[bent], end[bent])
-            tangents = piece.solve(middle[bent])
+            pieces = _Pieces(value, low, high, start, end)
+            points, found = pieces.take(bent).tangent_points(middle[bent])
             chord = bent.clone()
-            chord[bent] = ~tangents.found
+            chord[bent] = ~found
             if bool(chord.any()):
-                rest = _Piece(value.take(chord), low[chord], high[chord], start[chord], end[chord])
-                lift[chord] += rest.excess(middle[chord], slope[chord])
+                lift[chord] += pieces.take(chord).excess(middle[chord], slope[chord])
             bent &= ~chord
-            found = tangents.found
-            left[bent], left_slope[bent] = tangents.left[found], tangents.left_slope[found]
-            right[bent], right_slope[bent] = tangents.right[found], tangents.right_slope[found]
+            curved = value.take(bent)
+            for at, slope_at, point in zip(
+                (left, right), (left_slope, right_slope), points, strict=True
+            ):
+                at[bent] = point[found]
+                slope_at[bent] = curved.at(point[found])[1]
             lift[bent] = tilt[bent] = 0.0
         bend_width = (_BEND_SHARE * width).clamp(_MIN_BEND, _MAX_BEND)
         steepening = torch.where(floor.isinf(), (value.success + value.rate) / bend_width, 0.0)
@@ -170,21 +171,7 @@ class Envelope(TensorRecord):
 
 
 @dataclass(frozen=True)
-class _TangentPoints:
-    """Points where the lines to both ends leave f, and their slopes.
-
-    Where the lines cross (not ``found``), the chord is above f up to a small excess.
-    """
-
-    left: Tensor
-    left_slope: Tensor
-    right: Tensor
-    right_slope: Tensor
-    found: Tensor
-
-
-@dataclass(frozen=True)
-class _Piece:
+class _Pieces(TensorRecord):
     """Functions f that are concave on a sub-interval of [low, high]; one-dimensional tensors.
 
     f is convex on both sides of the sub-interval. A tangent at one of its points is therefore above
@@ -197,39 +184,33 @@ class _Piece:
     start: Tensor
     end: Tensor
 
-    def solve(self, middle: Tensor) -> _TangentPoints:
-        """Tangent points and the slopes there; ``middle`` is in the concave sub-interval."""
-        left, found_left = self._tangent(middle, self._above_start, sign=-1)
-        right, found_right = self._tangent(middle, self._above_end, sign=1)
-        left_slope, right_slope = self.value.at(left)[1], self.value.at(right)[1]
-        found = found_left & found_right & (left <= right)
-        return _TangentPoints(left, left_slope, right, right_slope, found)
+    def tangent_points(self, middle: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Points where the lines to both ends leave f, and whether there are such points.
 
-    def _above_start(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Distance of the tangent at ``s`` above the start, its derivative, and concavity of f."""
-        f, slope, curvature = self.value.at(s)
-        run = s - self.low
-        return f - slope * run - self.start, -curvature * run, self.value.is_concave(s, curvature)
+        Where the lines cross, the chord is above f up to a small excess. ``middle`` is in the
+        concave sub-interval.
+        """
+        left, found_left = self._tangent(middle, sign=-1)
+        right, found_right = self._tangent(middle, sign=1)
+        return (left, right), found_left & found_right & (left <= right)
 
-    def _above_end(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for the end."""
-        f, slope, curvature = self.value.at(s)
-        run = self.high - s
-        return f + slope * run - self.end, curvature * run, self.value.is_concave(s, curvature)
-
-    def _tangent(
-        self,
-        middle: Tensor,
-        above: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
-        sign: int,
-    ) -> tuple[Tensor, Tensor]:
+    def _tangent(self, middle: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         """Find the outermost point on the side ``sign`` whose tangent is above f, if there is one.
 
         On the concave part such points follow the others in the direction of −``sign``, so every
         point tells on which side of it the outermost one is. Newton's method is safeguarded by
         bisection.
         """
-        outer, inner = (self.low, self.high) if sign < 0 else (self.high, self.low)
+        limit, inner = (self.low, self.high) if sign < 0 else (self.high, self.low)
+        target = self.start if sign < 0 else self.end
+
+        def above(s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Distance of the tangent above f at the limit, its derivative, concavity of f."""
+            f, slope, curvature = self.value.at(s)
+            run = limit - s
+            return f + slope * run - target, curvature * run, self.value.is_concave(s, curvature)
+
+        outer = limit
         good, found = middle, torch.zeros_like(middle, dtype=torch.bool)
         at = middle
         for step in range(_SEARCH_STEPS + 1):
@@ -245,9 +226,9 @@ class _Piece:
             halved = (inner + outer) / 2
             at = torch.where(concave & inside & (step % 4 != 3), proposal, halved)
         # The end of the interval itself, if f is concave up to it.
-        excess, _, concave = above(outer_end := self.low if sign < 0 else self.high)
+        excess, _, concave = above(limit)
         reaches = concave & (excess >= 0)
-        return torch.where(reaches, outer_end, good), found | reaches
+        return torch.where(reaches, limit, good), found | reaches
 
     def excess(self, middle: Tensor, slope: Tensor) -> Tensor:
         """Bound max (f − chord) over [low, high], for the chord from the start with ``slope``.

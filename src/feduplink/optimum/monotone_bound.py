@@ -48,7 +48,6 @@ class MonotoneBound:
         check_monotone(prices)
         self.batch = batch
         self.prices = prices
-        self.draws = batch.static_power_w
         self.efficient = bool((prices.efficiency > 0).any())
         #: Further measures with their prices.
         self.others: list[tuple[Measure, Tensor]] = [*prices.others]
@@ -135,31 +134,30 @@ class PricedBoxes(TensorRecord):
         """c where it is positive, else 0."""
         return self.prices.efficiency.clamp_min(0.0)
 
-    @property
-    def activation_cost(self) -> Tensor:
-        """The price d of transmitting."""
-        return self.prices.activation_cost
+    def drawn(self, power: Tensor) -> Tensor:
+        """Return μ p + P_c, (M, L) W."""
+        batch = self.bound.batch
+        return batch.amplifier_inefficiency * power + batch.static_power_w
 
-    @property
-    def power_cost(self) -> Tensor | None:
-        """The price e of a watt."""
-        return self.prices.power_cost
+    def most_efficient_power(self, gain: Tensor) -> Tensor:
+        """Return the power of the largest efficiency with ``gain``, without limit, (M, L) W."""
+        batch = self.bound.batch
+        return link.most_efficient_power(gain, batch.static_power_w, batch.amplifier_inefficiency)
 
     def terms(self, low: Tensor, high: Tensor, others: Tensor) -> Tensor:
         """Largest value of every worker over powers in [low, high], (M, L).
 
         The others are at their lowest powers; ``others`` is that of further measures.
         """
-        bound = self.bound
         best = high
-        if self.power_cost is not None:
+        if self.prices.power_cost is not None:
             # Where ∂/∂p (b ln(1 + k p) − e p) = 0.
-            peak = self.rate / self.power_cost - 1 / self.gain
+            peak = self.rate / self.prices.power_cost - 1 / self.gain
             best = torch.minimum(torch.maximum(peak, low), high)
         term = self.rate * torch.log1p(self.gain * best)
-        if self.power_cost is not None:
-            term -= self.power_cost * best
-        if bound.efficient:
+        if self.prices.power_cost is not None:
+            term -= self.prices.power_cost * best
+        if self.bound.efficient:
             term += self.efficiency * self._efficiency(low, high)
         term += others
         term = torch.where(low > 0, term, term.clamp_min(0.0))
@@ -168,7 +166,7 @@ class PricedBoxes(TensorRecord):
     def values_of_others(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Largest and smallest value of −d and all further measures in the box, (M, L) each."""
         bound = self.bound
-        best = -self.activation_cost.expand_as(self.gain)
+        best = -self.prices.activation_cost.expand_as(self.gain)
         worst = best
         sinr, power = (self.direct * low / self.most, self.gain * high), (low, high)
         for measure, price in bound.others:
@@ -187,13 +185,11 @@ class PricedBoxes(TensorRecord):
         largest at an end of the interval. The bound is exact for p⁰ at the maximiser, or at the
         end of the interval nearest to it.
         """
-        draws, mu = self.bound.draws, self.bound.batch.amplifier_inefficiency
-        peak = link.most_efficient_power(self.gain, draws, mu)
-        at = torch.minimum(torch.maximum(peak, low), high)
+        at = torch.minimum(torch.maximum(self.most_efficient_power(self.gain), low), high)
         slope = self.gain / (1 + self.gain * at)
         start = torch.log1p(self.gain * at) - slope * at
         return torch.maximum(
-            (start + slope * low) / (mu * low + draws), (start + slope * high) / (mu * high + draws)
+            (start + slope * low) / self.drawn(low), (start + slope * high) / self.drawn(high)
         )
 
     def best_limits(self) -> tuple[Tensor, Tensor]:
@@ -206,8 +202,7 @@ class PricedBoxes(TensorRecord):
             return self._best_limits_of_rates()
         low, high = self.boxes.low, self.boxes.high
         most = self.cross.interference(high)
-        mu = self.bound.batch.amplifier_inefficiency
-        peak = link.most_efficient_power(self.direct / most, self.bound.draws, mu)
+        peak = self.most_efficient_power(self.direct / most)
         least = torch.minimum(high, torch.maximum(low, peak * (1 + 1e-9)))
         return low, torch.where(self.rate > 0, high, least)
 
@@ -227,9 +222,9 @@ class PricedBoxes(TensorRecord):
         slowest = rate * self.direct / (most + own_high) - self.cross.from_worker(pull)
         pull = rate * own_low / (most * (most + own_low))
         fastest = rate * self.direct / (self.least + own_low) - self.cross.from_worker(pull)
-        if self.power_cost is not None:
-            slowest, fastest = slowest - self.power_cost, fastest - self.power_cost
-        free = self.activation_cost <= 0
+        if self.prices.power_cost is not None:
+            slowest, fastest = slowest - self.prices.power_cost, fastest - self.prices.power_cost
+        free = self.prices.activation_cost <= 0
         rises = (slowest > 0) & (free | (low > 0))
         falls = fastest < 0
         return torch.where(rises, high, low), torch.where(falls & ~rises, low, high)
@@ -255,17 +250,15 @@ class BoundedBoxes(PricedBoxes):
         With u_i lowered to x, the term of worker i is at most (b + c / (μ l_i + P_c)) ln(1 + k_i x)
         − e l_i plus that of other measures, and the terms of the others do not increase.
         """
-        bound, boxes = self.bound, self.boxes
-        per_rate = self.rate
-        if bound.efficient:
-            mu = bound.batch.amplifier_inefficiency
-            per_rate = per_rate + self.efficiency / (mu * boxes.low + bound.draws)
+        boxes, per_rate = self.boxes, self.rate
+        if self.bound.efficient:
+            per_rate = per_rate + self.efficiency / self.drawn(boxes.low)
         needed = (threshold - self.upper)[:, None] + self.term
         # The limit stays 0 where silence, of value 0, may be above the threshold.
         useful = (per_rate > 0) & ((boxes.low > 0) | (needed > 0)) & (boxes.high > 0)
         spare = needed - self.others
-        if self.power_cost is not None:
-            spare = spare + self.power_cost * boxes.low
+        if self.prices.power_cost is not None:
+            spare = spare + self.prices.power_cost * boxes.low
         exponent = spare / torch.where(per_rate > 0, per_rate, 1.0)
         raised = torch.expm1(exponent * (1 - 1e-12)) / self.gain
         raised = torch.where(useful & (exponent > 0), raised, boxes.low)
@@ -283,12 +276,12 @@ class BoundedBoxes(PricedBoxes):
         fixed = constant + weight * (chord * (self.least - 1) - self.least.log())
         slope = own_slope - self.cross.from_worker(received)
         # The rounding error is relative to the terms that cancel in the sum, not to the sum.
-        sizes = (self.rate + self.efficiency / self.bound.draws) * (
+        sizes = (self.rate + self.efficiency / self.bound.batch.static_power_w) * (
             1 + most.log() + torch.log1p(self.gain * high)
         )
-        sizes = sizes + self.activation_cost.abs()
-        if self.power_cost is not None:
-            sizes = sizes + self.power_cost * high
+        sizes = sizes + self.prices.activation_cost.abs()
+        if self.prices.power_cost is not None:
+            sizes = sizes + self.prices.power_cost * high
         rounding = _ROUNDING * sizes.sum(-1)
         upper = torch.full_like(self.upper, torch.inf)
         at = (low + high) / 2
@@ -307,23 +300,21 @@ class BoundedBoxes(PricedBoxes):
         self, low: Tensor, high: Tensor, width: Tensor, most: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Weights w, constants c and slopes k such that Σ (w R + c + k p) is an upper bound."""
-        bound = self.bound
-        cost = self.activation_cost
+        cost = self.prices.activation_cost
         # −d for a worker that transmits; the line from 0 to −d for one that may be silent.
         sure = low > 0
         constant = torch.where(sure, -cost, 0.0)
         slope = torch.where(sure, 0.0, -cost / width)
-        if self.power_cost is not None:
-            slope = slope - self.power_cost
-        if not bound.efficient:
+        if self.prices.power_cost is not None:
+            slope = slope - self.prices.power_cost
+        if not self.bound.efficient:
             return self.rate.expand_as(low), constant, slope
         # McCormick for R q, with the chord of q = 1 / (μ p + P_c), which is convex in p.
-        mu = bound.batch.amplifier_inefficiency
-        q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
+        q_high, q_low = 1 / self.drawn(low), 1 / self.drawn(high)
         rate_low = torch.log1p(self.direct * low / most)
         rate_high = torch.log1p(self.gain * high)
         middle = torch.log1p(self.direct * (low + high) / (self.least + most))
-        q = 1 / (mu * (low + high) / 2 + bound.draws)
+        q = 1 / self.drawn((low + high) / 2)
         use_low = (q_high - q) * (middle - rate_low) <= (q - q_low) * (rate_high - middle)
         factor = self.efficiency * torch.where(use_low, rate_low, rate_high)
         base = torch.where(use_low, q_high, q_low)
@@ -336,11 +327,10 @@ class BoundedBoxes(PricedBoxes):
 
         Chords of ln I lose w (ΔI / I)² / 8 each, McCormick's planes up to c ΔR Δq / 2.
         """
-        bound, low, high = self.bound, self.boxes.low, self.boxes.high
+        low, high = self.boxes.low, self.boxes.high
         most = self.cross.interference(high)
         span = (most - self.least) / self.least
-        mu = bound.batch.amplifier_inefficiency
-        q_high, q_low = 1 / (mu * low + bound.draws), 1 / (mu * high + bound.draws)
+        q_high, q_low = 1 / self.drawn(low), 1 / self.drawn(high)
         drop = self.efficiency * (q_high - q_low)
         weight = self.rate + self.efficiency * q_high
         pulled = (weight * span / 4 + drop / 2) / self.least
@@ -368,9 +358,7 @@ class BoundedBoxes(PricedBoxes):
             others = self.values_of_others(middle, high)[0] if bound.others else self.others
             lost = lost + self.term - self.terms(middle, high, others)
         if bound.efficient:
-            per_rate = per_rate + self.efficiency / (
-                bound.batch.amplifier_inefficiency * low + bound.draws
-            )
+            per_rate = per_rate + self.efficiency / self.drawn(low)
         sinr = self.gain * high
         pulled = per_rate * sinr / (1 + sinr) / self.least
         if bound.others:
