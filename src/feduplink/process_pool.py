@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 
 @contextlib.contextmanager
-def process_pool(count: int, initializer: Callable[[], None]) -> Iterator[ProcessPoolExecutor]:
+def process_pool(count: int, initializer: Callable[[], object]) -> Iterator[ProcessPoolExecutor]:
     """``count`` processes, each of which begins with ``initializer``, a function of a module.
 
     If the block raises, they end at once, in the middle of what they do. All of them hold one end
@@ -33,7 +33,7 @@ def process_pool(count: int, initializer: Callable[[], None]) -> Iterator[Proces
         pool.shutdown()
 
 
-def _begin(lifeline: Connection, initializer: Callable[[], None]) -> None:
+def _begin(lifeline: Connection, initializer: Callable[[], object]) -> None:
     # Ctrl-C in a terminal reaches all processes; the one that started the others ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()

@@ -9,6 +9,7 @@ arithmetic (:mod:`feduplink.proofs.arithmetic`).
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -303,21 +304,14 @@ def _checked(parts: list[_Part], processes: int) -> Iterator[str | None]:
     if min(processes, len(parts)) == 1:
         yield from map(_wrong_part, parts)
         return
-    with process_pool(min(processes, len(parts)), _work_silently) as pool:
+    silence = functools.partial(show_progress, False)
+    with process_pool(min(processes, len(parts)), silence) as pool:
         yield from pool.map(_wrong_part, parts)
 
 
-def _work_silently() -> None:
-    show_progress(False)
-
-
+@balls.precision()
 def _wrong_part(part: _Part) -> str | None:
     """The first channel and box whose bound does not hold, in a sentence."""
-    with balls.precision():
-        return _wrong_box(part)
-
-
-def _wrong_box(part: _Part) -> str | None:
     proof = part.proof
     tree = proof.tree
     worths = worker_worths(proof)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import operator
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -213,41 +215,65 @@ def channels_sha256(csi: NDArray[np.float32] | Floats) -> str:
 FORMAT = "feduplink proof"
 VERSION = 2
 
-#: Limits of what is read: workers, constraints, channels and boxes.
-_MOST_WORKERS = 1024
-_MOST_CONSTRAINTS = 64
-_MOST_CHANNELS = 10**7
-_MOST_BOXES = 10**9
 #: Most numbers in one array.
 _MOST_NUMBERS = 2 * 10**9
 #: Powers, gains, SINRs and the like are 0 or between these: no product of a few of them leaves
 #: the range of float64.
 _SMALLEST, _LARGEST = 1e-50, 1e50
 
-#: Name in the file, and where in a :class:`Proof` its numbers are.
-_ARRAYS: dict[str, Callable[[Proof], Any]] = {
-    "channels/csi": lambda proof: proof.csi,
-    "problem/weights": lambda proof: proof.problem.weights,
-    "problem/limits": lambda proof: proof.problem.limits,
-    "problem/active": lambda proof: proof.problem.active,
-    "problem/pmax_w": lambda proof: proof.problem.pmax_w,
-    "problem/static_power_w": lambda proof: proof.problem.static_power_w,
-    "multipliers/constraints": lambda proof: proof.multipliers,
-    "multipliers/objective_weight": lambda proof: proof.objective_weight,
-    "policy/power": lambda proof: proof.power,
-    "bounds/upper": lambda proof: proof.upper,
-    "bounds/floor": lambda proof: proof.floor,
-    "tree/node": lambda proof: proof.tree.node,
-    "tree/worker": lambda proof: proof.tree.worker,
-    "tree/split_at": lambda proof: proof.tree.split_at,
-    "tangents/at_power": lambda proof: proof.tree.at_power,
-    "tangents/sinr_slope": lambda proof: proof.tree.sinr_slope,
-    "tangents/upper_ends": lambda proof: proof.tree.upper_ends,
+
+@dataclass(frozen=True)
+class _Array:
+    """An array of the file.
+
+    Attributes:
+        name: in the file.
+        field: where it is in a :class:`Proof`, ``problem.limits`` for instance.
+        shape: a letter of :data:`_SIZES` for each dimension.
+        sign: 1 for numbers above 0, 0 for numbers of at least 0, None for any.
+        whole: type of whole numbers from 0 on, which are below :data:`_LIMITS`; None for
+            floating-point numbers.
+    """
+
+    name: str
+    field: str
+    shape: str
+    sign: int | None = None
+    whole: type[np.generic] | None = None
+
+
+_ARRAYS = (
+    _Array("channels/csi", "csi", "NLL", sign=1),
+    _Array("problem/weights", "problem.weights", "L", sign=0),
+    _Array("problem/limits", "problem.limits", "KL"),
+    _Array("problem/active", "problem.active", "KL", whole=np.bool_),
+    _Array("problem/pmax_w", "problem.pmax_w", "L", sign=1),
+    _Array("problem/static_power_w", "problem.static_power_w", "L", sign=1),
+    _Array("multipliers/constraints", "multipliers", "KL"),
+    _Array("multipliers/objective_weight", "objective_weight", "L"),
+    _Array("policy/power", "power", "NL"),
+    _Array("bounds/upper", "upper", "N"),
+    _Array("bounds/floor", "floor", "L", sign=1),
+    _Array("tree/node", "tree.node", "M", whole=np.int8),
+    _Array("tree/worker", "tree.worker", "M", whole=np.int64),
+    _Array("tree/split_at", "tree.split_at", "M", sign=0),
+    _Array("tangents/at_power", "tree.at_power", "TL", sign=1),
+    _Array("tangents/sinr_slope", "tree.sinr_slope", "TL", sign=0),
+    _Array("tangents/upper_ends", "tree.upper_ends", "TL", whole=np.bool_),
+)
+#: Node kinds and truth values.
+_LIMITS = {np.int8: len(Node), np.bool_: 2}
+_ROWS = _Array("channels/rows", "rows", "N", whole=np.int64)
+#: Channels, workers, constraints, boxes and tangents: the dimension of an array that has as many,
+#: and the largest number that is read.
+_SIZES = {
+    "N": ("channels/csi", 0, 10**7),
+    "L": ("channels/csi", 1, 1024),
+    "K": ("problem/limits", 0, 64),
+    "M": ("tree/node", 0, 10**9),
+    "T": ("tangents/at_power", 0, 10**9),
 }
-_ROWS = "channels/rows"
 _SCENARIO = "scenario"
-#: Attributes of the problem.
-_SAID = ("objective", "utility", "waterfall", "amplifier_inefficiency", "constraints")
 _COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
 
 _Name = TypeVar("_Name", bound=StrEnum)
@@ -258,10 +284,9 @@ def write_proof(path: Path, proof: Proof) -> None:
     with writing_hdf5(path) as file:
         file.attrs.update(format=fixed_text(FORMAT), version=VERSION)
         file[_SCENARIO] = fixed_text(proof.scenario)
-        for name, values in _ARRAYS.items():
-            file.create_dataset(name, data=values(proof), **_COMPRESSED)
-        if proof.rows is not None:
-            file.create_dataset(_ROWS, data=proof.rows, **_COMPRESSED)
+        for array in _ARRAYS if proof.rows is None else (*_ARRAYS, _ROWS):
+            values = operator.attrgetter(array.field)(proof)
+            file.create_dataset(array.name, data=values, **_COMPRESSED)
         file["channels"].attrs["sha256"] = fixed_text(proof.channels_sha256)
         problem = proof.problem
         file["problem"].attrs.update(
@@ -281,184 +306,128 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
     """
     with reading_hdf5(path, "proof") as file:
         if not {"version", "format"} <= file.attrs.keys():
-            raise _refusal("was not written by feduplink optimum --certificate")
+            raise InputError("was not written by feduplink optimum --certificate")
         if (version := attribute_of(file, "version")) != VERSION:
-            raise _refusal(f"has format version {version}; accepted: {VERSION}")
+            raise InputError(f"has format version {version}; accepted: {VERSION}")
         if attribute_of(file, "format") != FORMAT:
-            raise _refusal("was not written by feduplink optimum --certificate")
-        return _Reader(file).proof()
+            raise InputError("was not written by feduplink optimum --certificate")
+        return _proof_in(file)
 
 
-def _refusal(reason: str) -> InputError:
-    return InputError(reason)
+def _proof_in(file: h5py.File) -> Proof:
+    sizes = _sizes(file)
+    arrays = {array.field: _values(file, array, sizes) for array in _ARRAYS}
+    if channels_sha256(arrays["csi"]) != attribute_of(file["channels"], "sha256"):
+        raise InputError("is damaged: the checksum of its channels does not match")
+    parts: dict[str, dict[str, Any]] = {"": {}, "problem": {}, "tree": {}}
+    for field, values in arrays.items():
+        part, _, name = field.rpartition(".")
+        parts[part][name] = values
+    tree = ProofTree(roots=sizes["N"], **parts["tree"])
+    if (tree.split_at[tree.node <= Node.BY_POWER] == 0).any():
+        raise InputError("splits a box at a power or SINR of 0")
+    if np.count_nonzero(tree.node == Node.TANGENT) != sizes["T"]:
+        raise InputError("has not one tangent per box that is bounded by one")
+    if (tree.worker >= sizes["L"]).any():
+        raise InputError("has a number in tree/worker that is out of range")
+    return Proof(
+        statement=_statement_in(file),
+        problem=_problem_in(file, parts["problem"]),
+        rows=_values(file, _ROWS, sizes) if _ROWS.name in file else None,
+        tree=tree,
+        scenario=_scenario_in(file),
+        **parts[""],
+    )
 
 
-class _Reader:
-    """Takes the numbers out of an open file, after a look at their shapes."""
+def _sizes(file: h5py.File) -> dict[str, int]:
+    """The sizes of :data:`_SIZES`, before any array is read."""
+    dimensions = {array.name: len(array.shape) for array in _ARRAYS}
+    sizes = {}
+    for size, (name, axis, most) in _SIZES.items():
+        dataset = dataset_in(file, name)
+        if dataset.ndim != dimensions[name] or dataset.size > _MOST_NUMBERS:
+            raise InputError(f"has {name} of shape {dataset.shape}")
+        sizes[size] = int(dataset.shape[axis])
+        if sizes[size] > most:
+            raise InputError(f"is too large: {size} = {sizes[size]}; accepted: {most}")
+    if 0 in (sizes["N"], sizes["L"]):
+        raise InputError("holds no channels")
+    return sizes
 
-    def __init__(self, file: h5py.File) -> None:
-        self._file = file
-        channels, workers, _ = self._shape("channels/csi", 3)
-        self._sizes = {
-            "N": channels,
-            "L": workers,
-            "K": self._shape("problem/limits", 2)[0],
-            "M": self._shape("tree/node", 1)[0],
-            "T": self._shape("tangents/at_power", 2)[0],
-        }
-        most = {
-            "N": _MOST_CHANNELS,
-            "L": _MOST_WORKERS,
-            "K": _MOST_CONSTRAINTS,
-            "M": _MOST_BOXES,
-            "T": _MOST_BOXES,
-        }
-        for size, limit in most.items():
-            if self._sizes[size] > limit:
-                raise _refusal(f"is too large: {size} = {self._sizes[size]}; accepted: {limit}")
-        if 0 in (channels, workers):
-            raise _refusal("holds no channels")
 
-    def proof(self) -> Proof:
-        """All of it."""
-        csi = self._numbers("channels/csi", "NLL", positive=True)
-        if csi.dtype != np.float32:
-            csi = csi.astype(np.float64)
-        if channels_sha256(csi) != attribute_of(self._file["channels"], "sha256"):
-            raise _refusal("is damaged: the checksum of its channels does not match")
-        power = self._numbers("policy/power", "NL")
-        return Proof(
-            statement=self._statement(),
-            problem=self._problem(),
-            csi=csi,
-            rows=self._whole("channels/rows", "N", None) if _ROWS in self._file else None,
-            multipliers=self._numbers("multipliers/constraints", "KL"),
-            objective_weight=self._numbers("multipliers/objective_weight", "L"),
-            power=power,
-            upper=self._numbers("bounds/upper", "N"),
-            floor=self._numbers("bounds/floor", "L", positive=True),
-            tree=self._tree(),
-            scenario=self._scenario(),
+def _values(file: h5py.File, array: _Array, sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+    """The numbers of an array, none of them out of its range."""
+    name, dataset = array.name, dataset_in(file, array.name)
+    expected = tuple(sizes[size] for size in array.shape)
+    if dataset.shape != expected or dataset.dtype.kind not in ("biu" if array.whole else "f"):
+        raise InputError(f"has {name} of {dataset.dtype} {dataset.shape}; accepted: {expected}")
+    values: np.ndarray[Any, Any] = dataset[()]
+    if array.whole:
+        whole = values.astype(np.int64)
+        if (whole < 0).any() or (whole >= _LIMITS.get(array.whole, math.inf)).any():
+            raise InputError(f"has a number in {name} that is out of range")
+        return whole.astype(array.whole)
+    if values.dtype not in (np.float32, np.float64):
+        raise InputError(f"has {name} of {values.dtype}; accepted: float64")
+    size = np.abs(values.astype(np.float64))
+    inside = (size >= _SMALLEST) & (size <= _LARGEST)
+    accepted = (inside & (values > 0)) if array.sign == 1 else (inside | (values == 0))
+    if not accepted.all():
+        raise InputError(
+            f"has a number in {name} that is not accepted; accepted: "
+            f"{'' if array.sign == 1 else '0 and '}sizes from {_SMALLEST:g} to {_LARGEST:g}"
         )
+    if array.sign == 0 and (values < 0).any():
+        raise InputError(f"has a negative number in {name}")
+    return values
 
-    def _scenario(self) -> str:
-        dataset = dataset_in(self._file, _SCENARIO)
-        if dataset.shape != () or dataset.dtype.kind != "S":
-            raise _refusal(f"has {_SCENARIO} of {dataset.dtype}; accepted: a text of fixed length")
-        return bytes(dataset[()]).decode("utf-8").strip(" ")
 
-    def _statement(self) -> Statement:
-        states = self._file["statement"]
-        names = ("objective", "violation", "upper_bound")
-        statement = Statement(*(float(attribute_of(states, name)) for name in names))
-        if np.isnan(statement.objective) or statement.objective == np.inf:
-            raise _refusal("states no objective: it is not a number")
-        if not np.isfinite(statement.upper_bound):
-            raise _refusal("states no bound: it is not finite")
-        if not 0 <= statement.violation < np.inf:
-            raise _refusal("states no violation: it is negative or not finite")
-        return statement
+def _scenario_in(file: h5py.File) -> str:
+    dataset = dataset_in(file, _SCENARIO)
+    if dataset.shape != () or dataset.dtype.kind != "S":
+        raise InputError(f"has {_SCENARIO} of {dataset.dtype}; accepted: a text of fixed length")
+    return bytes(dataset[()]).decode("utf-8").strip(" ")
 
-    def _problem(self) -> ProvedProblem:
-        said = {name: attribute_of(self._file["problem"], name) for name in _SAID}
-        constraints = tuple(
-            _member(ProvedMeasure, name) for name in str(said["constraints"]).split()
-        )
-        if len(constraints) != self._sizes["K"]:
-            raise _refusal(f"names {len(constraints)} constraints of {self._sizes['K']}")
-        return ProvedProblem(
-            objective=_member(ProvedMeasure, said["objective"]),
-            utility=_member(ProvedUtility, said["utility"]),
-            weights=self._not_negative("problem/weights", "L"),
-            constraints=constraints,
-            limits=self._numbers("problem/limits", "KL"),
-            active=self._whole("problem/active", "KL", 2).astype(bool),
-            pmax_w=self._numbers("problem/pmax_w", "L", positive=True),
-            static_power_w=self._numbers("problem/static_power_w", "L", positive=True),
-            waterfall=_positive("waterfall", said["waterfall"]),
-            amplifier_inefficiency=_positive(
-                "amplifier_inefficiency", said["amplifier_inefficiency"]
-            ),
-        )
 
-    def _tree(self) -> ProofTree:
-        node = self._whole("tree/node", "M", len(Node)).astype(np.int8)
-        split_at = self._not_negative("tree/split_at", "M")
-        if (split_at[node <= Node.BY_POWER] == 0).any():
-            raise _refusal("splits a box at a power or SINR of 0")
-        if np.count_nonzero(node == Node.TANGENT) != self._sizes["T"]:
-            raise _refusal("has not one tangent per box that is bounded by one")
-        return ProofTree(
-            roots=self._sizes["N"],
-            node=node,
-            worker=self._whole("tree/worker", "M", self._sizes["L"]),
-            split_at=split_at,
-            at_power=self._numbers("tangents/at_power", "TL", positive=True),
-            sinr_slope=self._not_negative("tangents/sinr_slope", "TL"),
-            upper_ends=self._whole("tangents/upper_ends", "TL", 2).astype(bool),
-        )
+def _statement_in(file: h5py.File) -> Statement:
+    names = (field.name for field in fields(Statement))
+    statement = Statement(*(float(attribute_of(file["statement"], name)) for name in names))
+    if np.isnan(statement.objective) or statement.objective == np.inf:
+        raise InputError("states no objective: it is not a number")
+    if not np.isfinite(statement.upper_bound):
+        raise InputError("states no bound: it is not finite")
+    if not 0 <= statement.violation < np.inf:
+        raise InputError("states no violation: it is negative or not finite")
+    return statement
 
-    def _shape(self, name: str, dimensions: int) -> tuple[int, ...]:
-        """That of a dataset, of which nothing is read yet."""
-        dataset = dataset_in(self._file, name)
-        if dataset.ndim != dimensions or dataset.size > _MOST_NUMBERS:
-            raise _refusal(f"has {name} of shape {dataset.shape}")
-        shape: tuple[int, ...] = dataset.shape
-        return shape
 
-    def _read(self, name: str, shape: str, kinds: str) -> np.ndarray[Any, np.dtype[Any]]:
-        """A dataset whose sizes are those of ``shape``, for instance ``NL``."""
-        dataset = dataset_in(self._file, name)
-        expected = tuple(self._sizes[size] for size in shape)
-        if dataset.shape != expected or dataset.dtype.kind not in kinds:
-            raise _refusal(f"has {name} of {dataset.dtype} {dataset.shape}; accepted: {expected}")
-        values: np.ndarray[Any, np.dtype[Any]] = dataset[()]
-        return values
-
-    def _numbers(
-        self, name: str, shape: str, *, positive: bool = False
-    ) -> np.ndarray[Any, np.dtype[Any]]:
-        """Floating-point numbers, none of them so large or small that products of them overflow."""
-        values = self._read(name, shape, "f")
-        if values.dtype not in (np.float32, np.float64):
-            raise _refusal(f"has {name} of {values.dtype}; accepted: float64")
-        size = np.abs(values.astype(np.float64))
-        inside = (size >= _SMALLEST) & (size <= _LARGEST)
-        accepted = (inside & (values > 0)) if positive else (inside | (values == 0))
-        if not accepted.all():
-            raise _refusal(
-                f"has a number in {name} that is not accepted; accepted: "
-                f"{'' if positive else '0 and '}sizes from {_SMALLEST:g} to {_LARGEST:g}"
-            )
-        return values
-
-    def _not_negative(self, name: str, shape: str) -> np.ndarray[Any, np.dtype[Any]]:
-        values = self._numbers(name, shape)
-        if (values < 0).any():
-            raise _refusal(f"has a negative number in {name}")
-        return values
-
-    def _whole(
-        self, name: str, shape: str, under: int | None
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Whole numbers from 0 on, under a limit if there is one."""
-        values = self._read(name, shape, "biu").astype(np.int64)
-        if (values < 0).any() or (under is not None and (values >= under).any()):
-            raise _refusal(f"has a number in {name} that is out of range")
-        return values
+def _problem_in(file: h5py.File, arrays: dict[str, Any]) -> ProvedProblem:
+    group = file["problem"]
+    names = str(attribute_of(group, "constraints")).split()
+    if len(names) != len(arrays["limits"]):
+        raise InputError(f"names {len(names)} constraints of {len(arrays['limits'])}")
+    return ProvedProblem(
+        objective=_member(ProvedMeasure, attribute_of(group, "objective")),
+        utility=_member(ProvedUtility, attribute_of(group, "utility")),
+        constraints=tuple(_member(ProvedMeasure, name) for name in names),
+        waterfall=_positive(group, "waterfall"),
+        amplifier_inefficiency=_positive(group, "amplifier_inefficiency"),
+        **arrays,
+    )
 
 
 def _member(names: type[_Name], given: object) -> _Name:
     try:
         return names(str(given))
     except ValueError:
-        raise _refusal(f"names {given!r}; accepted: {', '.join(names)}") from None
+        raise InputError(f"names {given!r}; accepted: {', '.join(names)}") from None
 
 
-def _positive(name: str, given: Any) -> float:
-    value = float(given)
+def _positive(group: h5py.Group, name: str) -> float:
+    value = float(attribute_of(group, name))
     if not _SMALLEST <= value <= _LARGEST:
-        raise _refusal(f"has {name} {value:g}; accepted: {_SMALLEST:g} to {_LARGEST:g}")
+        raise InputError(f"has {name} {value:g}; accepted: {_SMALLEST:g} to {_LARGEST:g}")
     return value
 
 

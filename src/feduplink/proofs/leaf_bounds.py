@@ -24,7 +24,7 @@ largest at a corner of the region.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -287,35 +287,20 @@ def highest_draw(
     return gradient * to_low.union(to_high) + factor * worth.per_watt(low)
 
 
-class _Prices(NamedTuple):
-    """Midpoints of the prices, for guesses, (L,) each."""
-
-    success: Floats
-    rate: Floats
-    efficiency: Floats
-    static_power_w: Floats
-    waterfall: float
-    inefficiency: float
-
-    @classmethod
-    def of(cls, worths: list[WorkerWorth]) -> _Prices:
-        return cls(
-            np.array([float(worth.success) for worth in worths]),
-            np.array([float(worth.rate) for worth in worths]),
-            np.array([float(worth.efficiency) for worth in worths]),
-            np.array([float(worth.static_power_w) for worth in worths]),
-            float(worths[0].waterfall),
-            float(worths[0].inefficiency),
-        )
-
-
 class LeafBounds:
     """Bounds for given prices; ``slack`` is what workers under their floor may add."""
 
     def __init__(self, worths: list[WorkerWorth], slack: arb) -> None:
         self._worths = worths
         self._slack = slack
-        self._prices = _Prices.of(worths)
+        # Midpoints, for guesses.
+        self._success, self._rate, self._efficiency, self._static_power_w = (
+            np.array([float(getattr(worth, name)) for worth in worths])
+            for name in ("success", "rate", "efficiency", "static_power_w")
+        )
+        self._waterfall, self._inefficiency = map(
+            float, (worths[0].waterfall, worths[0].inefficiency)
+        )
 
     def monotone(self, regions: Regions, gains: Gains) -> Iterator[arb]:
         """Σ_i a PSR + b R at the largest SINR + c times the largest EE − d, region by region.
@@ -323,33 +308,17 @@ class LeafBounds:
         With k = α over the least noise and interference, EE ≤ ln(1 + k p) / (μ p + P_c); the
         logarithm is under its tangent at any p⁰, and what remains is monotone in p.
         """
-        prices = self._prices
         gain = up(gains.direct / regions.least_received(gains))
         # From here on the rate is at its limit, and efficiency falls with more power.
         top = np.minimum(regions.power_high, up(regions.sinr_high / gain))
         top = np.maximum(top, regions.power_low)
         peak = top
-        if prices.efficiency.any():
+        if self._efficiency.any():
             peak = most_efficient_power(
-                gain, prices.static_power_w, prices.inefficiency, regions.power_low, top
+                gain, self._static_power_w, self._inefficiency, regions.power_low, top
             )
-        columns = (
-            regions.heard,
-            regions.may_be_silent,
-            regions.sinr_high,
-            regions.power_low,
-            top,
-            gain,
-            peak,
-        )
-        for rows in zip(*(column.tolist() for column in columns), strict=True):
-            total = self._slack
-            for worth, heard, may_be_silent, *limits in zip(self._worths, *rows, strict=True):
-                if not heard:
-                    continue
-                value = _at_best_ends(worth, *(arb(limit) for limit in limits))
-                total += balls.larger(value, ZERO) if may_be_silent else value
-            yield total
+        ends = (regions.sinr_high, regions.power_low, top, gain, peak)
+        return self._sums(regions, ends, _at_best_ends)
 
     def tangent(
         self,
@@ -360,7 +329,7 @@ class LeafBounds:
         upper_ends: Booleans,
     ) -> Iterator[arb]:
         """The sum of lines with ``sinr_slope`` by its tangent at ``at_power``, region by region."""
-        prices, heard = self._prices, regions.heard
+        heard = regions.heard
         at_power = np.where(heard, at_power, 0.0)
         slope = np.where(heard, sinr_slope, 0.0)
         lowest = noise_and_interference_down(gains.cross, at_power)
@@ -374,25 +343,23 @@ class LeafBounds:
         at_rest = down(down(gains.direct * regions.power_low) / regions.most_received(gains))
         rate_ends = np.where(upper_ends, regions.sinr_high, regions.sinr_low)
         draw_ends = np.where(upper_ends, regions.power_high, regions.power_low)
-        per_watt = 1 / (prices.inefficiency * draw_ends + prices.static_power_w)
+        per_watt = 1 / (self._inefficiency * draw_ends + self._static_power_w)
         peak = peak_sinr(
-            np.broadcast_to(prices.success, slope.shape),
-            prices.rate + prices.efficiency * per_watt,
+            np.broadcast_to(self._success, slope.shape),
+            self._rate + self._efficiency * per_watt,
             slope,
-            prices.waterfall,
+            self._waterfall,
             regions.sinr_low,
             regions.sinr_high,
         )
         turn = peak_power(
             (gradient_low + gradient_high) / 2,
-            prices.efficiency * np.log1p(rate_ends),
-            prices.static_power_w,
-            prices.inefficiency,
+            self._efficiency * np.log1p(rate_ends),
+            self._static_power_w,
+            self._inefficiency,
             regions.power_low,
         )
         columns = (
-            heard,
-            regions.may_be_silent,
             slope,
             gradient_low,
             gradient_high,
@@ -408,11 +375,23 @@ class LeafBounds:
             rate_ends,
             draw_ends,
         )
+        return self._sums(
+            regions, columns, lambda worth, *part: _under_tangent(worth, _Tangent(*part))
+        )
+
+    def _sums(
+        self, regions: Regions, columns: tuple[np.ndarray, ...], value: Callable[..., arb]
+    ) -> Iterator[arb]:
+        """The slack and what all workers that may send add, region by region.
+
+        ``value`` takes a worker's worth, whether it may be silent, and its row of the ``columns``.
+        """
+        columns = (regions.heard, regions.may_be_silent, *columns)
         for rows in zip(*(column.tolist() for column in columns), strict=True):
             total = self._slack
-            for worth, is_heard, *limits in zip(self._worths, *rows, strict=True):
-                if is_heard:
-                    total += _under_tangent(worth, _Tangent(*limits))
+            for worth, heard, *part in zip(self._worths, *rows, strict=True):
+                if heard:
+                    total += value(worth, *part)
             yield total
 
 
@@ -430,29 +409,31 @@ def _gradient(cross: Floats, power: Floats, slope: Floats, lowest: Floats) -> tu
     return down(slope - pulled_high), up(slope - pulled_low)
 
 
-def _at_best_ends(worth: WorkerWorth, sinr: arb, low: arb, top: arb, gain: arb, peak: arb) -> arb:
-    """a PSR + b R + c EE − d with the SINR at most ``sinr`` and powers of ``low`` or more.
+def _at_best_ends(worth: WorkerWorth, may_be_silent: bool, *ends: float) -> arb:
+    """a PSR + b R + c EE − d at the largest SINR and the best power; 0 if silence is better.
 
-    Up to ``top`` R is at most ln(1 + gain p), and never more than that of ``sinr``.
+    ``ends`` are the largest SINR, the lowest power, the power up to which R is at most
+    ln(1 + gain p), this gain, and a guess of the best power.
     """
+    sinr, low, top, gain, peak = map(arb, ends)
     value = worth.of_sinr(sinr, worth.rate) - worth.cost
-    if worth.efficiency.is_zero():
-        return value
-    at_peak = 1 + gain * peak
-    rate, tilt = at_peak.log(), gain / at_peak
-    at_low = worth.per_watt(low)
-    most = balls.larger(
-        (rate + tilt * (low - peak)) * at_low,
-        (rate + tilt * (top - peak)) * worth.per_watt(top),
-    )
-    return value + worth.efficiency * most.min(balls.rate(sinr) * at_low)
+    if not worth.efficiency.is_zero():
+        at_peak = 1 + gain * peak
+        rate, tilt = at_peak.log(), gain / at_peak
+        at_low = worth.per_watt(low)
+        most = balls.larger(
+            (rate + tilt * (low - peak)) * at_low,
+            (rate + tilt * (top - peak)) * worth.per_watt(top),
+        )
+        value += worth.efficiency * most.min(balls.rate(sinr) * at_low)
+    return balls.larger(value, ZERO) if may_be_silent else value
 
 
 class _Tangent(NamedTuple):
     """One worker's part of a tangent bound.
 
     Attributes:
-        may_rest: whether it may be silent.
+        may_be_silent: whether it may be silent.
         slope: of its line in ln SINR.
         gradient_low, gradient_high: limits of the tangent's derivative in its log-power.
         sinr_low, sinr_high: its SINR if it sends.
