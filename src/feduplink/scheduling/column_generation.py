@@ -63,12 +63,8 @@ def demand_of(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None = None
 ) -> Tensor:
     """w = Z ln 2 / B of every worker, (N, L) nats/Hz; 0 for who is not among the ``senders``."""
-    shape = csi.shape[:-1]
-    demand = link.rate_for_time(
-        torch.as_tensor(bits, dtype=torch.float64), 1.0, scenario.bandwidth_hz
-    )
-    demand = demand.expand(shape).to(csi.device)
-    return demand.clone() if senders is None else demand * senders
+    demand = torch.from_numpy(demand_array(scenario, csi, bits)).to(csi.device)
+    return demand if senders is None else demand * senders
 
 
 def demand_array(
@@ -98,6 +94,8 @@ def round_batches(
         yield ChannelBatch.from_scenario(scenario, csi[rows]), demand[rows]
 
 
+#: The largest Lagrangian that may be left above 1, hence about the relative error of a cost.
+TOLERANCE = 1e-3
 #: Searches from afar at most, and iterations between them; a few and a few dozen are usual.
 _RESTARTS = 30
 _ITERATIONS = 100
@@ -175,23 +173,24 @@ class ColumnGeneration:
         self._reprice(0.0)
 
     def add_phases(self, power: Tensor, seconds_per_joule: float) -> None:
-        """Powers (N, M, L) W that the next solution may use."""
-        self._add(power, seconds_per_joule)
+        """Add powers (N, M, L) W as columns; who does not take part is silent."""
+        power = torch.where(self.takes_part[:, None], power, 0.0)
+        self.power = torch.cat((self.power, power), 1)
+        cost = phase_cost(self.batch, power, seconds_per_joule)
+        self.master.add(phase_rates(self.batch, power), cost)
 
     @property
     def phases(self) -> Tensor:
         """Powers of the phases in the basis, (N, L, L) W."""
         return self.master.of_basis(self.power)
 
-    def solve(self, seconds_per_joule: float, *, tolerance: float = 1e-3) -> ScheduleSolution:
+    def solve(self, seconds_per_joule: float, *, tolerance: float = TOLERANCE) -> ScheduleSolution:
         """The best schedules, until no Lagrangian that is found exceeds 1 + ``tolerance``."""
         self._reprice(seconds_per_joule)
         excess = self._generate(seconds_per_joule, tolerance)
         return self._solution(seconds_per_joule, excess)
 
-    def shares(
-        self, seconds_per_joule: float, rewards: Tensor, *, tolerance: float = 1e-3
-    ) -> tuple[Tensor, Tensor]:
+    def shares(self, seconds_per_joule: float, rewards: Tensor) -> tuple[Tensor, Tensor]:
         """What share of its model each worker should send, if a whole one is rewarded.
 
         The least time + κ · energy + Σ_i λ_i (1 − x_i) over shares x in [0, 1], and the shares:
@@ -200,13 +199,12 @@ class ColumnGeneration:
         Args:
             seconds_per_joule: κ.
             rewards: λ, (L,) or (N, L) s.
-            tolerance: as for :meth:`solve`.
 
         Returns:
             The least cost, (N,) s, and the shares, (N, L).
         """
         self._reprice(seconds_per_joule, rewards)
-        self._generate(seconds_per_joule, tolerance)
+        self._generate(seconds_per_joule, TOLERANCE)
         workers = self.demand.shape[-1]
         left_out = self.master.column_durations[:, workers : 2 * workers]
         shares = 1 - left_out.clamp(0.0, 1.0)
@@ -216,7 +214,7 @@ class ColumnGeneration:
         """Add columns until none is found that would lower the cost; the excess left, (N,)."""
         batch, master = self.batch, self.master
         alone = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, kappa)
-        self._add(torch.diag_embed(alone), kappa)
+        self.add_phases(torch.diag_embed(alone), kappa)
         master.solve()
         excess = torch.full_like(batch.direct[:, 0], torch.inf)
         rows = torch.arange(len(excess), device=excess.device)
@@ -243,7 +241,7 @@ class ColumnGeneration:
         above = self._excess(rows, found, kappa)
         columns = found.new_zeros(len(self.demand), *found.shape[1:])
         columns[rows] = found
-        self._add(columns, kappa)
+        self.add_phases(columns, kappa)
         self.master.solve()
         return above
 
@@ -276,12 +274,6 @@ class ColumnGeneration:
         value = (phase_rates(batch, power) @ prices[..., None])[..., 0]
         excess: Tensor = value - phase_cost(batch, power, kappa)
         return excess.amax(-1)
-
-    def _add(self, power: Tensor, kappa: float) -> None:
-        """Columns of powers (N, M, L) W; who does not take part is silent."""
-        power = torch.where(self.takes_part[:, None], power, 0.0)
-        self.power = torch.cat((self.power, power), 1)
-        self.master.add(phase_rates(self.batch, power), phase_cost(self.batch, power, kappa))
 
     def _reprice(self, kappa: float, rewards: Tensor | None = None) -> None:
         """Costs of all columns; to leave a worker out costs its reward, if there is one."""
@@ -326,12 +318,6 @@ class BoundedSchedules(TensorRecord):
         return 1 - self.lower / self.solution.cost
 
 
-def dual_value(solution: ScheduleSolution, upper: Tensor) -> Tensor:
-    """Σ λ w / U, (N,), with an upper bound U (N,) on the largest Lagrangian."""
-    multipliers = solution.multipliers.clamp_min(0.0)
-    return (multipliers * solution.demand).sum(-1) / upper.clamp_min(1.0)
-
-
 def bound_schedules(
     search: ColumnGeneration,
     seconds_per_joule: float,
@@ -344,7 +330,7 @@ def bound_schedules(
     The bound is valid wherever the search stops: a shorter search has a looser one.
     """
     started = time.monotonic()
-    tolerance = min(1e-3, _SHARE * gap)
+    tolerance = min(TOLERANCE, _SHARE * gap)
     solution = search.solve(seconds_per_joule, tolerance=tolerance)
     lower, boxes = torch.zeros_like(solution.cost), 0
     for _ in range(_ROUNDS):
@@ -358,7 +344,9 @@ def bound_schedules(
             gap=wanted * gap,
             channel_gap=wanted * gap,
         )
-        lower = torch.maximum(lower, dual_value(solution, certificate.upper))
+        # Σ λ w / U with the upper bound U on the largest Lagrangian.
+        priced = (solution.multipliers.clamp_min(0.0) * solution.demand).sum(-1)
+        lower = torch.maximum(lower, priced / certificate.upper.clamp_min(1.0))
         boxes += certificate.boxes
         proved = bool((lower >= (1 - gap) * solution.cost).all())
         if proved or budget.is_spent(boxes, time.monotonic() - started):
@@ -366,10 +354,6 @@ def bound_schedules(
         search.add_phases(certificate.power[:, None], seconds_per_joule)
         solution = search.solve(seconds_per_joule, tolerance=tolerance)
     return BoundedSchedules(solution, lower, time.monotonic() - started)
-
-
-#: The largest Lagrangian that may be left above 1, hence about the relative error of a cost.
-TOLERANCE = 1e-3
 
 
 def find_schedules(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -29,6 +29,7 @@ from feduplink.scheduling.column_generation import (
     ALWAYS_S,
     check_rounds,
     demand_array,
+    demand_of,
     round_batches,
 )
 from feduplink.scheduling.linear_program import MasterProgram, SingleProgram
@@ -202,7 +203,8 @@ class PhaseProposal:
         return Phases(power, phase_rates(self.rounds, power), cost)
 
     def _add(self, phases: Phases) -> Phases:
-        power, rates, cost = phases if isinstance(phases.power, np.ndarray) else _constant(phases)
+        parts = phases if isinstance(phases.power, np.ndarray) else (p.detach() for p in phases)
+        power, rates, cost = parts
         self.power = array_module(power).concatenate((self.power, power), -2)
         self.master.add(rates, cost)
         self.master.solve()
@@ -223,11 +225,6 @@ def mixing_loss(proposal: PhaseProposal, proposed: Phases, *, unused: float = 0.
     weight = used + unused / count / proposed.cost.detach()
     loss: Tensor = (weight * reduced).sum(-1).mean()
     return loss
-
-
-def _constant(phases: Phases) -> Phases:
-    """The same without slopes."""
-    return Phases(*(part.detach() for part in phases))
 
 
 #: What a file of weights says it is.
@@ -276,19 +273,10 @@ def learned_schedules(
 ) -> Schedule:
     """Schedules of little time + κ · energy for channels (N, L, L); arguments as of the search."""
     check_rounds(csi, [seconds_per_joule])
-    if _are_few(csi):
-        wanted = demand_array(scenario, csi, bits, senders)
-        few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule)
-        found = [_solved_alone(network, rounds).mixture() for rounds in few]
-        durations_s, power = (torch.from_numpy(np.array(part)) for part in zip(*found, strict=True))
-        return Schedule(durations_s, power)
-    parts = []
-    # Here and not around the function: for a round alone the switch takes as long as its mixture.
-    with torch.no_grad():
-        for batch, demand in round_batches(scenario, csi, bits, senders):
-            rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule)
-            parts.append(Schedule(*_solved(network.weights, rounds).mixture()))
-    return Schedule.concat(parts)
+    mixtures = _solved(
+        network, PhaseProposal.mixture, scenario, csi, bits, senders, seconds_per_joule
+    )
+    return Schedule(*mixtures)
 
 
 @torch.no_grad()
@@ -304,36 +292,47 @@ def learned_senders(
 ) -> Tensor:
     """Who takes part at rewards λ, (L,) s, by the shares of the mixtures, (N, L) bool."""
     check_rounds(csi, [seconds_per_joule])
-    if _are_few(csi):
-        wanted = demand_array(scenario, csi, bits, present)
-        few = PricedRounds.one_by_one(scenario, csi, wanted, seconds_per_joule, rewards)
-        found = [_solved_alone(network, rounds).shares for rounds in few]
-        batch = ChannelBatch.from_scenario(scenario, csi)
-        parts = [(batch, torch.from_numpy(wanted), torch.from_numpy(np.stack(found)))]
-    else:
-        parts = []
-        for batch, demand in round_batches(scenario, csi, bits, present):
-            rounds = PricedRounds.from_batch(batch, demand, seconds_per_joule, rewards)
-            parts.append((batch, demand, _solved(network.weights, rounds).shares))
-    senders = [
-        with_somebody(batch, demand, (shares > _SENDS) & (demand > 0), rewards, seconds_per_joule)
-        for batch, demand, shares in parts
-    ]
-    return torch.cat(senders)
+    (shares,) = _solved(network, _shares, scenario, csi, bits, present, seconds_per_joule, rewards)
+    batch = ChannelBatch.from_scenario(scenario, csi)
+    demand = demand_of(scenario, csi, bits, present)
+    chosen = (shares > _SENDS) & (demand > 0)
+    return with_somebody(batch, demand, chosen, rewards, seconds_per_joule)
 
 
-def _are_few(csi: Tensor) -> bool:
-    """Whether rounds are solved one by one, which is quicker."""
-    return csi.shape[0] <= _FEW and csi.is_cpu
+def _shares(proposal: PhaseProposal) -> tuple[Array]:
+    return (proposal.shares,)
 
 
-@np.errstate(over="ignore")
-def _solved_alone(network: PhaseNetwork, rounds: PricedRounds) -> PhaseProposal:
-    """What the network proposes for one round, improved, in NumPy."""
-    return _solved(_weight_arrays(network), rounds)
+def _solved(
+    network: PhaseNetwork,
+    result: Callable[[PhaseProposal], tuple[Array, ...]],
+    scenario: Scenario,
+    csi: Tensor,
+    bits: float | Tensor,
+    senders: Tensor | None,
+    kappa: float,
+    rewards: Tensor | None = None,
+) -> tuple[Tensor, ...]:
+    """``result`` of what the network proposes for all rounds, improved, (N, ...) each."""
+    if len(csi) <= _FEW and csi.is_cpu:
+        weights, demands = _weight_arrays(network), demand_array(scenario, csi, bits, senders)
+        with np.errstate(over="ignore"):
+            found = [
+                result(_improved(weights, rounds))
+                for rounds in PricedRounds.one_by_one(scenario, csi, demands, kappa, rewards)
+            ]
+        return tuple(torch.from_numpy(np.array(parts)) for parts in zip(*found, strict=True))
+    # Here and not around the function: for a round alone the switch takes as long as its mixture.
+    with torch.no_grad():
+        weights = network.weights
+        found = [
+            result(_improved(weights, PricedRounds.from_batch(batch, demand, kappa, rewards)))
+            for batch, demand in round_batches(scenario, csi, bits, senders)
+        ]
+    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
 
-def _solved(weights: NetworkWeights, rounds: PricedRounds) -> PhaseProposal:
+def _improved(weights: NetworkWeights, rounds: PricedRounds) -> PhaseProposal:
     """What the network proposes, improved."""
     proposal = PhaseProposal(rounds)
     proposal.propose(weights)

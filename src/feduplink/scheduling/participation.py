@@ -31,7 +31,6 @@ from feduplink.progress import track_each
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import (
     ALWAYS_S,
-    TOLERANCE,
     ColumnGeneration,
     check_rounds,
     round_batches,
@@ -75,47 +74,34 @@ def choose_rounds(
     """
     check_rounds(csi, [seconds_per_joule])
     parts = [
-        RoundChoice(batch, demand).choose(seconds_per_joule, rewards)
+        _best_rounding(batch, demand, rewards, seconds_per_joule)
         for batch, demand in round_batches(scenario, csi, bits, present)
     ]
     return ChosenRounds.concat(parts)
 
 
-class RoundChoice:
-    """Chooses senders for the same channels at one reward after the other.
-
-    Args:
-        batch: the channels.
-        demand: w of who could take part, (N, L) nats/Hz.
-    """
-
-    def __init__(self, batch: ChannelBatch, demand: Tensor) -> None:
-        self._relaxed = ColumnGeneration(batch, demand)
-
-    def shares(self, seconds_per_joule: float, rewards: Tensor) -> tuple[Tensor, Tensor]:
-        """The linear program's cost (N,) s and shares (N, L)."""
-        return self._relaxed.shares(seconds_per_joule, rewards, tolerance=TOLERANCE)
-
-    def choose(self, seconds_per_joule: float, rewards: Tensor) -> ChosenRounds:
-        """The best of several roundings of the shares."""
-        lower, shares = self.shares(seconds_per_joule, rewards)
-        batch, demand = self._relaxed.batch, self._relaxed.demand
-        sets = torch.stack([shares > level for level in _ROUNDINGS])
-        sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
-        # Most shares are 0 or 1, so most roundings coincide. Of equal sets only the first is
-        # solved; a duplicate is left without senders, which costs no time.
-        duplicate = torch.zeros_like(sets[..., 0])
-        for place in range(1, len(sets)):
-            duplicate[place] = (sets[:place] == sets[place]).all(-1).any(0)
-        flat = sets.masked_fill(duplicate[..., None], False).flatten(0, 1)
-        index = torch.arange(len(demand), device=demand.device).repeat(len(sets))
-        search = ColumnGeneration(batch.take(index), demand[index] * flat)
-        search.add_phases(self._relaxed.phases[index], seconds_per_joule)
-        solution = search.solve(seconds_per_joule, tolerance=TOLERANCE)
-        left_out = torch.where(flat | (demand[index] == 0), 0.0, rewards.to(demand)).sum(-1)
-        solved = ChosenRounds(flat, solution.schedule, solution.cost + left_out, lower[index])
-        cost = solved.cost.view_as(duplicate)
-        return solved.select(cost.masked_fill(duplicate, torch.inf).argmin(0))
+def _best_rounding(
+    batch: ChannelBatch, demand: Tensor, rewards: Tensor, seconds_per_joule: float
+) -> ChosenRounds:
+    """The best of several roundings of the shares; ``demand`` (N, L) is of who could take part."""
+    relaxed = ColumnGeneration(batch, demand)
+    lower, shares = relaxed.shares(seconds_per_joule, rewards)
+    sets = torch.stack([shares > level for level in _ROUNDINGS])
+    sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
+    # Most shares are 0 or 1, so most roundings coincide. Of equal sets only the first is solved; a
+    # duplicate is left without senders, which costs no time.
+    duplicate = torch.zeros_like(sets[..., 0])
+    for place in range(1, len(sets)):
+        duplicate[place] = (sets[:place] == sets[place]).all(-1).any(0)
+    flat = sets.masked_fill(duplicate[..., None], False).flatten(0, 1)
+    index = torch.arange(len(demand), device=demand.device).repeat(len(sets))
+    search = ColumnGeneration(batch.take(index), demand[index] * flat)
+    search.add_phases(relaxed.phases[index], seconds_per_joule)
+    solution = search.solve(seconds_per_joule)
+    left_out = torch.where(flat | (demand[index] == 0), 0.0, rewards.to(demand)).sum(-1)
+    solved = ChosenRounds(flat, solution.schedule, solution.cost + left_out, lower[index])
+    cost = solved.cost.view_as(duplicate)
+    return solved.select(cost.masked_fill(duplicate, torch.inf).argmin(0))
 
 
 def with_somebody(
