@@ -102,3 +102,17 @@ def test_a_price_on_power_is_refused_by_the_network():
     zero = row(0.0, 0.0)
     with pytest.raises(InputError, match="takes no price on transmit power"):
         Prices(zero, zero, zero, zero, power_cost=row(20.0, 20.0)).check_usual("pdx")
+
+
+def test_a_rate_of_ones_own_is_not_priced_as_the_rate():
+    class HalfRate(Rate):
+        def value(self, sinr: torch.Tensor, power: torch.Tensor) -> torch.Tensor:
+            return super().value(sinr, power) / 2
+
+    scenario = Scenario(workers=2)
+    ones = torch.ones(2, dtype=torch.float64)
+    problem = Problem(HalfRate(), WeightedSum(ones), ())
+    prices = Prices.from_problem(problem, scenario, Multipliers(ones.new_zeros(0, 2), ones))
+    assert prices.rate.tolist() == [0, 0]
+    ((measure, price),) = prices.others
+    assert (type(measure), price.tolist()) == (HalfRate, [1, 1])

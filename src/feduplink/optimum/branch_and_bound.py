@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import ClassVar
@@ -210,8 +209,10 @@ class Incumbents:
         every = torch.arange(len(self.value), device=self.value.device)
         rows = _ROWS["cpu" if every.is_cpu else "gpu"]
         together = max(1, rows // max(1, len(every)))
-        for starts in _in_groups(starting_points(batch, prices), together):
-            self.search_from(every.repeat(len(starts)), torch.cat(starts), rounds=4)
+        starts = starting_points(batch, prices)
+        for first in range(0, len(starts), together):
+            group = starts[first : first + together]
+            self.search_from(every.repeat(len(group)), torch.cat(group), rounds=4)
         best, value = self.power, torch.full_like(self.value, -torch.inf)
         for power in switched_from_each(batch, prices):
             reached = batch.value(power, prices)
@@ -262,10 +263,6 @@ class Incumbents:
         batch, prices = self._batch.take(channel), self._prices.take(channel)
         power = improve(batch, prices, power, rounds=rounds)
         self.offer(channel, power, batch.value(power, prices))
-
-
-def _in_groups(starts: list[Tensor], size: int) -> Iterator[list[Tensor]]:
-    return (starts[first : first + size] for first in range(0, len(starts), size))
 
 
 #: Smallest share of the target gap that is allowed to the search.

@@ -71,7 +71,10 @@ def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
     return Proof(
         statement=Statement(
             objective=optimum.objective - slack,
-            violation=_violation(optimum),
+            # Rounded up; 0 where the rounding error is covered.
+            violation=max(0.0, solution.judgement.shortfall + _ROUNDING)
+            if problem.constrained
+            else 0.0,
             upper_bound=slack
             + min(float(upper.mean()) + solution.constant, optimum.interference_free_bound),
         ),
@@ -101,13 +104,6 @@ def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
         tree=_queue(tree, count),
         scenario=scenario.to_yaml(),
     )
-
-
-def _violation(optimum: Optimum) -> float:
-    """The largest relative violation, rounded up; 0 where the rounding error is covered."""
-    if not optimum.problem.constrained:
-        return 0.0
-    return max(0.0, optimum.solution.judgement.shortfall + _ROUNDING)
 
 
 def _proved_measure(measure: AnyMeasure, scenario: Scenario) -> ProvedMeasure:
