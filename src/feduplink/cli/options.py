@@ -74,7 +74,8 @@ class Given(NamedTuple):
 
     Attributes:
         options: of the workflow, validated; without those that are not given.
-        base: the scenario of ``--scenario`` or of the configuration file; None if neither has one.
+        base: the name or file of ``--scenario``, or the fields of a configuration file; None: the
+            default scenario.
         fields: what the command line changes of it, to be validated by the scenario.
         limits: of an upload.
         common: options of every command.
@@ -82,7 +83,7 @@ class Given(NamedTuple):
     """
 
     options: dict[str, Any]
-    base: Scenario | None
+    base: Any
     fields: dict[str, Any]
     limits: UploadLimits
     common: Common
@@ -90,7 +91,7 @@ class Given(NamedTuple):
 
     def has_scenario(self) -> bool:
         """Whether anything is given of the scenario."""
-        return bool(self.base or self.fields or self.limits.model_fields_set)
+        return self.base is not None or bool(self.fields or self.limits.model_fields_set)
 
 
 def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
@@ -180,7 +181,7 @@ def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: 
     options = _fields_of(model, both)
     return Given(
         {name: getattr(options, name) for name in options.model_fields_set},
-        _base_scenario(both.get("scenario")),
+        both.get("scenario"),
         {name: value for name, value in own.items() if name in Scenario.model_fields},
         _fields_of(UploadLimits, both),
         _fields_of(Common, both),
@@ -191,13 +192,6 @@ def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: 
 def _fields_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
     """The model with those of the values that are its fields."""
     return model(**{name: values[name] for name in model.model_fields if name in values})
-
-
-def _base_scenario(given: Any) -> Scenario | None:
-    """The scenario of a configuration file, or of a name or file."""
-    if isinstance(given, Mapping):
-        return Scenario(**{str(name): value for name, value in given.items()})
-    return None if given is None else Scenario.load(str(given))
 
 
 def read_config(path: str) -> dict[str, Any]:
@@ -233,8 +227,11 @@ def make_scenario(
     Limits on time and energy become thresholds for uploads of the model that the command is about,
     with as many weights as ``weights_of_model`` counts.
     """
-    scenario = (given.base or Scenario()).replace(**{**given.fields, **fixed})
-    limits = given.limits
+    if isinstance(given.base, Mapping):
+        scenario = Scenario(**{str(name): value for name, value in given.base.items()})
+    else:
+        scenario = Scenario() if given.base is None else Scenario.load(str(given.base))
+    scenario, limits = scenario.replace(**{**given.fields, **fixed}), given.limits
     if limits.time_max_s is None and limits.energy_max_j is None:
         if limits.model_bits is not None:
             raise InputError("model-bits: accepted only with time-max-s or energy-max-j.")
