@@ -387,6 +387,18 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
         r"|.*/checkpoint\.safetensors#header feduplink/problem/.*",
         "checkpoints are identified by format, settings, names and data, not by source code",
     ),
+    (
+        r".*/checkpoint\.safetensors#(header|tensor) .*",
+        "checkpoints of training have format 3, packed as results are",
+    ),
+    (
+        r"(pdg|pdm|pdx)[a-z-]*/result\.safetensors#.*",
+        "the fields of a saved training are in another order",
+    ),
+    (
+        r"phase-network/(convergence|history|result).*",
+        "the training of learned schedules keeps its history",
+    ),
 )
 #: Places that were renamed: a pattern of the old "JOB/FILE#PLACE" and its replacement.
 RENAMED: tuple[tuple[str, str], ...] = ()
