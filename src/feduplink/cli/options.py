@@ -19,7 +19,7 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
-from feduplink.validation import ValidatedModel, import_extra, parse_yaml
+from feduplink.validation import ValidatedModel, import_extra, parse_mapping
 from feduplink.workflows.options import (
     command_line,
     field_groups,
@@ -196,13 +196,10 @@ def _fields_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
 
 def read_config(path: str) -> dict[str, Any]:
     """The options in a YAML file, by name."""
-    try:
-        content = parse_yaml(read_limited(Path(path), "config", _MAX_CONFIG_BYTES).decode("utf-8"))
-    except ValueError as error:
-        raise InputError(f"config: {path} {str(error).removesuffix('.')}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"config: {path} must hold a mapping of option names to values.")
-    return {str(name).replace("-", "_"): value for name, value in content.items()}
+    content = parse_mapping(
+        read_limited(Path(path), "config", _MAX_CONFIG_BYTES), f"config: {path}"
+    )
+    return {name.replace("-", "_"): value for name, value in content.items()}
 
 
 def config_text(function: Callable[..., Any], given: Given, scenario: Scenario | None) -> str:
