@@ -396,7 +396,7 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
         "the fields of a saved training are in another order",
     ),
     (
-        r"phase-network/(convergence|history|result).*",
+        r"phase-network(/(convergence|history|result)|\.stdout).*",
         "the training of learned schedules keeps its history",
     ),
 )
