@@ -391,6 +391,18 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
         r"serve/\d+-refused-scene\.json#/body/detail.*",
         "a scene outside the limits of its cell is refused with the whole range",
     ),
+    (
+        r".*/checkpoint\.safetensors#(header|tensor) .*",
+        "checkpoints of training have format 3, packed as results are",
+    ),
+    (
+        r"(pdg|pdm|pdx)[a-z-]*/result\.safetensors#.*",
+        "the fields of a saved training are in another order",
+    ),
+    (
+        r"phase-network(/(convergence|history|result)|\.stdout).*",
+        "the training of learned schedules keeps its history",
+    ),
 )
 #: Places that were renamed: a pattern of the old "JOB/FILE#PLACE" and its replacement.
 RENAMED: tuple[tuple[str, str], ...] = ()

@@ -276,7 +276,7 @@ def test_reading_a_scenario_imports_no_measure(tmp_path, monkeypatch):
         ("self: 2", r"^self: no such field"),
         ("workers: 0", r"^workers: "),
         ("rate_min: .nan", r"^rate_min: .*finite"),
-        (b"\xff\xfe\x00", r"is no text in UTF-8"),
+        (b"\xff\xfe\x00", r"is not text in UTF-8"),
     ],
 )
 def test_invalid_yaml_is_refused(tmp_path, text, sentence):

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from feduplink.errors import InputError, unknown_name
 from feduplink.registry import CHANNEL_MODELS, MEASURES
 from feduplink.storage.files import read_limited, write_text
-from feduplink.validation import ValidatedModel, parse_yaml
+from feduplink.validation import ValidatedModel, parse_mapping
 
 if TYPE_CHECKING:
     import numpy as np
@@ -374,11 +374,7 @@ class Scenario(Goal, Radio, Cell):
         source = Path(path)
         if str(path) in shipped_scenarios() or not (source.suffix or source.exists()):
             return cls._shipped(str(path))
-        try:
-            text = read_limited(source, "scenario", _MOST_BYTES).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"scenario: {path} is no text in UTF-8: {error}.") from None
-        return cls.from_text(text, str(path))
+        return cls.from_text(read_limited(source, "scenario", _MOST_BYTES), str(path))
 
     def save(self, path: str | Path) -> Path:
         """Write the scenario to a YAML file, which :meth:`load` reads."""
@@ -393,15 +389,9 @@ class Scenario(Goal, Radio, Cell):
         return cls.from_text(file.read_text(encoding="utf-8"), name)
 
     @classmethod
-    def from_text(cls, text: str, origin: str = "the text") -> Scenario:
-        """Read a scenario from YAML, or JSON; ``origin`` is what a refusal calls the text."""
-        try:
-            fields = parse_yaml(text)
-        except ValueError as error:
-            raise InputError(f"scenario: {origin} {str(error).removesuffix('.')}.") from None
-        if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
-            raise InputError(f"scenario: {origin} must hold a mapping of field names to values.")
-        return cls(**fields)
+    def from_text(cls, text: str | bytes, origin: str = "the text") -> Scenario:
+        """Read a scenario from YAML, or JSON; ``origin`` names the text in a refusal."""
+        return cls(**parse_mapping(text, f"scenario: {origin}"))
 
 
 def shipped_scenarios() -> list[str]:

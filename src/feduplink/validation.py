@@ -129,6 +129,19 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"is not YAML: {' '.join(str(error).split())}") from None
 
 
+def parse_mapping(text: str | bytes, what: str) -> dict[str, Any]:
+    """Read a YAML mapping of names to values; ``what`` names the text in a refusal."""
+    try:
+        content = parse_yaml(text if isinstance(text, str) else text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} is not text in UTF-8: {error}.") from None
+    except ValueError as error:
+        raise InputError(f"{what} {str(error).removesuffix('.')}.") from None
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise InputError(f"{what} must hold a mapping of field names to values.")
+    return content
+
+
 def _check(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, PlainLoader):

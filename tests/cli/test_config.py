@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from feduplink import Scenario
 from feduplink.channels import draw_channels, write_channels
 from feduplink.cli.commands import COMMANDS
+from feduplink.registry import CHANNEL_MODELS
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -79,6 +81,23 @@ def test_recorded_channels_say_how_many_workers_there_are(run: Run, tmp_path: Pa
     content = yaml.safe_load(text)
     assert (content["scenario"]["workers"], content["channels"]) == (3, "h.h5")
     assert "weights" not in content["scenario"]  # assumed, and said so, if they are not given
+
+
+def test_modules_are_imported_before_the_scenario_is_made(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(CHANNEL_MODELS, "_registered", {})
+    (tmp_path / "registering_model.py").write_text(
+        "from channels.toy_models import Exponential\n"
+        "from feduplink.registry import CHANNEL_MODELS\n"
+        "CHANNEL_MODELS.register('mine', Exponential)\n"
+    )
+    words = ("channels", "--count", 2, "--channel-model", "mine", "--import", "registering_model")
+    (tmp_path / "config.yaml").write_text(printed(run, *words))
+    monkeypatch.setattr(CHANNEL_MODELS, "_registered", {})
+    monkeypatch.delitem(sys.modules, "registering_model")
+    assert run("channels", "--config", "config.yaml").status == 0
+    assert metrics_of(tmp_path / "runs/channels")["scenario"]["channel_model"] == "mine"
 
 
 @pytest.mark.parametrize(

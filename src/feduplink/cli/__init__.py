@@ -154,6 +154,7 @@ def _run(words: Sequence[str]) -> None:
     with _modules_of_the_user():
         call = parse(words)
         if call.given.prints_config:
+            _import_modules(call)
             scenario = call.scenario() if takes(call.workflow, "scenario") else None
             print(config_text(call.workflow, call.given, scenario), end="")
             return
@@ -167,8 +168,7 @@ def _run(words: Sequence[str]) -> None:
         # busy one.
         torch.set_num_threads(1)
         with command(words), contextlib.ExitStack() as stack:
-            for name in call.given.common.imports:
-                _import(name)
+            _import_modules(call)
             if call.command.writes:
                 stack.enter_context(only_writer(call.out))
                 check_free(call.out, call.command.name)
@@ -238,15 +238,16 @@ def _modules_of_the_user() -> Iterator[None]:
         sys.path[:] = before
 
 
-def _import(name: str) -> None:
-    try:
-        importlib.import_module(name)
-    except (ImportError, ValueError) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(
-            f"import: {name} cannot be imported: {reason}; accepted: a module of the current "
-            "directory or an installed one."
-        ) from error
+def _import_modules(call: Call) -> None:
+    for name in call.given.common.imports:
+        try:
+            importlib.import_module(name)
+        except (ImportError, ValueError) as error:
+            reason = " ".join(str(error).split()).removesuffix(".")
+            raise InputError(
+                f"import: {name} cannot be imported: {reason}; accepted: a module of the current "
+                "directory or an installed one."
+            ) from error
 
 
 def _reason(error: OSError) -> str:

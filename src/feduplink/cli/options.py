@@ -19,7 +19,7 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
-from feduplink.validation import ValidatedModel, import_extra, parse_yaml
+from feduplink.validation import ValidatedModel, import_extra, parse_mapping
 from feduplink.workflows.options import (
     command_line,
     field_groups,
@@ -74,7 +74,8 @@ class Given(NamedTuple):
 
     Attributes:
         options: of the workflow, validated; without those that are not given.
-        base: the scenario of ``--scenario`` or of the configuration file; None if neither has one.
+        base: the name or file of ``--scenario``, or the fields of a configuration file; None: the
+            default scenario.
         fields: what the command line changes of it, to be validated by the scenario.
         limits: of an upload.
         common: options of every command.
@@ -82,7 +83,7 @@ class Given(NamedTuple):
     """
 
     options: dict[str, Any]
-    base: Scenario | None
+    base: Any
     fields: dict[str, Any]
     limits: UploadLimits
     common: Common
@@ -90,7 +91,7 @@ class Given(NamedTuple):
 
     def has_scenario(self) -> bool:
         """Whether anything is given of the scenario."""
-        return bool(self.base or self.fields or self.limits.model_fields_set)
+        return self.base is not None or bool(self.fields or self.limits.model_fields_set)
 
 
 def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
@@ -180,7 +181,7 @@ def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: 
     options = _fields_of(model, both)
     return Given(
         {name: getattr(options, name) for name in options.model_fields_set},
-        _base_scenario(both.get("scenario")),
+        both.get("scenario"),
         {name: value for name, value in own.items() if name in Scenario.model_fields},
         _fields_of(UploadLimits, both),
         _fields_of(Common, both),
@@ -193,22 +194,12 @@ def _fields_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
     return model(**{name: values[name] for name in model.model_fields if name in values})
 
 
-def _base_scenario(given: Any) -> Scenario | None:
-    """The scenario of a configuration file, or of a name or file."""
-    if isinstance(given, Mapping):
-        return Scenario(**{str(name): value for name, value in given.items()})
-    return None if given is None else Scenario.load(str(given))
-
-
 def read_config(path: str) -> dict[str, Any]:
     """The options in a YAML file, by name."""
-    try:
-        content = parse_yaml(read_limited(Path(path), "config", _MAX_CONFIG_BYTES).decode("utf-8"))
-    except ValueError as error:
-        raise InputError(f"config: {path} {str(error).removesuffix('.')}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"config: {path} must hold a mapping of option names to values.")
-    return {str(name).replace("-", "_"): value for name, value in content.items()}
+    content = parse_mapping(
+        read_limited(Path(path), "config", _MAX_CONFIG_BYTES), f"config: {path}"
+    )
+    return {name.replace("-", "_"): value for name, value in content.items()}
 
 
 def config_text(function: Callable[..., Any], given: Given, scenario: Scenario | None) -> str:
@@ -233,8 +224,11 @@ def make_scenario(
     Limits on time and energy become thresholds for uploads of the model that the command is about,
     with as many weights as ``weights_of_model`` counts.
     """
-    scenario = (given.base or Scenario()).replace(**{**given.fields, **fixed})
-    limits = given.limits
+    if isinstance(given.base, Mapping):
+        scenario = Scenario(**{str(name): value for name, value in given.base.items()})
+    else:
+        scenario = Scenario() if given.base is None else Scenario.load(str(given.base))
+    scenario, limits = scenario.replace(**{**given.fields, **fixed}), given.limits
     if limits.time_max_s is None and limits.energy_max_j is None:
         if limits.model_bits is not None:
             raise InputError("model-bits: accepted only with time-max-s or energy-max-j.")
