@@ -39,7 +39,7 @@ from feduplink.policies import (
     shipped_pdx,
 )
 from feduplink.problem import Problem
-from feduplink.registry import POLICIES
+from feduplink.registry import POLICIES, SCHEDULED
 from feduplink.settings import GraphArchitecture
 from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
 
@@ -151,8 +151,17 @@ def test_round_trip(policy, tmp_path):
     assert torch.equal(loaded.allocate(csi), policy.allocate(csi))
 
 
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_round_trip_of_policies_that_schedule(name: str, tmp_path: Path):
+    policy = make_policy(name, SCENARIO, **({} if name == "ideal" else {"kappa": 3.0}))
+    loaded = load_policy(save_policy(policy, tmp_path))
+    assert type(loaded) is type(policy)
+    assert loaded.scenario == SCENARIO
+    assert loaded.tensors() == policy.tensors()
+
+
 def test_every_policy_that_can_be_loaded_is_tested_here():
-    assert {policy.name for policy in SAVED} == set(POLICIES.names())
+    assert {policy.name for policy in SAVED} | set(SCHEDULED) == set(POLICIES.names())
 
 
 def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: object) -> None:
