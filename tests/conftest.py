@@ -35,7 +35,7 @@ settings.load_profile("feduplink")
 #: Long tests that coverage's tracing makes a half longer, while others run most of the same code.
 NOT_TRACED = (
     "training/test_unrolled.py",
-    "policies/test_every_policy.py",
+    "policies/test_base.py",
     "reporting/test_comparison.py",
     "reporting/test_federated.py",
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,29 @@ def test_files_that_were_promised_are_there(directory: Path):
         assert (directory / "runs" / file).stat().st_size > 1000
     scenario = json.loads((directory / "runs/twelve/metrics.json").read_text())["scenario"]
     assert scenario["workers"] == 12
+
+
+# The example of docs/custom-task.md runs, learns, and is as short as promised.
+
+
+CUSTOM_TASK = ROOT / "docs" / "custom-task.md"
+
+
+def test_the_example_runs_and_learns():
+    names: dict[str, Any] = {}
+    printed = [run(block, names) for block in blocks(CUSTOM_TASK)]
+    assert printed[0].startswith("ideal 0.")
+    assert names["history"].policies["ideal"][0].arrivals == (4,) * 10 + (2,) * 10 + (4,) * 10
+    assert names["history"].final_error("ideal") < 0.3
+
+
+def test_a_task_takes_under_thirty_lines():
+    statements = ast.parse(blocks(CUSTOM_TASK)[0].code).body
+    task = [
+        node
+        for node in statements
+        if isinstance(node, ast.FunctionDef)
+        or (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "task")
+    ]
+    assert len(task) == 2
+    assert sum(node.end_lineno - node.lineno + 1 for node in task) < 30

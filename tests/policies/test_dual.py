@@ -1,13 +1,26 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi
+from feduplink import DualPolicy, InputError, Problem, Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint, Multipliers
 from feduplink.optimum import solve_dual
-from feduplink.policies import judge_policy, make_policy
+from feduplink.policies import (
+    UnrolledPolicy,
+    judge_policy,
+    kept_point,
+    make_policy,
+    shipped_network,
+    shipped_pdx,
+    shipped_point,
+)
+from feduplink.progress import report_to
+from feduplink.storage.tensorfile import read_tensors
+from recorder import Recorder
 
 
 def _with(scenario: Scenario, constraints: torch.Tensor) -> DualPolicy:
@@ -83,3 +96,101 @@ def test_thresholds_get_a_margin_for_unseen_channels():
     recorded = make_policy("dual", scenario, channels=training)
     assert (recorded.point.thresholds > thresholds).all()
     assert judge_policy(recorded, training, scenario).violation == 0
+
+
+SMALL = Scenario(workers=3)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def equal(one: DualPoint, other: DualPoint) -> bool:
+    ours, theirs = one.tensors(), other.tensors()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def searched(work: Recorder) -> bool:
+    """Whether multipliers were looked for."""
+    return any("multipliers" in done.title or "dual" in done.title for done in work.works)
+
+
+@pytest.mark.parametrize("name", shipped_scenarios())
+def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
+    with report_to(recorder := Recorder()):
+        policy = shipped_pdx(Scenario.load(name))
+    assert not searched(recorder)
+    assert policy.allocate(draw_csi(policy.scenario, 2, torch.Generator())).shape == (2, 8)
+    assert not cache.exists()
+
+
+def test_those_of_other_scenarios_do_not_ship():
+    assert shipped_point("pdx", Scenario(rate_min=0.71)) is None
+    assert shipped_point("dual", Scenario()) is None
+
+
+@pytest.mark.slow
+def test_those_that_ship_are_those_that_are_found(cache: Path):
+    scenario = Scenario.load("interference-x4")
+    csi = draw_training_csi(scenario, 20_000, seed=0)
+    found = UnrolledPolicy.calibrated(shipped_network(), scenario, csi).point
+    shipped = shipped_pdx(scenario).point
+    for name, values in found.tensors().items():
+        torch.testing.assert_close(values, shipped.tensors()[name], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["pdx", "dual"])
+def test_what_was_found_is_kept_and_is_the_same(kind: str, cache: Path):
+    csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
+    make = shipped_pdx if kind == "pdx" else DualPolicy.learned
+    with report_to(first := Recorder()):
+        found = make(SMALL, csi)
+    with report_to(second := Recorder()):
+        again = make(SMALL, csi)
+    assert searched(first)
+    assert not searched(second)
+    assert equal(found.point, again.point)
+    with report_to(others := Recorder()):
+        make(SMALL, csi[1:])
+    assert searched(others)
+
+
+def test_a_damaged_file_is_found_anew(cache: Path):
+    csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
+    found = shipped_pdx(SMALL, csi).point
+    [file] = cache.rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-8])
+    assert equal(shipped_pdx(SMALL, csi).point, found)
+
+
+def test_an_empty_name_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FEDUPLINK_CACHE", "")
+    monkeypatch.chdir(tmp_path)
+    shipped_pdx(SMALL, draw_csi(SMALL, 20, torch.Generator().manual_seed(0)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "file"))
+    point = shipped_pdx().point
+    assert kept_point("pdx", SMALL, {}, {}, lambda: point) is point
+
+
+def test_other_settings_are_another_point(cache: Path):
+    points = iter([shipped_pdx().point] * 2)
+
+    def keep(margin: float) -> None:
+        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
+
+    keep(1.0)
+    keep(2.0)
+    assert next(points, None) is None
+    keep(1.0)
+    kept = [read_tensors(file, "multipliers").header for file in cache.rglob("*.safetensors")]
+    assert sorted(header["margin"] for header in kept) == [1.0, 2.0]
+    assert all("format" in header for header in kept)  # a number that code may increase

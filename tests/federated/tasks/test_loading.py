@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from federated.conftest import blob_task
 from feduplink import InputError, Scenario
 from feduplink.federated import (
     FederationSettings,
@@ -16,8 +17,6 @@ from feduplink.federated import (
     task_options,
 )
 from feduplink.policies import Ideal
-
-from .conftest import blob_task
 
 BLOBS = blob_task(LocalWork(batch_size=5))
 HERE = __name__

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from federated.conftest import blob_task, data_of
 from feduplink import InputError
 from feduplink.federated import LocalWork, Task
 from feduplink.federated.models import ModelStack, ReviewClassifier
 from feduplink.federated.tasks.task import check_task
-
-from .conftest import blob_task, data_of
 
 
 class Recurrent(nn.Module):

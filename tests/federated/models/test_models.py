@@ -15,6 +15,7 @@ from feduplink.federated.models import (
     Weights,
     nguyen_widrow_,
 )
+from feduplink.federated.models.lstm import Packing
 from feduplink.federated.models.stacked import stacked, vectorised
 
 
@@ -156,3 +157,30 @@ def test_dropout_differs_between_copies():
     scores = stack(weights, torch.full((50, 1, 4), 7))
     assert len({round(score, 6) for score in scores.flatten().tolist()}) > 25
     assert not math.isnan(scores.sum().item())
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("lengths", [[1], [5, 5, 5], [100, 33, 32, 32, 1], [3, 2, 1]])
+def test_every_step_of_every_sequence_has_a_place_of_its_own(lengths: list[int]):
+    packing = Packing(lengths, CPU)
+    expected = {(m, t) for m, length in enumerate(lengths) for t in range(length)}
+    found = list(zip(packing.sequence.tolist(), packing.time.tolist(), strict=True))
+    assert len(found) == sum(lengths)
+    assert set(found) == expected
+    places = packing.place(packing.sequence, packing.time)
+    assert places.tolist() == list(range(sum(lengths)))
+
+
+def test_a_stretch_holds_the_sequences_that_run_and_their_steps():
+    packing = Packing([40, 3, 3], CPU)
+    pairs = torch.stack((packing.sequence, packing.time), dim=-1)
+    seen = []
+    for stretch in packing.stretches:
+        part = stretch.view_of(pairs)
+        assert part.shape == (stretch.running, stretch.duration, 2)
+        assert part[:, :, 0].eq(torch.arange(stretch.running)[:, None]).all()
+        assert part[:, :, 1].eq(stretch.start + torch.arange(stretch.duration)).all()
+        seen.append((stretch.start, stretch.duration, stretch.running))
+    assert seen == [(0, 3, 3), (3, 29, 1), (32, 8, 1)]
