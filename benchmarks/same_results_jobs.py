@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,11 @@ _REQUESTS = (
 _TINY_EXPERIMENTS = """
 import sys
 from dataclasses import replace
-from feduplink.experiments import scale
+try:
+    from feduplink.experiments import context as scale
+    scale.QUICK
+except (AttributeError, ImportError):  # before the scale stood with the context
+    from feduplink.experiments import scale
 scale.QUICK = replace(
     scale.QUICK, seeds=2, channels=30, verdict_channels=60, epochs=3, solved_channels=40,
     proof_s=0.0, runs=1, noniid_runs=1, rounds=2, text_rounds=1,
@@ -142,7 +146,7 @@ _DATA = ("FEDUPLINK_DATA",)
 _SMALL = "--channels-per-split 200"
 _EVERY_POLICY = "rand,rand:unselected,orth,orth:unselected,max,openloop"
 
-JOBS = (
+_JOBS = (
     Job("channels", "channels --count 60 --antenna-coefficients"),
     Job(
         "channels-kept",
@@ -186,10 +190,10 @@ JOBS = (
     Job("policies", f"evaluate {_SMALL} --policies {_EVERY_POLICY},pdx,./pdg,./pdm"),
     Job(
         "recorded",
-        "evaluate --channels channels/channels.h5 --optimum 0 "
+        "evaluate --channels channels/channels.h5 --optimum --budget-s 0 "
         "--policies rand,orth,max,openloop,dual,pdx",
     ),
-    Job("defaults", "evaluate --channels-per-split 60 --workers 3 --optimum 600"),
+    Job("defaults", "evaluate --channels-per-split 60 --workers 3 --optimum --budget-s 600"),
     Job(
         "shadowed",
         f"evaluate {_SMALL} --channel-model hata-urban-shadowed --geometry kept --speed-mps 3 "
@@ -204,7 +208,7 @@ JOBS = (
         "limits",
         "evaluate --channels-per-split 60 --workers 3 --time-max-s 20 --energy-max-j 0.4 "
         "--model-bits 1e6 --bits-per-weight 16 --compute-energy-j-per-bit 1e-9 "
-        "--weights uniform --policies max,openloop,dual,pdx --optimum 600",
+        "--weights uniform --policies max,openloop,dual,pdx --optimum --budget-s 600",
     ),
     Job(
         "own-policy",
@@ -212,38 +216,38 @@ JOBS = (
         "--antennas 4 --objective rate --rate-min 0 --ee-min 0 --policies max,wmmse_policy:Wmmse",
     ),
     # The optimum and its proof
-    Job("optimum", "optimum --channels-per-split 60 --budget 0 --confidence 0.95"),
+    Job("optimum", "optimum --channels-per-split 60 --budget-s 0 --confidence 0.95"),
     Job(
         "optimum-fair",
-        "optimum --channels-per-split 40 --budget 0 --utility proportional-fairness",
+        "optimum --channels-per-split 40 --budget-s 0 --utility proportional-fairness",
     ),
     Job(
         "optimum-rate",
-        "optimum --channels-per-split 40 --budget 0 --objective rate --interference 4",
+        "optimum --channels-per-split 40 --budget-s 0 --objective rate --interference 4",
     ),
     Job(
         "optimum-efficiency",
-        "optimum --channels-per-split 40 --budget 0 --objective energy_efficiency "
+        "optimum --channels-per-split 40 --budget-s 0 --objective energy_efficiency "
         "--rate-min 0.3,0.4,0,0.6 --workers 4 --static-power 0.01,0.02,0.01,0.03",
     ),
     Job(
         "optimum-constrained",
-        "optimum --channels-per-split 30 --workers 4 --budget 0 "
+        "optimum --channels-per-split 30 --workers 4 --budget-s 0 "
         "--constraints 'average_power:AveragePower <= 0.003'",
     ),
     Job(
         "optimum-proved",
-        "optimum --workers 4 --interference 8 --channels-per-split 12 --budget 600 "
+        "optimum --workers 4 --interference 8 --channels-per-split 12 --budget-s 600 "
         "--confidence 0.9 --certificate optimum-proved.h5",
     ),
     Job(
         "optimum-proved-rate",
         "optimum --workers 3 --interference 8 --objective rate --channels-per-split 8 "
-        "--budget 600 --certificate optimum-proved-rate.h5",
+        "--budget-s 600 --certificate optimum-proved-rate.h5",
     ),
     Job(
         "optimum-recorded",
-        "optimum --channels channels-kept/channels.h5 --whole-file --budget 0 "
+        "optimum --channels channels-kept/channels.h5 --whole-file --budget-s 0 "
         "--certificate optimum-recorded.h5",
     ),
     Job("check", "check optimum-proved.h5 --processes 1", out=False),
@@ -272,7 +276,8 @@ JOBS = (
     Job("schedule", "schedule --channels-per-split 6 --workers 4 --kappa 0,10"),
     Job(
         "schedule-proved",
-        "schedule --channels-per-split 3 --workers 3 --kappa 0,30 --budget 600 --policies max,pdx",
+        "schedule --channels-per-split 3 --workers 3 --kappa 0,30 --budget-s 600 "
+        "--policies max,pdx",
     ),
     Job(
         "schedule-delivery",
@@ -377,6 +382,19 @@ JOBS = (
     Job("demo", "demo --workers 3"),
     Job("report", "report policies schedule federated pdg optimum sweep demo reproduce"),
     Job("data", "data --verify", needs=_DATA),
+)
+
+
+def _as_before(line: str) -> str:
+    """The line in the words of the version before options were declared by the workflows."""
+    return line.replace("--optimum --budget-s", "--optimum").replace("--budget-s", "--budget")
+
+
+JOBS = tuple(
+    replace(job, instead=(*job.instead, _as_before(job.line)))
+    if _as_before(job.line) != job.line
+    else job
+    for job in _JOBS
 )
 
 #: Differences between versions that are intended: a pattern of the place, as the comparison prints

@@ -48,7 +48,8 @@ def run(directory: Path, names: Iterable[str]) -> int:
     if unknown:
         sys.exit(f"unknown jobs: {', '.join(sorted(unknown))}")
     directory.mkdir(parents=True, exist_ok=True)
-    environment = job_environment()
+    # Multipliers of other runs must not be found.
+    environment = {**job_environment(), "FEDUPLINK_CACHE": str((directory / "cache").absolute())}
     write_json(directory / "versions.json", _versions())
     failed = 0
     for job in JOBS:
