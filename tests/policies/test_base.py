@@ -36,6 +36,7 @@ from feduplink.policies import (
     shipped_network,
 )
 from feduplink.registry import POLICIES as REGISTERED
+from feduplink.registry import SCHEDULED
 from simulated_gpu import GPU, simulated_gpu
 
 
@@ -128,7 +129,7 @@ POLICIES: dict[str, Callable[[Scenario], Policy]] = {
 
 
 def test_every_registered_policy_is_tested_here_and_has_its_name():
-    assert set(POLICIES) == set(REGISTERED.names())
+    assert {*POLICIES, *SCHEDULED} == set(REGISTERED.names())
     for name in REGISTERED.names():
         assert REGISTERED.find(name).name == name
 
