@@ -77,10 +77,13 @@ def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> li
         if math.isfinite(optimum.gap)
         else "but none was found that lets every worker be heard"
     )
+    bounded = "no policy"
+    if not all(judgement.is_simultaneous for judgement in judgements.values()):
+        bounded = "no policy with one power per worker and round, which schedules do not have,"
     return [
         *remarks,
         _DISTANCES,
-        f"no policy that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
+        f"{bounded} that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
         f"{above}",
     ]
 
