@@ -235,8 +235,7 @@ class Constraint:
 
     def with_margin(self, margin: float) -> Constraint:
         """The same with a threshold that is stricter by a share of its size."""
-        stricter = 1 - margin if self.at_most else 1 + margin
-        return replace(self, limit=self.limit * stricter)
+        return replace(self, limit=self.limit * (1 + self.sign * margin * self.limit.sign()))
 
     def relative(self) -> Constraint:
         """The constraint in units of its limit, c/c0 ≥ 1.
@@ -278,7 +277,8 @@ class Problem:
         names = [constraint.name for constraint in self.constraints]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(
-                f"constraints: {twice[0]} is limited twice; accepted: one limit per measure."
+                f"constraints: {twice[0]} is limited twice; accepted: one limit per measure, which "
+                "rate and energy_efficiency have by rate_min and ee_min."
             )
 
     @classmethod

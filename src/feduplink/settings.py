@@ -183,7 +183,7 @@ Partition = Literal["iid", "gaussian", "dirichlet"]
 
 #: SINR that decides whether an upload arrives: with all transmitting workers, the lowest of the
 #: round, as in the paper; or that of every phase, weighted by the bits sent in it.
-PacketSuccess = Literal["worst-phase", "every-phase"]
+ArrivalRule = Literal["worst-phase", "every-phase"]
 
 
 #: Default number of channels in each of the three splits.

@@ -46,7 +46,7 @@ from feduplink.progress import Callback, Step, track
 from feduplink.randomness import own_arithmetic, stream_seed
 from feduplink.registry import object_path
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 from feduplink.storage.tensorfile import object_identity
 from feduplink.validation import usable_device
 
@@ -71,7 +71,7 @@ class FederationSettings:
     rounds: int | None = None
     aggregation: str | Aggregation = "exact"
     deadline_s: float | None = None
-    packet_success: PacketSuccess = "worst-phase"
+    packet_success: ArrivalRule = "worst-phase"
     present: Tensor | None = None
     checkpoint_every: int = 10
 
@@ -86,10 +86,10 @@ class FederationSettings:
                 f"deadline: {self.deadline_s} s is not accepted; accepted: above 0, finite."
             )
         find_aggregation(self.aggregation)
-        if self.packet_success not in get_args(PacketSuccess):
+        if self.packet_success not in get_args(ArrivalRule):
             raise InputError(
                 f"packet_success: {self.packet_success!r} is unknown; accepted: "
-                f"{', '.join(get_args(PacketSuccess))}."
+                f"{', '.join(get_args(ArrivalRule))}."
             )
 
     def presence(self, rounds: int, workers: int) -> Tensor:

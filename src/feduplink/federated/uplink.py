@@ -18,7 +18,7 @@ from feduplink.link import Schedule, upload
 from feduplink.policies import Feedback, Policy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 from feduplink.storage.run_directory import finite_or_none
 from feduplink.tensor_record import TensorRecord
 
@@ -83,7 +83,7 @@ class UplinkRules:
     scenario: Scenario
     bits: Tensor
     deadline_s: float | None = None
-    packet_success: PacketSuccess = "worst-phase"
+    packet_success: ArrivalRule = "worst-phase"
 
 
 @dataclass(frozen=True)
@@ -124,18 +124,16 @@ class UplinkRecord(TensorRecord):
             rules.scenario,
             bits=rules.bits,
             deadline_s=rules.deadline_s,
+            rule=rules.packet_success,
         )
         sent = state.upload
-        worst = rules.packet_success == "worst-phase"
-        sinr = sent.sinr if worst else 1 / sent.mean_inverse_sinr
-        success = state.success.value(sinr, sent.power) * sent.finished
         return cls(
-            success=success,
+            success=state.arrivals,
             transmitting=sent.power > 0,
             airtime_s=sent.duration_s,
             energy_j=torch.where(rounds.present, state.energy_j, 0.0).sum(-1),
             sent_bytes=sent.sent_bits.sum(-1) / 8,
-            arrived=rounds.uniform < success,
+            arrived=rounds.uniform < state.arrivals,
         )
 
     @classmethod

@@ -30,7 +30,7 @@ from feduplink.policies import Policy, save_policy
 from feduplink.progress import Callback, track
 from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 
 #: Directory of the Flower app that ``flwr run`` takes; its configuration has the fields of
 #: :class:`TaskRun`.
@@ -63,7 +63,7 @@ def federate_with_flower(
     partition: str | None = None,
     data: Path | None = None,
     deadline_s: float | None = None,
-    packet_success: PacketSuccess = "worst-phase",
+    packet_success: ArrivalRule = "worst-phase",
     imports: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> FederatedHistory:

@@ -30,7 +30,7 @@ from feduplink.federated.state import draw_runs, first_models
 from feduplink.federated.tasks.task import FederatedData
 from feduplink.policies import Policy, make_policies
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
 from feduplink.validation import ValidatedModel
 
@@ -69,7 +69,7 @@ class TaskRun(ValidatedModel):
     kappa: float = Field(default=0.0, ge=0)
     delivery: str = "1"
     deadline: float | None = Field(default=None, gt=0)
-    packet_success: PacketSuccess = "worst-phase"
+    packet_success: ArrivalRule = "worst-phase"
     imports: str = ""
     timeout: float = Field(default=3600.0, gt=0)
     out: Path

@@ -37,7 +37,7 @@ from feduplink.errors import InputError
 from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, transmit
 from feduplink.policies import Policy
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 
 _LOG = logging.getLogger("flwr")
 
@@ -110,7 +110,7 @@ class WirelessGrid(Grid):
         rounds: int,
         seed: int = 0,
         deadline_s: float | None = None,
-        packet_success: PacketSuccess = "worst-phase",
+        packet_success: ArrivalRule = "worst-phase",
     ) -> None:
         self._grid, self._scenario, self._policy = grid, scenario, policy
         self._rounds = Rounds.draw(scenario, everyone(rounds, scenario.workers), seed=seed, run=0)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from feduplink.errors import InputError
+from feduplink.link.arrivals import ARRIVAL_RULES
 from feduplink.link.measures import SuccessRate, find_measure, success_rate
 from feduplink.link.quality import efficiency_of_rate, packet_success_rate, rate, sinr
 from feduplink.link.uploads import Schedule, Upload, energy, scheduled_upload
 
 if TYPE_CHECKING:
     from feduplink.scenario import Scenario
+    from feduplink.settings import ArrivalRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,7 @@ class LinkState:
         success: the probability that an upload arrives, as a function of its SINR.
         bits: Z of one upload, () or (L,).
         deadline_s: end of a round, at which unfinished uploads stop and are lost; None: no end.
+        rule: which SINR decides whether an upload arrives.
 
     """
 
@@ -40,6 +43,7 @@ class LinkState:
     success: SuccessRate
     bits: Tensor
     deadline_s: float | None = None
+    rule: ArrivalRule = "worst-phase"
 
     def __post_init__(self) -> None:
         power = self.schedule.power
@@ -91,7 +95,8 @@ class LinkState:
     @cached_property
     def arrivals(self) -> Tensor:
         """The probability that an upload is complete and arrives, (..., L)."""
-        return self.success.value(self.sinr, self.power) * self.upload.finished
+        sinr = ARRIVAL_RULES[self.rule](self.upload)
+        return self.success.value(sinr, self.upload.power) * self.upload.finished
 
     @cached_property
     def energy_j(self) -> Tensor:
@@ -130,6 +135,7 @@ def upload(
     *,
     bits: float | Tensor | None = None,
     deadline_s: float | None = None,
+    rule: ArrivalRule = "worst-phase",
 ) -> LinkState:
     """The state of the uplink under powers or a schedule on the channels H.
 
@@ -141,6 +147,7 @@ def upload(
         scenario: the radio.
         bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
         deadline_s: end of the round, s.
+        rule: which SINR decides whether an upload arrives.
 
     >>> from feduplink import Scenario
     >>> state = upload(torch.ones(2, 2), torch.ones(2), Scenario(workers=2), bits=1e6)
@@ -150,4 +157,4 @@ def upload(
     objective = find_measure(scenario.objective).from_scenario(scenario)
     uploaded = scenario.model_bits() if bits is None else torch.as_tensor(bits)
     chance = success_rate(objective, scenario)
-    return LinkState(csi, transmission, scenario, chance, uploaded, deadline_s)
+    return LinkState(csi, transmission, scenario, chance, uploaded, deadline_s, rule)

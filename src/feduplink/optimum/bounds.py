@@ -172,9 +172,7 @@ def distribution_bound(
     prices = Prices.from_problem(problem, scenario, multipliers)
     certificate = certify(batch, prices, max_boxes=max_boxes, budget_s=budget_s)
     strongest = 10 * float(batch.direct.max())
-    rate = link.rate(strongest * batch.pmax_w)
-    slope = prices.rate + prices.efficiency / batch.static_power_w
-    spread = float((prices.success + slope * rate).sum())
+    spread = _largest_lagrangian(prices, batch, strongest)
     count, log_term = len(csi), math.log(2 / (1 - confidence))
     gaps = certificate.upper - certificate.lower
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
@@ -184,6 +182,24 @@ def distribution_bound(
     gains = torch.full((1, scenario.workers), strongest)
     possible = interference_free_bound(problem, scenario.pmax_w, gains)
     return DistributionBound(min(mean + slack, possible), confidence, strongest, count)
+
+
+def _largest_lagrangian(prices: Prices, batch: ChannelBatch, gain: float) -> float:
+    """M, which the Lagrangian of no channel with direct gains up to ``gain`` exceeds."""
+    rate = link.rate(gain * batch.pmax_w)
+    slope = prices.rate.clamp_min(0.0) + prices.efficiency.clamp_min(0.0) / batch.static_power_w
+    largest = prices.success.clamp_min(0.0) + slope * rate + (-prices.activation_cost).clamp_min(0)
+    for measure, price in prices.others:
+        if measure.convex_in_log_power and bool((price <= 0).all()):
+            continue  # such a measure is not negative
+        most = measure.most_alone(torch.full_like(batch.pmax_w, gain), batch.pmax_w)
+        if most is None:
+            raise InputError(
+                f"confidence: the largest value of {measure.name} on a channel is unknown; "
+                "accepted for a bound on the distribution: measures with most_alone."
+            )
+        largest = largest + price.clamp_min(0.0) * most
+    return float(largest.sum())
 
 
 #: Grid points between the most efficient power and Pmax, and weights of rate and efficiency, by

@@ -24,7 +24,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch
-from feduplink.link import Schedule, find_measure, success_rate
+from feduplink.link import Schedule
 from feduplink.link.uploads import power_alone
 from feduplink.progress import track_each
 from feduplink.scenario import Scenario
@@ -132,10 +132,7 @@ def expected_arrivals(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, schedule: Schedule
 ) -> Tensor:
     """The probability that each worker's model arrives, (N, L): it is sent, and not lost."""
-    upload = link.scheduled_upload(csi.double(), schedule, bits, scenario.bandwidth_hz)
-    objective = find_measure(scenario.objective).from_scenario(scenario)
-    arriving = success_rate(objective, scenario).value(upload.sinr, upload.power)
-    return torch.where(upload.finished, arriving, 0.0)
+    return link.upload(csi.double(), schedule, scenario, bits=bits).arrivals
 
 
 def find_rewards(

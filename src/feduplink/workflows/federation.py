@@ -13,7 +13,7 @@ from pydantic import Field
 from feduplink.errors import InputError
 from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
-from feduplink.settings import PacketSuccess
+from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import as_names, channels_for
@@ -227,7 +227,7 @@ def federate(
         CommandLine("S"),
     ] = None,
     packet_success: Annotated[
-        PacketSuccess,
+        ArrivalRule,
         Field(
             description="SINR that decides whether an upload arrives: with all senders active, or "
             "of every phase, weighted by the bits sent in it"
