@@ -12,7 +12,7 @@ from feduplink import Scenario, draw_csi
 from feduplink.policies import (
     GraphPolicy,
     PerceptronPolicy,
-    Policy,
+    PowerPolicy,
     make_policy,
     shipped_pdx,
 )
@@ -23,7 +23,7 @@ COUNTS = {"dual": 40_000}
 NAMES = ("rand", "orth", "max", "openloop", "pdm", "pdg", "pdx", "dual")
 
 
-def made(name: str) -> Policy:
+def made(name: str) -> PowerPolicy:
     scenario = Scenario()
     if name in ("pdm", "pdg"):
         kind = GraphPolicy if name == "pdg" else PerceptronPolicy
@@ -34,7 +34,7 @@ def made(name: str) -> Policy:
     return make_policy(name, scenario, channels=few)
 
 
-class Counted(Policy):
+class Counted(PowerPolicy):
     """As much power as the own gain has, up to Pmax; counts the channels it is given at once."""
 
     name = "counted"

@@ -188,7 +188,10 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--policy", "rand"), "rand has nothing to train; accepted: pdm, pdg, pdx, or a subclass"),
+        (
+            ("--policy", "rand"),
+            "rand has nothing to train; accepted: pdm, pdg, pdx, learned-schedule, or a subclass",
+        ),
         (("--policy", "pdgg"), "did you mean pdg?"),
         ((), "--policy"),
         (("--policy", "pdg", "--epochs", 0), "epochs"),

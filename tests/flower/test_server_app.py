@@ -36,7 +36,7 @@ def run_in_process(
 
 
 def local_engine(run: TaskRun, present: torch.Tensor | None = None) -> Federation:
-    name, sender = run.sender()
+    name, policy = run.make_policy()
     settings = FederationSettings(
         runs=1,
         rounds=run.rounds,
@@ -45,7 +45,7 @@ def local_engine(run: TaskRun, present: torch.Tensor | None = None) -> Federatio
         packet_success=run.packet_success,
     )
     task = load_task(run.task, workers=run.scenario.workers)
-    federation = Federation(task, {name: sender}, run.scenario, settings, seed=run.seed)
+    federation = Federation(task, {name: policy}, run.scenario, settings, seed=run.seed)
     federation.run()
     return federation
 

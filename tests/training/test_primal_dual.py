@@ -21,7 +21,7 @@ from feduplink import (
     judge,
     link,
 )
-from feduplink.link import Measure, PacketSuccess
+from feduplink.link import PacketSuccess, SeparableMeasure
 from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy, judge_policy
 from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
 from feduplink.training import (
@@ -376,7 +376,7 @@ CELL_PROBLEM = Problem.from_scenario(CELL)
 RATE, EFFICIENCY = CELL_PROBLEM.constraints
 
 
-class SinrAbove(Measure):
+class SinrAbove(SeparableMeasure):
     """Differs between levels."""
 
     name = "above"

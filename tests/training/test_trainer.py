@@ -436,7 +436,7 @@ def test_learned_schedules_are_trained_to_their_network():
         (
             FullPower,
             {},
-            "^policy: max has nothing to train; accepted: pdm, pdg, pdx, or a",
+            "^policy: max has nothing to train; accepted: pdm, pdg, pdx, learned-schedule, or a",
         ),
         ("mox", {}, "^policy: 'mox' is unknown, did you mean max"),
         (

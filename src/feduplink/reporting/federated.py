@@ -256,6 +256,8 @@ def _standard_error_over_runs(errors: _Values) -> _Values:
 def _scale_costs(axes: Any) -> None:
     """A logarithmic axis whose labels keep clear of each other."""
     low, high = axes.dataLim.intervalx
+    if not 0 < high < np.inf:  # nothing is drawn
+        return
     if high < _FEW_DECADES * low:
         axes.set_xscale("log", subs=(2, 5))
         axes.xaxis.set_major_formatter("{x:g}")
