@@ -169,7 +169,7 @@ class SuccessRate(SeparableMeasure):
     """The probability that an upload arrives.
 
     As the objective it also is what decides whether one does, see
-    :func:`feduplink.problem.success_rate`.
+    :func:`success_rate`.
     """
 
     def error(self, sinr: Tensor, power: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A graph network that maximises the Lagrangian of a channel at any prices.
 
-Trained once, for all settings (``learning.amortised``): channel, weights, Pmax and prices are its
+Trained once, for all settings (:mod:`feduplink.training.unrolled`): channel, weights, Pmax and prices are its
 inputs. Packet success, rate and energy efficiency are what it knows.
 """
 

@@ -4,10 +4,9 @@ A ball (``flint.arb``) is a midpoint and a radius; python-flint rounds so that t
 all numbers in the arguments is inside. A comparison of balls is true only if it is so for all
 numbers in them. Float64 numbers are taken as the exact numbers they are.
 
-IEEE 754 demands of + − × ÷ the float64 that is nearest to the exact result. So the exact result is
-between the two neighbours of the computed one, whatever the numbers: no more is needed for limits
-that are true. Functions such as exp and log come with no such guarantee; where they are needed,
-balls are computed with (:mod:`feduplink.proofs.arithmetic`).
+IEEE 754 requires the result of + − × ÷ to be the float64 nearest to the exact one. So the exact
+result lies between the two neighbours of the computed one: outward rounding takes the neighbour on
+the safe side. Functions such as exp and log have no such guarantee; they are computed with balls.
 
 All numbers here are at least 0, and :mod:`feduplink.proofs.format` keeps them far from
 overflow and underflow.

@@ -1,10 +1,8 @@
 """Verification of a proof: the boxes cover all powers, each bound holds, and the statement
 follows.
 
-All in ball arithmetic: each function returns None, or the sentence that says what is wrong.
-
-Whatever decides is computed with outward rounding (:mod:`feduplink.proofs.arithmetic`) or in ball
-arithmetic (:mod:`feduplink.proofs.arithmetic`).
+Each check returns None, or a sentence that states what is wrong. All numbers that decide are
+computed in ball arithmetic or with outward rounding (:mod:`feduplink.proofs.arithmetic`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Upper bounds on the Lagrangian of a channel over a region, in ball arithmetic.
 
-Nothing is concluded from these numbers. A bad one makes a bound loose, never wrong.
-
 With multipliers λ_ki ≥ 0 on E[1(p_i > 0) (c_ki − limit_ki)] ≥ 0 and weights w of the objective's
 measure f, the Lagrangian is Σ_i 1(p_i > 0) (a_i PSR_i + b_i R_i + c_i EE_i − d_i) with a, b and c
 the sums of w and λ over the measures and d_i = Σ_k λ_ki limit_ki.
 
-Both are convex, then concave, then convex, with parts that may be empty. For such a function φ on
+As a function of s = ln SINR at a fixed power, and of t = ln p without interference, what a worker
+contributes is convex, then concave, then convex, where parts may be empty. For such a function φ on
 [lo, hi] and the tangent T at a point of the concave part,
 
     φ ≤ max(φ(lo), φ(hi), T(lo), T(hi)):
@@ -15,10 +14,11 @@ in the concave part φ is under T; in a convex part it is under the larger of it
 is an end of the interval and the other one in the concave part. Without a concave part φ is under
 the larger of φ(lo) and φ(hi).
 
-Two bounds, proved in docs/proofs.md. Each worker at its best ends: the largest SINR the region
-leaves it. And by a tangent: each worker's value lies under a line in ln SINR, ln SINR is concave
-in the log-powers t = ln p, so the sum of the lines lies under its tangent at any point, which is
-largest at a corner of the region.
+The smaller of two bounds counts; both are proved in docs/proofs.md. The first takes every worker at
+the largest SINR that the region allows. The second uses a tangent: the value of a worker lies under
+a line in ln SINR, which is concave in the log-powers t = ln p; so the sum of the lines lies under
+its tangent at any point, and the tangent is largest at a corner of the region. The choice of
+tangents is not rigorous and need not be: a bad one makes a bound loose, never wrong.
 """
 
 from __future__ import annotations

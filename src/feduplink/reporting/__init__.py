@@ -1,1 +1,1 @@
-"""What a run leaves in its directory: plots, tables, files; and finished runs as one page."""
+"""Tables, figures and the HTML page of results."""

@@ -1,1 +1,1 @@
-"""storage"""
+"""Files: atomic writes, tensor files, HDF5, and the directory of a run."""

@@ -7,7 +7,7 @@ that sending draws, of the waterfall, and of the prices. A curriculum draws all 
 Prices that are drawn at random are seldom those that the network is asked about. At the multipliers
 of a problem every worker is near the point where being on the air just pays, and who sends is
 decided by little; that is where the network has to be right. So half of what it is trained on are
-problems whose multipliers follow its own powers, as in the search for them (``dual_descent``).
+problems whose multipliers follow its own powers, as in the search for them (:mod:`feduplink.optimum.calibration`).
 """
 
 from __future__ import annotations
