@@ -1,7 +1,7 @@
 """A graph network that maximises the Lagrangian of a channel at any prices.
 
-Trained once, for all settings (:mod:`feduplink.training.unrolled`): channel, weights, Pmax and prices are its
-inputs. Packet success, rate and energy efficiency are what it knows.
+It is trained once for all settings (:mod:`feduplink.training.unrolled`), with the channel, the
+weights, Pmax and the prices as inputs, for packet success, rate and energy efficiency.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ feasible multipliers.
 The inner problem of the dual is a matter of the gains in units of noise over Pmax, of the power
 that sending draws, of the waterfall, and of the prices. A curriculum draws all of these.
 
-Prices that are drawn at random are seldom those that the network is asked about. At the multipliers
-of a problem every worker is near the point where being on the air just pays, and who sends is
-decided by little; that is where the network has to be right. So half of what it is trained on are
-problems whose multipliers follow its own powers, as in the search for them (:mod:`feduplink.optimum.calibration`).
+Prices drawn at random are rarely those that the network is used with. At the multipliers of a
+problem every worker is close to indifference between transmitting and silence, and there the
+network has to be accurate. So half of the training problems have multipliers that follow the
+network's own powers, as in the search for them (:mod:`feduplink.optimum.calibration`).
 """
 
 from __future__ import annotations
