@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -70,6 +70,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
 
     kind = "federation"
     files = "federated.md, error.png, arrivals.png, metrics.json"
+    table_file = "federated.md"
 
     history: FederatedHistory
     scenario: Scenario
@@ -90,11 +91,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
 
     def table(self) -> TextTable:
         """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
-        return self.history.table(self.target)
-
-    def headline(self) -> str:
-        """The notes on the channels."""
-        return "\n".join(self.notes)
+        return replace(self.history.table(self.target), notes=self.notes)
 
     def plot(
         self,
@@ -146,13 +143,6 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
             },
         }
 
-    def write_files(self, directory: Path) -> None:
-        """The table in Markdown."""
-        from feduplink.storage.files import write_text
-
-        notes = "".join(f"\n{note}.\n" for note in self.notes)
-        write_text(directory / "federated.md", self.table().markdown() + notes)
-
     def figures(self) -> dict[str, StyledFigure]:
         """Arrivals per round, and the error against rounds, seconds and joules."""
         from feduplink.reporting.federated import plot_arrivals, plot_costs
@@ -163,13 +153,6 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
             "arrivals": plot_arrivals(arrivals),
             "error": plot_costs({history.task: history}),
         }
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The records inside the history."""
-        from feduplink.federated import FederatedHistory, RunHistory
-
-        return [FederatedHistory, RunHistory]
 
 
 @workflow

@@ -26,7 +26,7 @@ from feduplink.errors import InputError, unknown_name
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
 from feduplink.scenario import Scenario
-from feduplink.storage.files import write_json
+from feduplink.storage.files import write_json, write_text
 from feduplink.storage.run_directory import METRICS_FILE
 from feduplink.tables import TextTable
 from feduplink.workflows.options import options_of, takes
@@ -74,6 +74,7 @@ class Sweep(Result):
 
     kind = "sweep"
     files = "sweep.csv (all measures), sweep.md, sweep.png and a directory per run"
+    table_file = "sweep.md"
 
     verb: str
     options: tuple[str, ...]
@@ -175,11 +176,9 @@ class Sweep(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """All measures as CSV, and the table in Markdown."""
-        from feduplink.storage.files import write_text
-
+        """The table, and all measures as CSV."""
+        super().write_files(directory)
         write_text(directory / "sweep.csv", self.to_csv())
-        write_text(directory / "sweep.md", self.table().markdown())
 
     def figures(self) -> dict[str, StyledFigure]:
         """The measure against the values."""
@@ -203,11 +202,6 @@ class Sweep(Result):
         if measure is not None and measure not in self.measures:
             raise unknown_name("figure", measure, self.measures)
         return measure or self.measure
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The rows."""
-        return [SweptRow]
 
 
 def sweep(

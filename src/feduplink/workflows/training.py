@@ -110,14 +110,6 @@ class _Training(Result):
         return plot_network_training(self.history, self.name)
 
     @classmethod
-    def classes(cls) -> list[type]:
-        """Epochs and outcomes."""
-        from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.training import Epoch, NetworkEpoch
-
-        return [Epoch, NetworkEpoch, Outcome, ConstraintValue, Judgement]
-
-    @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
         """Restore the run; a file has a plain list of epochs."""
         from feduplink.training import History
@@ -143,6 +135,7 @@ class TrainingRun(_Training):
 
     kind = "training"
     files = "policy, history.csv, plots and metrics.json"
+    table_file = "comparison.md"
 
     policy: Policy
     test: Outcome
@@ -201,15 +194,11 @@ class TrainingRun(_Training):
         return metrics
 
     def write_files(self, directory: Path) -> None:
-        """The policy, the history and the table."""
+        """The policy and the table."""
         from feduplink.policies import save_policy
-        from feduplink.reporting.comparison_table import comparison_markdown
-        from feduplink.storage.files import write_text
 
+        super().write_files(directory)
         save_policy(self.policy, directory)
-        judgements = {self.name: self.test.judgement}
-        table = comparison_markdown(judgements, self.scenario, notes=self.notes)
-        write_text(directory / "comparison.md", table)
 
     def figures(self) -> dict[str, StyledFigure]:
         """The distribution of the powers on the test channels, and the convergence."""
