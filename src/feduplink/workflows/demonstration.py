@@ -49,7 +49,10 @@ def demo(
     runs: int = _RUNS,
     tell: Callable[[Any], None] = lambda _text: None,
 ) -> Demonstration:
-    """Train ``pdm`` and ``pdg``, compare all policies with the optimum, federate, and report.
+    """Run a small end-to-end comparison and write an HTML report.
+
+    ``pdm`` and ``pdg`` are trained, all policies are compared with the optimum, and some of them
+    train a federated model.
 
     Args:
         scenario: the cell, the radio and the problem.

@@ -260,7 +260,7 @@ def federate(
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> FederatedComparison:
-    """Train a federated model over the uplink with every policy.
+    """Train a federated model over the uplink; compare policies by error, time and energy.
 
     Policies share the data, the first weights, the minibatches, the channels and the random numbers
     that decide arrivals of each run.

@@ -248,7 +248,7 @@ def find_optimum(
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> OptimumResult:
-    """Find the optimum on test or recorded channels, and prove an upper bound.
+    """Find the optimum on test or recorded channels, with a proved upper bound.
 
     Args:
         scenario: the cell, the radio and the problem.
@@ -406,7 +406,7 @@ def check_proof(
         CommandLine(metavar="N"),
     ] = 2,
 ) -> ProofCheck:
-    """Check a proof of optimality, with code that is separate from the search."""
+    """Check a proof of optimality with code that is separate from the search."""
     from feduplink.proofs import read_proof
     from feduplink.proofs.format import check_recording
 
