@@ -32,7 +32,7 @@ from feduplink.workflows.options import (
 )
 
 if TYPE_CHECKING:
-    from feduplink.workflows import Result, Sweep
+    from feduplink.workflows import Sweep
 
 
 @dataclass(frozen=True)
@@ -95,21 +95,18 @@ class Call:
 
 
 def run_workflow(call: Call) -> None:
-    """Call a workflow; save and print its result, unless it returns none and did so itself."""
-    result: Result | None = call()
-    if result is not None:
-        if not takes(call.workflow, "out"):
-            result.save(call.out)
-        print_result(result, call.out)
-
-
-def print_result(result: Result, directory: Path) -> None:
-    """Print the table of a result, and the names of its files."""
-    out = console()
+    """Call a workflow; save its result and print it, unless it returns none and did so itself."""
+    result, out = call(), console()
+    if not isinstance(result, workflows.Result):
+        if result is not None:
+            out.print(str(result))
+        return
+    if not takes(call.workflow, "out"):
+        result.save(call.out)
     if headline := result.headline():
         out.print(headline)
     out.print(terminal_table(result.table()))
-    out.print(f"{result.files} in {directory}")
+    out.print(f"{result.files} in {call.out}")
 
 
 @dataclass(frozen=True)
@@ -205,20 +202,13 @@ def run_check(call: Call) -> None:
     print(checked.conclusion)
 
 
-def run_export(call: Call) -> None:
-    """Export a policy, and print the difference from PyTorch."""
-    console().print(str(call()))
-
-
 def run_demo(call: Call) -> None:
     """Run the demo and print its results as they come."""
-    from feduplink.workflows.result import Result
-
     out = console()
 
     def tell(said: Any) -> None:
-        shown = terminal_table(said.table()) if isinstance(said, Result) else wrapped(said, out)
-        out.print(shown)
+        is_result = isinstance(said, workflows.Result)
+        out.print(terminal_table(said.table()) if is_result else wrapped(said, out))
 
     call(tell=tell)
 
@@ -414,7 +404,6 @@ COMMANDS = (
         "export",
         workflows.export_policy,
         "feduplink export --policy pdx --interference 2 --out runs/export",
-        run_export,
     ),
     Command(
         "serve",

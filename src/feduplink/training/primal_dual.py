@@ -167,16 +167,11 @@ class PrimalDualState:
             (self.objective_multiplier - step * (objective - achieved)).clamp_min(0.0),
             (self.constraint_multiplier - step * surplus).clamp_min(0.0),
         )
-        return after if subset is None else self._with_workers_of(after, subset)
-
-    def _with_workers_of(self, other: PrimalDualState, subset: Tensor) -> PrimalDualState:
-        """The other state for the ``subset``, this one for the rest."""
-        theirs = other.tensors()
+        if subset is None:
+            return after
+        moved = {name: tensor[..., subset] for name, tensor in after.tensors().items()}
         return PrimalDualState(
-            **{
-                name: own.index_copy(-1, subset, theirs[name][..., subset])
-                for name, own in self.tensors().items()
-            }
+            **{n: own.index_copy(-1, subset, moved[n]) for n, own in self.tensors().items()}
         )
 
     def tensors(self) -> dict[str, Tensor]:

@@ -251,7 +251,6 @@ class Trainer(Generic[R]):
     def __init__(self, algorithm: LearningAlgorithm[R]) -> None:
         self.algorithm = algorithm
         self.history: History[R] = History()
-        self._best: R | None = None
         self._best_weights = _clone(algorithm.weights())
         # Weights to continue from; the network has the best ones after a run.
         self._last_weights: dict[str, Tensor] | None = None
@@ -260,15 +259,15 @@ class Trainer(Generic[R]):
     def __repr__(self) -> str:
         """The number of epochs, and the best epoch so far."""
         done = f"{len(self.history)} of {self.algorithm.epochs} epochs"
-        best = "" if self._best is None else f", best: {self._best}"
+        best = f", best: {self.best}" if self.history else ""
         return f"Trainer({self.algorithm.title}, {done}{best})"
 
     @property
     def best(self) -> R:
         """The record of the best epoch so far."""
-        if self._best is None:
+        if not self.history:
             raise InputError("best: there is no epoch yet; run the trainer first.")
-        return self._best
+        return self.history.best
 
     @property
     def is_finished(self) -> bool:
@@ -346,7 +345,6 @@ class Trainer(Generic[R]):
             algorithm.restore(saved["algorithm"])
             algorithm.generator.set_state(saved["generator"].cpu())
             self.history = History(saved["history"])
-            self._best = self.history.best if self.history else None
 
     def _identity(self) -> dict[str, Any]:
         name = ALGORITHMS.name_of(type(self.algorithm))
@@ -358,8 +356,7 @@ class Trainer(Generic[R]):
             self.algorithm.step(batch)
         epoch = self.algorithm.end_epoch(number)
         self.history.append(epoch)
-        if self._best is None or epoch.rank > self._best.rank:
-            self._best = epoch
+        if self.best is epoch:
             self._best_weights = _clone(self.algorithm.weights())
         return epoch
 

@@ -122,6 +122,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
     kind = "evaluation"
     files = "comparison.md, comparison.png, power-histogram.png, metrics.json"
     table_file = "comparison.md"
+    parts = (Outcome,)
 
     scenario: Scenario
     outcomes: Mapping[str, Outcome]

@@ -74,6 +74,7 @@ class OptimumResult(Result):
     kind = "optimum"
     files = "allocations.h5, duality.png, the dual policy and metrics.json"
     table_file = "comparison.md"
+    parts = (Outcome,)
 
     optimum: Optimum
     outcome: Outcome

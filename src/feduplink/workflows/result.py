@@ -48,11 +48,13 @@ class Result(ABC):
         kind: name of the class in :data:`RESULTS`, the entry ``result`` of ``metrics.json``.
         files: the files that :meth:`save` writes, in words for the reader of a terminal.
         table_file: name of the file with the table in Markdown.
+        parts: classes of objects in its fields, beside those of other packages.
     """
 
     kind: ClassVar[str]
     files: ClassVar[str] = METRICS_FILE
     table_file: ClassVar[str]
+    parts: ClassVar[tuple[type, ...]] = ()
 
     @abstractmethod
     def metrics(self) -> dict[str, Any]:
@@ -95,7 +97,7 @@ class Result(ABC):
         """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
         from feduplink.storage.records import unpack
 
-        return cls(**unpack(content, _classes(), _finders(scenario, directory)))
+        return cls(**unpack(content, [*_classes(), *cls.parts], _finders(scenario, directory)))
 
     def figures(self) -> Mapping[str, StyledFigure]:
         """The figures that :meth:`save` writes as PNG and SVG, by name."""
@@ -168,21 +170,19 @@ def load_result(directory: str | Path) -> Any:
 
 
 def _classes() -> list[type]:
-    """The classes of objects in the fields of results, beside those found by name."""
+    """Classes of other packages in the fields of results, beside those found by name."""
     from feduplink import optimum
     from feduplink.federated import FederatedHistory, RoundCosts, RunHistory
     from feduplink.judgement import ConstraintValue, Judgement
     from feduplink.lagrangian import Multipliers
     from feduplink.link import Schedule
     from feduplink.training import Epoch, NetworkEpoch
-    from feduplink.workflows.evaluation import Outcome
-    from feduplink.workflows.sweeps import SweptRow
 
     dual = [optimum.DualSolution, optimum.DualStep, Multipliers]
     bounds = [optimum.Certificate, optimum.DistributionBound, optimum.Unreachable]
     rounds = [Schedule, RoundCosts, FederatedHistory, RunHistory]
-    judged = [Outcome, Judgement, ConstraintValue, Epoch, NetworkEpoch]
-    return [Scenario, optimum.Optimum, SweptRow, *dual, *bounds, *rounds, *judged]
+    judged = [Judgement, ConstraintValue, Epoch, NetworkEpoch]
+    return [Scenario, optimum.Optimum, *dual, *bounds, *rounds, *judged]
 
 
 def _names() -> dict[type, Any]:

@@ -121,9 +121,10 @@ class Front(Result):
         for name, entries in self.costs.items():
             for entry in entries:
                 kappa, figures = entry.kappa, entry.as_metrics()
-                bound = self.bounds.get(kappa) if name == "schedule" and kappa is not None else None
-                mean = None if kappa is None else float(entry.cost(kappa).mean())
-                gap = "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}"
+                gap = ""
+                if name == "schedule" and kappa is not None and kappa in self.bounds:
+                    mean = float(entry.cost(kappa).mean())
+                    gap = f"{100 * (1 - self.bounds[kappa] / mean):.1f}"
                 measures = ("time_s", "energy_j", "median_time_s", "median_energy_j")
                 rows.append(
                     [
@@ -167,21 +168,11 @@ class Front(Result):
         """Columns policy, kappa, channel, time_s, energy_j, arrivals."""
         for name, entries in self.costs.items():
             for entry in entries:
-                rows = zip(
-                    entry.time_s.tolist(),
-                    entry.energy_j.tolist(),
-                    entry.success.sum(-1).tolist(),
-                    strict=True,
-                )
-                for channel, (time_s, energy_j, arrivals) in enumerate(rows):
-                    yield {
-                        "policy": name,
-                        "kappa": entry.kappa,
-                        "channel": channel,
-                        "time_s": time_s,
-                        "energy_j": energy_j,
-                        "arrivals": arrivals,
-                    }
+                arrivals = entry.success.sum(-1)
+                columns = {"time_s": entry.time_s, "energy_j": entry.energy_j, "arrivals": arrivals}
+                for channel in range(len(arrivals)):
+                    row = {"policy": name, "kappa": entry.kappa, "channel": channel}
+                    yield row | {key: float(values[channel]) for key, values in columns.items()}
 
     def metrics(self) -> dict[str, Any]:
         """Means and medians of every policy, and the bounds."""

@@ -69,6 +69,8 @@ class _Training(Result):
         seed: of all random numbers.
     """
 
+    parts = (Outcome,)
+
     history: History[Any]
     settings: Mapping[str, Any]
     seed: int
@@ -324,10 +326,7 @@ def train(
 
     out = None if out is None else Path(out)
     checkpoint = out and out / CHECKPOINT_FILE
-    if checkpoint is not None:
-        check_beginning(checkpoint, "a training run", resume=resume)
-    elif resume:
-        raise InputError("resume: accepted only with out, the directory of the checkpoint.")
+    check_beginning(checkpoint, "a training run", resume=resume)
     kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     options = {"preset": preset, **settings}
