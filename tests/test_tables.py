@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import io
 
@@ -72,14 +73,22 @@ def test_plain_text_is_aligned():
     ]
 
 
-def test_markdown_of_a_table():
-    assert TABLE.markdown().splitlines() == [
+def test_markdown_has_remarks_in_one_paragraph_and_one_for_each_note():
+    noted = dataclasses.replace(TABLE, remarks=["error < 1", "b"], notes=["max: x", "y"])
+    assert noted.markdown().splitlines() == [
         "Two <things>",
         "",
         "| name | partial | final error |",
         "| --- | ---: | ---: |",
         "| a & b | 1 | 0.25 |",
         "| longer name | 12 | - |",
+        "",
+        "Error < 1.",
+        "B.",
+        "",
+        "max: x.",
+        "",
+        "y.",
     ]
 
 

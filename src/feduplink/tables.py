@@ -41,13 +41,15 @@ class TextTable:
         columns: their headers; a line break shows where a narrow header may be broken, with a
             hyphen before it inside a word.
         rows: as many cells each.
-        remarks: what the reader has to know, a sentence each without its capital and full stop.
+        remarks: explanations of the columns, a sentence each without its capital and full stop.
+        notes: what is particular to these rows, as remarks; a note may begin with a row's name.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     remarks: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @classmethod
     def of_entries(cls, title: str, entries: Mapping[str, str]) -> TextTable:
@@ -70,13 +72,16 @@ class TextTable:
             ).rstrip()
             for cells in lines
         ]
-        return "\n".join([self.title, *shown, *self.remarks])
+        return "\n".join([self.title, *shown, *self.remarks, *self.notes])
 
     def markdown(self) -> str:
-        """Title and table, without the remarks."""
+        """Title and table, the remarks in one paragraph, and a paragraph per note."""
         rule = ["---", *["---:"] * (len(self.columns) - 1)]
         rows = [f"| {' | '.join(cells)} |" for cells in (self.headers, rule, *self.rows)]
-        return "\n".join([self.title, "", *rows]) + "\n"
+        remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
+        notes = [f"{note}." for note in self.notes]  # names stay as they are written in the table
+        paragraphs = [self.title, "\n".join(rows), "\n".join(remarks), *notes]
+        return "\n\n".join(filter(None, paragraphs)) + "\n"
 
     def html(self) -> str:
         """For a notebook; everything is escaped."""
@@ -86,7 +91,8 @@ class TextTable:
 
         head = f"<thead>{row('th', self.headers)}</thead>" if any(self.headers) else ""
         body = "".join(row("td", cells) for cells in self.rows)
-        remarks = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in self.remarks)
+        sentences = [*self.remarks, *self.notes]
+        remarks = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in sentences)
         title = f"<caption>{html.escape(self.title)}</caption>"
         return f"<table>{title}{head}<tbody>{body}</tbody></table>{remarks}"
 
@@ -126,7 +132,7 @@ def terminal_table(table: TextTable) -> RenderableType:
     for name, *cells in table.rows:
         styled = (Text(cell, _VERDICT_COLOURS.get(cell.partition(" ")[0], "")) for cell in cells)
         drawn.add_row(Text(name), *styled)
-    remarks = [Text(remark, style="italic dim") for remark in table.remarks]
+    remarks = [Text(text, style="italic dim") for text in (*table.remarks, *table.notes)]
     return Group(Text(table.title, style="bold"), drawn, *remarks)
 
 

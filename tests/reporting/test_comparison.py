@@ -22,7 +22,7 @@ from feduplink import (
 )
 from feduplink.optimum import find_optimum
 from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
-from feduplink.reporting.comparison_table import comparison_markdown, comparison_table
+from feduplink.reporting.comparison_table import comparison_table
 from feduplink.tables import terminal_table
 
 
@@ -38,7 +38,7 @@ def optimum(default_csi, default_scenario) -> Optimum:
 
 def test_a_row_of_the_markdown_table_has_all_figures(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
-    lines = comparison_markdown(judgements, default_scenario).splitlines()
+    lines = comparison_table(judgements, default_scenario).markdown().splitlines()
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
     assert header == (
         "| policy | objective | weighted PER | participation | rate >= 0.7 | EE >= 55 | "
@@ -79,7 +79,7 @@ def test_the_verdict_comes_with_the_smallest_margin_and_its_confidence_interval(
     )
     (row,) = [
         line
-        for line in comparison_markdown({"max": judgement}, default_scenario).splitlines()
+        for line in comparison_table({"max": judgement}, default_scenario).markdown().splitlines()
         if line.startswith("| max")
     ]
     assert row.endswith(f" | {written} |")
@@ -87,7 +87,7 @@ def test_the_verdict_comes_with_the_smallest_margin_and_its_confidence_interval(
 
 def test_missing_figures_are_dashes(default_csi, default_scenario):
     judgements = _judgements(default_csi, default_scenario)
-    quiet = comparison_markdown(judgements, default_scenario).splitlines()[5]
+    quiet = comparison_table(judgements, default_scenario).markdown().splitlines()[5]
     assert quiet.startswith("| quiet |")
     assert quiet.split(" | ")[2] == "-"
     assert "nan" not in quiet
@@ -96,7 +96,7 @@ def test_missing_figures_are_dashes(default_csi, default_scenario):
 def test_values_per_worker_are_written_as_a_range(default_csi):
     listed = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     scenario = Scenario(rate_min=listed, pmax_dbw=tuple(-10 * value for value in listed))
-    text = comparison_markdown(_judgements(default_csi, scenario), scenario)
+    text = comparison_table(_judgements(default_csi, scenario), scenario).markdown()
     assert "rate >= 0.2 to 0.9" in text
     assert "Pmax -9 to -2 dBW" in text
 
@@ -110,7 +110,7 @@ def test_user_defined_constraints_have_columns_and_units(default_csi):
             "link.own_measures:Sinr >= 2",
         )
     )
-    text = comparison_markdown(_judgements(default_csi, scenario), scenario)
+    text = comparison_table(_judgements(default_csi, scenario), scenario).markdown()
     header = next(line for line in text.splitlines() if line.startswith("| policy"))
     assert "| EE >= 55 | P <= 0.005 | PSR >= 0.5 | sinr >= 2 |" in header
     assert _cells(text, "max")[6] == "0.01000"
@@ -124,9 +124,8 @@ def test_user_defined_constraints_have_columns_and_units(default_csi):
 
 def test_remarks_and_notes_follow_the_table(default_csi, default_scenario, optimum):
     judgements = _judgements(default_csi, default_scenario)
-    *_, last, _, note = comparison_markdown(
-        judgements, default_scenario, optimum, ["max was made elsewhere"]
-    ).splitlines()
+    table = comparison_table(judgements, default_scenario, optimum, ["max was made elsewhere"])
+    *_, last, _, note = table.markdown().splitlines()
     assert f"exceeds {optimum.upper_bound:.4f}: proved" in last
     assert note == "max was made elsewhere."
     printed = _printed(judgements, default_scenario, optimum, ["max was made elsewhere"])
@@ -168,7 +167,7 @@ def test_only_feasible_policies_have_a_distance_to_the_optimum(default_scenario)
     judgements["met up to rounding"] = dataclasses.replace(judgements["max"], shortfall=1e-12)
     optimum = find_optimum(scenario.replace(ee_min=0.0), csi, max_boxes=20_000)
     assert judgements["max"].violation == 0
-    text = comparison_markdown(judgements, scenario, optimum)
+    text = comparison_table(judgements, scenario, optimum).markdown()
     assert _cells(text, "max")[2] == "0.0000"
     assert _cells(text, "met up to rounding")[2] == "0.0000"
     assert _cells(text, "quiet")[2] == f"{optimum.objective:.4f}"
@@ -185,7 +184,7 @@ def test_an_infinite_optimum_is_written_without_relative_figures(default_scenari
     )
     csi = torch.tensor([[1e4, 1.0], [1.0, 1e4]]).expand(3, 2, 2)
     optimum = find_optimum(scenario, csi, max_boxes=0)
-    text = comparison_markdown({"max": optimum.solution.judgement}, scenario, optimum)
+    text = comparison_table({"max": optimum.solution.judgement}, scenario, optimum).markdown()
     assert _cells(text, "max")[1:3] == ["-inf", "-"]
     assert "none was found that lets every worker be heard" in text
     assert "nan" not in text

@@ -6,7 +6,6 @@ A command is an entry of :data:`COMMANDS`. Its options are those of its workflow
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from feduplink import workflows
 from feduplink.cli.options import Given, make_scenario
 from feduplink.errors import InputError, ProofError
+from feduplink.experiments.reproduction import reproduce
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
+from feduplink.serving.listening import serve
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import console, print_records, terminal_table, wrapped
 from feduplink.workflows.options import (
@@ -30,7 +32,7 @@ from feduplink.workflows.options import (
 )
 
 if TYPE_CHECKING:
-    from feduplink.workflows import Result, Sweep
+    from feduplink.workflows import Sweep
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,18 @@ class Call:
 
 
 def run_workflow(call: Call) -> None:
-    """Call a workflow; save and print its result, unless it returns none and did so itself."""
-    result: Result | None = call()
-    if result is not None:
-        if not takes(call.workflow, "out"):
-            result.save(call.out)
-        print_result(result, call.out)
-
-
-def print_result(result: Result, directory: Path) -> None:
-    """Print the table of a result, and the names of its files."""
-    out = console()
+    """Call a workflow; save its result and print it, unless it returns none and did so itself."""
+    result, out = call(), console()
+    if not isinstance(result, workflows.Result):
+        if result is not None:
+            out.print(str(result))
+        return
+    if not takes(call.workflow, "out"):
+        result.save(call.out)
     if headline := result.headline():
         out.print(headline)
     out.print(terminal_table(result.table()))
-    out.print(f"{result.files} in {directory}")
+    out.print(f"{result.files} in {call.out}")
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Command:
 
     Attributes:
         name: the word after ``feduplink``.
-        path: ``package.module:function`` of its workflow.
-        summary: one line for the overview.
+        workflow: the function that does the work; its docstring begins with a line for the help.
         example: a command line that works, shown at the end of its ``--help``.
         run: calls the workflow and prints.
         writes: whether it writes files into ``--out``.
@@ -125,19 +123,17 @@ class Command:
     """
 
     name: str
-    path: str
-    summary: str
+    workflow: Callable[..., Any]
     example: str
     run: Callable[[Call], None] = run_workflow
     writes: bool = True
     usage: str = "[options]"
 
     @property
-    def workflow(self) -> Callable[..., Any]:
-        """The function that does the work; importing it does not import PyTorch."""
-        module, _, name = self.path.partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-        return found
+    def summary(self) -> str:
+        """One line for the overview."""
+        first, *_ = str(self.workflow.__doc__).splitlines()
+        return first.removesuffix(".")
 
     @property
     def default_out(self) -> Path:
@@ -157,7 +153,10 @@ def channels(
     ] = False,
     seed: Seed = 0,
 ) -> None:
-    """Write ``channels.h5`` and ``metrics.json``, and print the quantiles of the direct gain."""
+    """Draw channels of a scenario and write them to an HDF5 file.
+
+    The file is ``channels.h5``, beside ``metrics.json``; printed are quantiles of the direct gain.
+    """
     import numpy as np
 
     from feduplink.channels import draw_channels, write_channels
@@ -203,20 +202,13 @@ def run_check(call: Call) -> None:
     print(checked.conclusion)
 
 
-def run_export(call: Call) -> None:
-    """Export a policy, and print the difference from PyTorch."""
-    console().print(str(call()))
-
-
 def run_demo(call: Call) -> None:
     """Run the demo and print its results as they come."""
-    from feduplink.workflows.result import Result
-
     out = console()
 
     def tell(said: Any) -> None:
-        shown = terminal_table(said.table()) if isinstance(said, Result) else wrapped(said, out)
-        out.print(shown)
+        is_result = isinstance(said, workflows.Result)
+        out.print(terminal_table(said.table()) if is_result else wrapped(said, out))
 
     call(tell=tell)
 
@@ -247,8 +239,7 @@ def sweep(
     ] = None,
     processes: Processes = None,
 ) -> Sweep:
-    """Run a command for all combinations of values."""
-    from feduplink import workflows
+    """Run a command for several values of one or two options: table, CSV and plot."""
     from feduplink.cli import parse
 
     if len({name for name, *_ in vary}) < len(vary):
@@ -310,7 +301,7 @@ def report(
     out: Path,
     seed: Seed = 0,
 ) -> None:
-    """Write one HTML page on all runs in and below the directories."""
+    """Write one self-contained HTML page on all runs in and below the directories."""
     from feduplink.reporting.page import PAGE_FILE, read_sections, write_page
     from feduplink.storage.run_directory import find_runs, write_metrics
 
@@ -338,7 +329,7 @@ def data(
     ] = False,
     seed: Seed = 0,
 ) -> None:
-    """List the data sets, after fetching one if asked to."""
+    """List the data sets with licences and sources; fetch and verify them."""
     from feduplink.federated.data import DATA_SETS, FileState, data_directory, data_set, data_state
     from feduplink.federated.data import fetch as fetch_files
     from feduplink.storage.run_directory import write_metrics
@@ -376,40 +367,34 @@ def data(
 COMMANDS = (
     Command(
         "demo",
-        "feduplink.workflows.demonstration:demo",
-        "Run a small end-to-end comparison and write an HTML report",
+        workflows.demo,
         "feduplink demo --out runs/demo",
         run_demo,
     ),
     Command(
         "channels",
-        "feduplink.cli.commands:channels",
-        "Draw channels of a scenario and write them to an HDF5 file",
+        channels,
         "feduplink channels --count 1000 --workers 12 --out runs/channels",
     ),
     Command(
         "train",
-        "feduplink.workflows.training:train",
-        "Train a policy on drawn or recorded channels",
+        workflows.train,
         "feduplink train --policy pdg --scenario interference-x2 --out runs/pdg-x2",
     ),
     Command(
         "evaluate",
-        "feduplink.workflows.evaluation:evaluate",
-        "Compare policies on test channels of a scenario, or on recorded channels",
+        workflows.evaluate,
         "feduplink evaluate --policies rand,orth,openloop,dual,runs/train --workers 8 --optimum",
     ),
     Command(
         "optimum",
-        "feduplink.workflows.optimisation:find_optimum",
-        "Find the optimum on test or recorded channels, with a proved upper bound",
+        workflows.find_optimum,
         "feduplink optimum --scenario interference-x2 --out runs/optimum-x2",
         run_optimum,
     ),
     Command(
         "check",
-        "feduplink.workflows.optimisation:check_proof",
-        "Check a proof of 'feduplink optimum --certificate' with code separate from the search",
+        workflows.check_proof,
         "feduplink check proof.h5 --channels recorded.h5",
         run_check,
         writes=False,
@@ -417,57 +402,48 @@ COMMANDS = (
     ),
     Command(
         "export",
-        "feduplink.workflows.exporting:export_policy",
-        "Write a policy as an ONNX file, checked against PyTorch",
+        workflows.export_policy,
         "feduplink export --policy pdx --interference 2 --out runs/export",
-        run_export,
     ),
     Command(
         "serve",
-        "feduplink.serving.listening:serve",
-        "Serve transmit powers by HTTP",
+        serve,
         "feduplink serve --policy pdx --interference 2 --port 8000",
         run_service,
         writes=False,
     ),
     Command(
         "schedule",
-        "feduplink.workflows.scheduling:make_schedules",
-        "Time–energy Pareto front of transmission schedules",
+        workflows.make_schedules,
         "feduplink schedule --kappa 0,10,50 --channels-per-split 100 --budget-s 60",
     ),
     Command(
         "federate",
-        "feduplink.workflows.federation:federate",
-        "Train a federated model over the uplink; compare policies by error, time and energy",
+        workflows.federate,
         "feduplink federate --task digits --policies ideal,max,openloop --runs 2",
     ),
     Command(
         "sweep",
-        "feduplink.cli.commands:sweep",
-        "Run a command for several values of one or two options: table, CSV and plot",
+        sweep,
         "feduplink sweep --vary interference 1 2 4 8 -- evaluate --policies max,openloop,pdx",
         usage="--vary OPTION VALUE [VALUE ...] [options] -- COMMAND [options]",
     ),
     Command(
         "reproduce",
-        "feduplink.experiments.reproduction:reproduce",
-        "Reproduce the figures of the paper and judge its claims",
+        reproduce,
         "feduplink reproduce interference mnist --quick",
         run_reproduce,
         usage="[FIGURE ...] [options]",
     ),
     Command(
         "report",
-        "feduplink.cli.commands:report",
-        "Write one self-contained HTML page on finished runs",
+        report,
         "feduplink report runs/demo runs/federate",
         usage="DIR [DIR ...] [options]",
     ),
     Command(
         "data",
-        "feduplink.cli.commands:data",
-        "List the data sets with licences and sources; fetch and verify them",
+        data,
         "feduplink data --fetch mnist --data ~/feduplink-data",
     ),
 )

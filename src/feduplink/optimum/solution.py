@@ -144,6 +144,8 @@ class Optimum:
     def as_metrics(self) -> dict[str, Any]:
         """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
         verdict = self.solution.judgement.as_metrics()
+        constraints = [value.key for value in self.solution.judgement.constraints.values()]
+        measures = ("feasible", "shortfall", "participation", "weighted_per")
         return {
             "objective": verdict["objective"],
             "upper_bound": finite_or_none(self.upper_bound),
@@ -151,14 +153,7 @@ class Optimum:
             "relative_gap": finite_or_none(self.relative_gap),
             "certified": self.certified,
             "found_by": self.solution.found_by,
-            **{
-                value.key: verdict[value.key]
-                for value in self.solution.judgement.constraints.values()
-            },
-            "feasible": verdict["feasible"],
-            "shortfall": verdict["shortfall"],
-            "participation": verdict["participation"],
-            "weighted_per": verdict["weighted_per"],
+            **{key: verdict[key] for key in (*constraints, *measures)},
             "seconds": self.certificate.seconds,
             "boxes": self.certificate.boxes,
             "dual_value": finite_or_none(self.solution.dual_value),

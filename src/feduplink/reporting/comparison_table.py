@@ -36,28 +36,16 @@ def comparison_table(
         scenario: scenario of all of them.
         optimum: optimum of the same channels; adds a row, and a column with the distance of each
             policy that meets the constraints on these channels.
-        notes: further remarks below the table, without capitals and full stops.
+        notes: on these policies and channels, without capitals and full stops.
     """
     rows = with_optimum(judgements, optimum)
     return TextTable(
         _title(scenario),
         _columns(judgements, optimum),
         [_row(name, row, optimum) for name, row in rows.items()],
-        [*_remarks(judgements, optimum), *notes],
+        _remarks(judgements, optimum),
+        notes,
     )
-
-
-def comparison_markdown(
-    judgements: Mapping[str, Judgement],
-    scenario: Scenario,
-    optimum: Optimum | None = None,
-    notes: Sequence[str] = (),
-) -> str:
-    """Return the table and its remarks in Markdown."""
-    table = comparison_table(judgements, scenario, optimum).markdown()
-    remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in _remarks(judgements, optimum)]
-    # Notes begin with the name of a policy as it is written in the table, and stand apart.
-    return "\n".join([table, *remarks, *(f"\n{note}." for note in notes)]) + "\n"
 
 
 def with_optimum(

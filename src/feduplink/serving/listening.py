@@ -83,10 +83,10 @@ def serve(
     seed: Seed = 0,
     on_start: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a policy by HTTP, with the playground at ``/``; returns when a signal stops it.
+    """Serve transmit powers by HTTP.
 
-    On SIGTERM or SIGINT it completes the requests in flight and ends by that signal. Call it in
-    the main thread.
+    The playground is at ``/``. On SIGTERM or SIGINT it completes the requests in flight and ends
+    by that signal. Call it in the main thread.
 
     Args:
         scenario: Scenario of the policy; None: the default one. An ONNX file has its own scenario

@@ -256,9 +256,15 @@ def check_free(directory: Path, command: str) -> None:
         )
 
 
-def check_beginning(checkpoint: Path, what: str, *, resume: bool) -> None:
-    """Refuse to begin anew where there is a ``checkpoint``; ``what`` is the kind of job."""
-    if checkpoint.exists() and not resume:
+def check_beginning(checkpoint: Path | None, what: str, *, resume: bool) -> None:
+    """Refuse to begin anew where there is a ``checkpoint``, and to resume without one.
+
+    ``what`` is the kind of job.
+    """
+    if checkpoint is None:
+        if resume:
+            raise InputError("resume: accepted only with out, the directory of the checkpoint.")
+    elif checkpoint.exists() and not resume:
         raise InputError(
             f"out: {checkpoint.parent} already holds {what}; accepted: --resume to continue it, or "
             "another --out."

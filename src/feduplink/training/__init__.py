@@ -27,7 +27,7 @@ from feduplink.training.trainer import (
     LearningAlgorithm,
     Trainer,
     TrainingCallback,
-    check_options,
+    TrainingRequest,
     make_trainer,
 )
 from feduplink.training.unrolled import LagrangianLearning, NetworkLoss, RecordedLosses
@@ -56,9 +56,9 @@ __all__ = [
     "Trainer",
     "TrainingCallback",
     "TrainingData",
+    "TrainingRequest",
     "TunedProblems",
     "best_epoch",
-    "check_options",
     "draw_subset",
     "make_trainer",
     "primal_dual_step",

@@ -115,28 +115,26 @@ class Epoch(EpochRecord):
 
     def row(self) -> dict[str, Any]:
         """Epoch from 1, figures, and every constrained measure by worker, counted from 1."""
+        by_worker = {
+            f"{name}_{worker}": value
+            for name, values in self.constraints.items()
+            for worker, value in enumerate(values, start=1)
+        }
         return {
             "epoch": self.number + 1,
-            "objective": self.objective,
-            "participation": self.participation,
-            "violation": self.violation,
+            **self._judged(),
             "feasible": self.feasible,
-            **{
-                f"{name}_{worker}": value
-                for name, values in self.constraints.items()
-                for worker, value in enumerate(values, start=1)
-            },
+            **by_worker,
         }
 
     def scalars(self) -> dict[str, float]:
         """Figures, and every constrained measure of the worker closest to its limit."""
-        figures = {
-            "objective": self.objective,
-            "participation": self.participation,
-            "violation": self.violation,
-            **self.worst,
-        }
+        figures = self._judged() | self.worst
         return {f"validation/{name}": value for name, value in figures.items()}
+
+    def _judged(self) -> dict[str, float]:
+        names = ("objective", "participation", "violation")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,6 @@ class History(list[R]):
 
     def to_dataframe(self) -> DataFrame:
         """A data frame with one row per epoch and the columns of ``history.csv``."""
-        frame: DataFrame = import_extra("pandas", "pandas").DataFrame(
-            [epoch.row() for epoch in self]
-        )
+        rows = [epoch.row() for epoch in self]
+        frame: DataFrame = import_extra("pandas", "pandas").DataFrame(rows)
         return frame

@@ -16,14 +16,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from feduplink.channels import Channels, draw_csi
+from feduplink.channels import draw_csi
 from feduplink.lagrangian import ChannelBatch
 from feduplink.scenario import Scenario
 from feduplink.scheduling.learned import PhaseProposal, PricedRounds, mixing_loss
 from feduplink.scheduling.phase_network import PhaseNetwork
 from feduplink.settings import PhaseSettings
 from feduplink.training.one_cycle import OneCycleLearning
-from feduplink.training.trainer import check_options
+from feduplink.training.trainer import TrainingRequest
 
 #: Steps over which the weights of the result are averaged, about.
 _AVERAGED_STEPS = 200
@@ -97,23 +97,14 @@ class ScheduleLearning(OneCycleLearning):
         self._costs = torch.tensor(torch.nan), torch.tensor(torch.nan)
 
     @classmethod
-    def make(
-        cls,
-        kind: type[Any],
-        scenario: Scenario,
-        channels: Channels,
-        options: Mapping[str, Any],
-        *,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Self:
+    def make(cls, request: TrainingRequest) -> Self:
         """Make the algorithm for a network with random weights; it is for all scenarios.
 
         Options are the fields of :class:`PhaseSettings`.
         """
-        check_options(kind.name, options, PhaseSettings.model_fields)
-        network = PhaseNetwork.initialised(seed).to(device)
-        return cls(network, PhaseSettings(**options), seed=seed)
+        request.check_options(PhaseSettings.model_fields)
+        network = PhaseNetwork.initialised(request.seed).to(request.device)
+        return cls(network, PhaseSettings(**request.options), seed=request.seed)
 
     def trained(self) -> PhaseNetwork:
         """The network, on the CPU."""

@@ -10,7 +10,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -28,11 +28,10 @@ from feduplink.problem import Constraint, Problem
 from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
-from feduplink.scenario import Scenario
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
 from feduplink.storage.tensorfile import checksum, object_identity
 from feduplink.training.history import Epoch
-from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, check_options
+from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, TrainingRequest
 
 #: Settings that may change when a run is resumed, such as more epochs.
 _STOPPING_SETTINGS = {"epochs", "patience", "checkpoint_every"}
@@ -168,16 +167,11 @@ class PrimalDualState:
             (self.objective_multiplier - step * (objective - achieved)).clamp_min(0.0),
             (self.constraint_multiplier - step * surplus).clamp_min(0.0),
         )
-        return after if subset is None else self._with_workers_of(after, subset)
-
-    def _with_workers_of(self, other: PrimalDualState, subset: Tensor) -> PrimalDualState:
-        """The other state for the ``subset``, this one for the rest."""
-        theirs = other.tensors()
+        if subset is None:
+            return after
+        moved = {name: tensor[..., subset] for name, tensor in after.tensors().items()}
         return PrimalDualState(
-            **{
-                name: own.index_copy(-1, subset, theirs[name][..., subset])
-                for name, own in self.tensors().items()
-            }
+            **{n: own.index_copy(-1, subset, moved[n]) for n, own in self.tensors().items()}
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -357,31 +351,21 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
             )
 
     @classmethod
-    def make(
-        cls,
-        kind: type[NeuralPolicy],
-        scenario: Scenario,
-        channels: Channels,
-        options: Mapping[str, Any],
-        *,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Self:
+    def make(cls, request: TrainingRequest) -> Self:
         """Make the algorithm for a policy with random weights.
 
         Options are ``preset``, the fields of :class:`TrainingSettings` and those of the policy's
         architecture.
         """
-        of_settings, of_architecture = (
-            TrainingSettings.model_fields,
-            kind.architecture_type.model_fields,
-        )
-        check_options(kind.name, options, ["preset", *of_settings, *of_architecture])
-        preset = Preset.for_policy(kind, options.get("preset", "ours"))
-        settings = preset.settings.replace(**_part(options, of_settings))
-        architecture = preset.architecture.replace(**_part(options, of_architecture))
-        policy = kind.initialised(scenario, seed, architecture).to(device)
-        return cls(policy, TrainingData.from_channels(channels), settings, seed=seed)
+        kind, options, seed = request.kind, dict(request.options), request.seed
+        of_architecture = kind.architecture_type.model_fields
+        request.check_options(["preset", *TrainingSettings.model_fields, *of_architecture])
+        preset = Preset.for_policy(kind, options.pop("preset", "ours"))
+        of_network = {name: options.pop(name) for name in of_architecture if name in options}
+        settings = preset.settings.replace(**options)
+        architecture = preset.architecture.replace(**of_network)
+        policy = kind.initialised(request.scenario, seed, architecture).to(request.device)
+        return cls(policy, TrainingData.from_channels(request.channels), settings, seed=seed)
 
     def trained(self) -> NeuralPolicy:
         """The policy, on the CPU."""
@@ -444,10 +428,6 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         else:
             for rows in torch.randperm(count, generator=self.generator).split(size):
                 yield self.data.training[rows]
-
-
-def _part(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if name in options}
 
 
 def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:

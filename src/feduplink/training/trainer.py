@@ -7,9 +7,9 @@ A :class:`Trainer` runs a :class:`LearningAlgorithm`, which knows what a step an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from pydantic import BaseModel
@@ -36,6 +36,35 @@ R = TypeVar("R", bound=EpochRecord)
 _CHECKPOINT = "training checkpoint"
 #: To be increased when a checkpoint changes its meaning, so that older ones are refused.
 _FORMAT = 3
+
+
+class TrainingRequest(NamedTuple):
+    """What :meth:`LearningAlgorithm.make` makes an algorithm from.
+
+    Attributes:
+        kind: class of policies whose ``algorithm`` is to be made.
+        scenario: the cell and its problem.
+        channels: training and validation channels.
+        options: settings by name; those not given keep their defaults.
+        seed: seed of weights and batches.
+        device: device to train on.
+    """
+
+    kind: type[Any]
+    scenario: Scenario
+    channels: Channels
+    options: Mapping[str, Any]
+    seed: int
+    device: torch.device | str
+
+    def check_options(self, accepted: Collection[str]) -> None:
+        """Refuse options that the policy does not have."""
+        for name in self.options:
+            if name not in accepted:
+                raise InputError(
+                    f"{name}: {self.kind.name} has no such training option"
+                    f"{did_you_mean(name, accepted)} accepted: {', '.join(accepted)}."
+                )
 
 
 class LearningAlgorithm(ABC, Generic[R]):
@@ -76,25 +105,8 @@ class LearningAlgorithm(ABC, Generic[R]):
     state_types: ClassVar[Sequence[type]] = ()
 
     @classmethod
-    def make(
-        cls,
-        kind: type[Any],
-        scenario: Scenario,
-        channels: Channels,
-        options: Mapping[str, Any],
-        *,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Self:
+    def make(cls, request: TrainingRequest) -> Self:
         """Make the algorithm that trains a policy class.
-
-        Args:
-            kind: class of policies whose ``algorithm`` this is.
-            scenario: the cell and its problem.
-            channels: training and validation channels.
-            options: settings by name; those not given keep their defaults.
-            seed: seed of weights and batches.
-            device: device to train on.
 
         Raises:
             InputError: an option is unknown or out of range.
@@ -239,7 +251,6 @@ class Trainer(Generic[R]):
     def __init__(self, algorithm: LearningAlgorithm[R]) -> None:
         self.algorithm = algorithm
         self.history: History[R] = History()
-        self._best: R | None = None
         self._best_weights = _clone(algorithm.weights())
         # Weights to continue from; the network has the best ones after a run.
         self._last_weights: dict[str, Tensor] | None = None
@@ -248,15 +259,15 @@ class Trainer(Generic[R]):
     def __repr__(self) -> str:
         """The number of epochs, and the best epoch so far."""
         done = f"{len(self.history)} of {self.algorithm.epochs} epochs"
-        best = "" if self._best is None else f", best: {self._best}"
+        best = f", best: {self.best}" if self.history else ""
         return f"Trainer({self.algorithm.title}, {done}{best})"
 
     @property
     def best(self) -> R:
         """The record of the best epoch so far."""
-        if self._best is None:
+        if not self.history:
             raise InputError("best: there is no epoch yet; run the trainer first.")
-        return self._best
+        return self.history.best
 
     @property
     def is_finished(self) -> bool:
@@ -334,7 +345,6 @@ class Trainer(Generic[R]):
             algorithm.restore(saved["algorithm"])
             algorithm.generator.set_state(saved["generator"].cpu())
             self.history = History(saved["history"])
-            self._best = self.history.best if self.history else None
 
     def _identity(self) -> dict[str, Any]:
         name = ALGORITHMS.name_of(type(self.algorithm))
@@ -346,8 +356,7 @@ class Trainer(Generic[R]):
             self.algorithm.step(batch)
         epoch = self.algorithm.end_epoch(number)
         self.history.append(epoch)
-        if self._best is None or epoch.rank > self._best.rank:
-            self._best = epoch
+        if self.best is epoch:
             self._best_weights = _clone(self.algorithm.weights())
         return epoch
 
@@ -401,17 +410,8 @@ def make_trainer(
         )
     given = {option: value for option, value in options.items() if value is not None}
     algorithm = ALGORITHMS.find(name)
-    return Trainer(algorithm.make(named, scenario, channels, given, seed=seed, device=device))
-
-
-def check_options(policy: str, options: Iterable[str], accepted: Collection[str]) -> None:
-    """Refuse training options that a policy does not have."""
-    for name in options:
-        if name not in accepted:
-            raise InputError(
-                f"{name}: {policy} has no such training option{did_you_mean(name, accepted)} "
-                f"accepted: {', '.join(accepted)}."
-            )
+    request = TrainingRequest(named, scenario, channels, given, seed, device)
+    return Trainer(algorithm.make(request))
 
 
 def _clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -16,7 +16,6 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from feduplink.channels import Channels
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.policies import UnrolledPolicy
 from feduplink.policies.pdx_network import (
@@ -29,7 +28,7 @@ from feduplink.scenario import Scenario
 from feduplink.settings import NetworkSettings
 from feduplink.training.curriculum import Curriculum, OneScenario, TunedProblems
 from feduplink.training.one_cycle import OneCycleLearning
-from feduplink.training.trainer import check_options
+from feduplink.training.trainer import TrainingRequest
 
 #: How much each iteration's output counts in the loss, the start first.
 _DEPTH_WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
@@ -152,24 +151,16 @@ class LagrangianLearning(OneCycleLearning):
         self._reached = torch.tensor(torch.nan)
 
     @classmethod
-    def make(
-        cls,
-        kind: type[Any],
-        scenario: Scenario,
-        channels: Channels,
-        options: Mapping[str, Any],
-        *,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Self:
+    def make(cls, request: TrainingRequest) -> Self:
         """Make the algorithm for a network with random weights.
 
         Options are the fields of :class:`NetworkSettings`.
         """
-        check_options(kind.name, options, NetworkSettings.model_fields)
-        network = UnrolledNetwork.initialised(seed).to(device)
-        recorded = channels.training if channels.recorded else None
-        return cls(network, scenario, NetworkSettings(**options), recorded=recorded, seed=seed)
+        request.check_options(NetworkSettings.model_fields)
+        network = UnrolledNetwork.initialised(request.seed).to(request.device)
+        settings = NetworkSettings(**request.options)
+        recorded = request.channels.training if request.channels.recorded else None
+        return cls(network, request.scenario, settings, recorded=recorded, seed=request.seed)
 
     def trained(self) -> UnrolledPolicy:
         """The network with multipliers found for the scenario, which takes seconds."""

@@ -49,7 +49,10 @@ def demo(
     runs: int = _RUNS,
     tell: Callable[[Any], None] = lambda _text: None,
 ) -> Demonstration:
-    """Train ``pdm`` and ``pdg``, compare all policies with the optimum, federate, and report.
+    """Run a small end-to-end comparison and write an HTML report.
+
+    ``pdm`` and ``pdg`` are trained, all policies are compared with the optimum, and some of them
+    train a federated model.
 
     Args:
         scenario: the cell, the radio and the problem.
@@ -90,14 +93,10 @@ def demo(
         federation = federate(scenario, task, chosen, runs=runs, rounds=rounds, seed=seed)
         federation.save(out / "federated")
     tell(federation)
-    own = [out, *(out / name for name in (*_LEARNED, "federated"))]
-    page = write_page(out, read_sections([FinishedRun.read(path) for path in own]))
-    tell(
-        f"\n{out}: {evaluation.files}\n"
-        + "\n".join(f"{out / name}: {run.files}" for name, run in training.items())
-        + f"\n{out / 'federated'}: {federation.files}"
-        + f"\nAll of it on one page: open {page} in a browser."
-    )
+    results = {"": evaluation, **training, "federated": federation}
+    page = write_page(out, read_sections([FinishedRun.read(out / name) for name in results]))
+    written = [f"{out / name}: {result.files}" for name, result in results.items()]
+    tell("\n".join(["", *written, f"All of it on one page: open {page} in a browser."]))
     return Demonstration(training, evaluation, federation, page)
 
 

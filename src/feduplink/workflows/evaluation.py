@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -122,6 +121,8 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     kind = "evaluation"
     files = "comparison.md, comparison.png, power-histogram.png, metrics.json"
+    table_file = "comparison.md"
+    parts = (Outcome,)
 
     scenario: Scenario
     outcomes: Mapping[str, Outcome]
@@ -203,14 +204,6 @@ class Evaluation(Result, Mapping[str, Outcome]):
             **({"channels": dict(self.channels)} if self.channels else {}),
         }
 
-    def write_files(self, directory: Path) -> None:
-        """The table in Markdown."""
-        from feduplink.reporting.comparison_table import comparison_markdown
-        from feduplink.storage.files import write_text
-
-        table = comparison_markdown(self.judgements, self.scenario, self.optimum, self.remarks())
-        write_text(directory / "comparison.md", table)
-
     def figures(self) -> dict[str, StyledFigure]:
         """Objective and constraints, and the distribution of the powers."""
         from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
@@ -219,22 +212,6 @@ class Evaluation(Result, Mapping[str, Outcome]):
             "comparison": plot_comparison(self.judgements, self.optimum),
             "power-histogram": plot_power_histogram(self.powers, self.scenario),
         }
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The records inside outcomes and optimum."""
-        from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.link import Schedule
-
-        return [Outcome, ConstraintValue, Judgement, Schedule, *optimum_classes()]
-
-
-def optimum_classes() -> list[type]:
-    """The records inside an :class:`~feduplink.optimum.Optimum`."""
-    from feduplink.lagrangian import Multipliers
-    from feduplink.optimum import Certificate, DualSolution, DualStep, Optimum, Unreachable
-
-    return [Optimum, DualSolution, DualStep, Certificate, Multipliers, Unreachable]
 
 
 @workflow

@@ -44,7 +44,7 @@ def export_policy(
     channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
     seed: Seed = 0,
 ) -> ExportedPolicy:
-    """Export a policy to ``policy.onnx``, and compare the file with PyTorch.
+    """Write a policy as an ONNX file, checked against PyTorch.
 
     Args:
         scenario: cell, radio and problem.

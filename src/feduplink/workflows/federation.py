@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from feduplink.errors import InputError
-from feduplink.registry import AGGREGATIONS, COMPARED, POLICIES, SCHEDULED, TASKS
+from feduplink.registry import AGGREGATIONS, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import as_names, channels_for
 from feduplink.workflows.options import (
+    POLICY_NAMES,
     ChannelsOption,
     CommandLine,
     DataDirectory,
     Device,
-    PolicyLike,
+    PoliciesOption,
     Resume,
     Seed,
     workflow,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from feduplink.channels import Channels
     from feduplink.federated import FederatedHistory, PolicyHistory, Task
-    from feduplink.policies import Policy
     from feduplink.reporting.style import StyledFigure
 
 CHECKPOINT_FILE = "federated.safetensors"
@@ -70,6 +70,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
 
     kind = "federation"
     files = "federated.md, error.png, arrivals.png, metrics.json"
+    table_file = "federated.md"
 
     history: FederatedHistory
     scenario: Scenario
@@ -90,11 +91,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
 
     def table(self) -> TextTable:
         """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
-        return self.history.table(self.target)
-
-    def headline(self) -> str:
-        """The notes on the channels."""
-        return "\n".join(self.notes)
+        return replace(self.history.table(self.target), notes=self.notes)
 
     def plot(
         self,
@@ -146,13 +143,6 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
             },
         }
 
-    def write_files(self, directory: Path) -> None:
-        """The table in Markdown."""
-        from feduplink.storage.files import write_text
-
-        notes = "".join(f"\n{note}.\n" for note in self.notes)
-        write_text(directory / "federated.md", self.table().markdown() + notes)
-
     def figures(self) -> dict[str, StyledFigure]:
         """Arrivals per round, and the error against rounds, seconds and joules."""
         from feduplink.reporting.federated import plot_arrivals, plot_costs
@@ -163,13 +153,6 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
             "arrivals": plot_arrivals(arrivals),
             "error": plot_costs({history.task: history}),
         }
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The records inside the history."""
-        from feduplink.federated import FederatedHistory, RunHistory
-
-        return [FederatedHistory, RunHistory]
 
 
 @workflow
@@ -182,17 +165,8 @@ def federate(
         CommandLine(metavar="NAME", type=str),
     ] = "digits",
     policies: Annotated[
-        Sequence[PolicyLike] | PolicyLike | None,
-        Field(
-            description="Policies to compare: names, package.module:Object of your own, or "
-            "directories of training runs"
-        ),
-        POLICIES,
-        CommandLine(
-            metavar="NAME[,NAME...]",
-            type=tuple[str, ...] | None,
-            default=f"{', '.join(SCHEDULED)}, {', '.join(COMPARED)} and yours compared by default",
-        ),
+        PoliciesOption,
+        replace(POLICY_NAMES, default=f"{', '.join(SCHEDULED)}, {POLICY_NAMES.default}"),
     ] = None,
     *,
     channels: ChannelsOption = None,
@@ -277,7 +251,7 @@ def federate(
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> FederatedComparison:
-    """Train a federated model over the uplink with every policy.
+    """Train a federated model over the uplink; compare policies by error, time and energy.
 
     Policies share the data, the first weights, the minibatches, the channels and the random numbers
     that decide arrivals of each run.
@@ -312,7 +286,12 @@ def federate(
     from feduplink import federated
     from feduplink.channels import Channels
     from feduplink.federated.data.partition import weighed_by_noise
-    from feduplink.policies.store import default_policies, made_for_sentence, make_policies
+    from feduplink.policies.store import (
+        default_policies,
+        made_for,
+        made_for_sentence,
+        make_policies,
+    )
     from feduplink.storage.run_directory import check_beginning, resume_hint
     from feduplink.validation import usable_device
 
@@ -330,8 +309,7 @@ def federate(
     if resample_channels and channels is None:
         raise InputError("resample-channels: accepted only with --channels FILE.")
     checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
-    if checkpoint is not None:
-        check_beginning(checkpoint, "a federated comparison", resume=resume)
+    check_beginning(checkpoint, "a federated comparison", resume=resume)
     recording: Channels | None = None
     if channels is not None:
         scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
@@ -351,12 +329,12 @@ def federate(
         present=_presence(present, count, scenario.workers),
         checkpoint_every=checkpoint_every,
     )
-    names = [*SCHEDULED, *default_policies()] if policies is None else policies
+    names = as_names([*SCHEDULED, *default_policies()] if policies is None else policies)
     shares = delivery_of(delivery, scenario)
+    anywhere = federated.any_cell(scenario)
     with resume_hint(checkpoint):
-        anywhere = federated.any_cell(scenario)
         compared = make_policies(
-            as_names(names),
+            names,
             anywhere,
             channels=recording or Channels.from_scenario(anywhere, seed=seed),
             seed=seed,
@@ -367,7 +345,8 @@ def federate(
             },
         )
         if engine == "flower":
-            history = _with_flower(
+            flower = import_extra("feduplink.flower", "flower")
+            history: FederatedHistory = flower.federate_with_flower(
                 task,
                 compared,
                 scenario,
@@ -391,13 +370,18 @@ def federate(
                 checkpoint=checkpoint,
                 resume=resume,
             )
-    differences = _made_for(compared, names, scenario, recorded=recording is not None)
-    notes = [] if recording is None else _channel_notes(recording, resample_channels)
+    differences = {
+        name: differing
+        for name, policy in compared.items()
+        if name not in names
+        and (differing := made_for(policy, anywhere, recorded=recording is not None))
+    }
+    usual = federated.task_options(task) if isinstance(task, str) else {}
     entries: dict[str, Any] = {
         "seed": seed,
         "engine": engine,
-        "partition": partition or _default_partition(task),
-        "aggregation": aggregation if isinstance(aggregation, str) else str(aggregation),
+        "partition": partition or usual.get("partition"),
+        "aggregation": str(aggregation),
         "kappa_s_per_j": kappa,
         "delivery": [shares] if isinstance(shares, float) else list(shares),
         "deadline_s": deadline,
@@ -405,8 +389,11 @@ def federate(
         "present": present if isinstance(present, str) else None,
         "made_for": differences,
     }
+    notes: list[str] = []
     if recording is not None:
         entries["channels"] = {**recording.as_metrics(), "resampled": resample_channels}
+        how = "drawn with replacement" if resample_channels else "in their order"
+        notes = [*recording.notes, f"the channels of the rounds are those for the test, {how}"]
     comparison = FederatedComparison(
         history,
         scenario,
@@ -446,21 +433,6 @@ def _check_flower_options(**options: tuple[Any, Any]) -> None:
     import_extra("feduplink.flower", "flower")  # before anything takes long
 
 
-def _with_flower(
-    task: Task | str, policies: Mapping[str, Any], scenario: Scenario, **options: Any
-) -> FederatedHistory:
-    """Run every policy in Flower's simulation runtime."""
-    flower = import_extra("feduplink.flower", "flower")
-    history: FederatedHistory = flower.federate_with_flower(task, policies, scenario, **options)
-    return history
-
-
-def _default_partition(task: Task | str) -> Any:
-    from feduplink.federated import task_options
-
-    return task_options(task).get("partition") if isinstance(task, str) else None
-
-
 def default_target(history: FederatedHistory) -> float:
     """The error that costs are counted to by default; 0 if every model diverged."""
     errors = (history.final_error(name) for name in history.policies)
@@ -487,26 +459,6 @@ def _rounds_of(recording: Channels, count: int, *, resampled: bool, seed: int) -
     return recorded_rounds(csi, count, csi.shape[-1])
 
 
-def _channel_notes(recording: Channels, resampled: bool) -> list[str]:
-    how = "drawn with replacement" if resampled else "in their order"
-    return [*recording.notes, f"the channels of the rounds are those for the test, {how}"]
-
-
-def _made_for(
-    policies: Mapping[str, Policy], built_in: Any, scenario: Scenario, *, recorded: bool
-) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Fields in which trained policies were made for another scenario, by policy."""
-    from feduplink.federated import any_cell
-    from feduplink.policies.store import made_for
-
-    found = {
-        name: made_for(policy, any_cell(scenario), recorded=recorded)
-        for name, policy in policies.items()
-        if name not in built_in
-    }
-    return {name: differences for name, differences in found.items() if differences}
-
-
 def _presence(present: Tensor | str | None, rounds: int, workers: int) -> Tensor | None:
     """Workers in the federation by round, (rounds, L) bool, from text or as given."""
     from feduplink.federated import presence
@@ -517,14 +469,17 @@ def _presence(present: Tensor | str | None, rounds: int, workers: int) -> Tensor
         f"present: {present!r} is not accepted; accepted: ROUND:WORKER,WORKER;... with rounds from "
         f"0 to {rounds - 1} and workers from 0 to {workers - 1}."
     )
+    entries = [entry.split(":") for entry in present.split(";")]
     try:
-        entries = [entry.split(":") for entry in present.split(";")]
-        changes = {int(start): {int(w) for w in listed.split(",")} for start, listed in entries}
+        # A range has no index for a number that is not in it.
+        changes = {
+            range(rounds).index(int(start)): {
+                range(workers).index(int(worker)) for worker in listed.split(",")
+            }
+            for start, listed in entries
+        }
     except ValueError:
         raise InputError(accepted) from None
-    in_range = all(0 <= start < rounds for start in changes) and all(
-        0 <= worker < workers for listed in changes.values() for worker in listed
-    )
-    if len(changes) < len(entries) or not in_range:
+    if len(changes) < len(entries):
         raise InputError(accepted)
     return presence(rounds, workers, changes)

@@ -24,7 +24,6 @@ from feduplink.workflows.evaluation import (
     Outcome,
     channels_for,
     judge_policies,
-    optimum_classes,
     optimum_entries,
     warn_unreachable,
 )
@@ -74,6 +73,8 @@ class OptimumResult(Result):
 
     kind = "optimum"
     files = "allocations.h5, duality.png, the dual policy and metrics.json"
+    table_file = "comparison.md"
+    parts = (Outcome,)
 
     optimum: Optimum
     outcome: Outcome
@@ -165,16 +166,12 @@ class OptimumResult(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """Powers and bounds of every channel, the table and the policy ``dual``."""
+        """The table, powers and bounds of every channel, and the policy ``dual``."""
         from feduplink.policies import save_policy
-        from feduplink.reporting.comparison_table import comparison_markdown
-        from feduplink.storage.files import write_text
 
+        super().write_files(directory)
         self._write_allocations(directory / "allocations.h5")
         save_policy(self.policy, directory)
-        judgements = {"dual": self.outcome.judgement}
-        table = comparison_markdown(judgements, self.scenario, self.optimum, self.notes)
-        write_text(directory / "comparison.md", table)
 
     def figures(self) -> dict[str, StyledFigure]:
         """Primal and dual value, and the violation of the constraints."""
@@ -220,14 +217,6 @@ class OptimumResult(Result):
         values = problem.objective_values(sinr, power)
         return (problem.utility.weights.to(values) * values).sum(-1).cpu().numpy()
 
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The records inside the optimum."""
-        from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.optimum import DistributionBound
-
-        return [Outcome, ConstraintValue, Judgement, DistributionBound, *optimum_classes()]
-
 
 @workflow
 def find_optimum(
@@ -260,7 +249,7 @@ def find_optimum(
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> OptimumResult:
-    """Find the optimum on test or recorded channels, and prove an upper bound.
+    """Find the optimum on test or recorded channels, with a proved upper bound.
 
     Args:
         scenario: the cell, the radio and the problem.
@@ -418,7 +407,7 @@ def check_proof(
         CommandLine(metavar="N"),
     ] = 2,
 ) -> ProofCheck:
-    """Check a proof of optimality, with code that is separate from the search."""
+    """Check a proof of optimality with code that is separate from the search."""
     from feduplink.proofs import read_proof
     from feduplink.proofs.format import check_recording
 

@@ -23,7 +23,7 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import (
@@ -106,6 +106,12 @@ ChannelsOption = Annotated[
     ),
     CommandLine(metavar="FILE", type=str | None),
 ]
+#: Policies on the command line.
+POLICY_NAMES = CommandLine(
+    metavar="NAME[,NAME...]",
+    type=tuple[str, ...] | None,
+    default=f"{', '.join(COMPARED)} and those of yours that are compared by default",
+)
 PoliciesOption = Annotated[
     Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike | None,
     Field(
@@ -113,11 +119,7 @@ PoliciesOption = Annotated[
         "of training runs"
     ),
     POLICIES,
-    CommandLine(
-        metavar="NAME[,NAME...]",
-        type=tuple[str, ...] | None,
-        default=f"{', '.join(COMPARED)} and those of yours that are compared by default",
-    ),
+    POLICY_NAMES,
 ]
 Resume = Annotated[bool, Field(description="Continue the run in --out from its checkpoint")]
 MaxBoxes = Annotated[
@@ -218,7 +220,7 @@ def options_of(function: Callable[..., Any]) -> type[Options]:
             for group in field_groups(function).values():
                 fields |= {name: (field.annotation, field) for name, field in group.items()}
             continue
-        form = next((item for item in metadata if isinstance(item, CommandLine)), CommandLine())
+        form = _form(metadata)
         default = None if parameter.default is parameter.empty else parameter.default
         kind = annotated if form.type is None else form.type
         fields[parameter.name] = (Annotated[kind, *metadata], default)
@@ -246,7 +248,13 @@ def is_list(kind: Any) -> bool:
 
 def command_line(field: FieldInfo) -> CommandLine:
     """The form of an option on the command line."""
-    return next((m for m in field.metadata if isinstance(m, CommandLine)), CommandLine())
+    return _form(field.metadata)
+
+
+def _form(metadata: Iterable[Any]) -> CommandLine:
+    """The last form, which may stand around an option that is shared."""
+    *_, form = CommandLine(), *(item for item in metadata if isinstance(item, CommandLine))
+    return form
 
 
 def takes_objects(field: FieldInfo) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from feduplink.errors import InputError
 from feduplink.progress import track
 from feduplink.scenario import Scenario
+from feduplink.storage.files import write_text
 from feduplink.storage.run_directory import METRICS_FILE, write_metrics
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
@@ -46,10 +47,14 @@ class Result(ABC):
     Attributes:
         kind: name of the class in :data:`RESULTS`, the entry ``result`` of ``metrics.json``.
         files: the files that :meth:`save` writes, in words for the reader of a terminal.
+        table_file: name of the file with the table in Markdown.
+        parts: classes of objects in its fields, beside those of other packages.
     """
 
     kind: ClassVar[str]
     files: ClassVar[str] = METRICS_FILE
+    table_file: ClassVar[str]
+    parts: ClassVar[tuple[type, ...]] = ()
 
     @abstractmethod
     def metrics(self) -> dict[str, Any]:
@@ -76,14 +81,9 @@ class Result(ABC):
         """A line above the table, on the data of the result."""
         return ""
 
-    @abstractmethod
     def write_files(self, directory: Path) -> None:
-        """Write tables, plots and arrays, all but ``metrics.json`` and :data:`RESULT_FILE`."""
-
-    @classmethod
-    def classes(cls) -> Iterable[type]:
-        """Classes, beside those of the problem, that the fields of a saved result hold."""
-        return ()
+        """Write tables and arrays, all but ``metrics.json``, :data:`RESULT_FILE` and figures."""
+        write_text(directory / self.table_file, self.table().markdown())
 
     def to_tensors(self) -> TensorFile:
         """All fields, for :meth:`from_tensors`."""
@@ -97,7 +97,7 @@ class Result(ABC):
         """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
         from feduplink.storage.records import unpack
 
-        return cls(**unpack(content, [Scenario, *cls.classes()], _finders(scenario, directory)))
+        return cls(**unpack(content, [*_classes(), *cls.parts], _finders(scenario, directory)))
 
     def figures(self) -> Mapping[str, StyledFigure]:
         """The figures that :meth:`save` writes as PNG and SVG, by name."""
@@ -167,6 +167,22 @@ def load_result(directory: str | Path) -> Any:
     content = read_tensors(path / RESULT_FILE, kind)
     with fitting(path / RESULT_FILE, kind, "this version"):
         return found.from_tensors(content, Scenario(**metrics.get("scenario", {})), path)
+
+
+def _classes() -> list[type]:
+    """Classes of other packages in the fields of results, beside those found by name."""
+    from feduplink import optimum
+    from feduplink.federated import FederatedHistory, RoundCosts, RunHistory
+    from feduplink.judgement import ConstraintValue, Judgement
+    from feduplink.lagrangian import Multipliers
+    from feduplink.link import Schedule
+    from feduplink.training import Epoch, NetworkEpoch
+
+    dual = [optimum.DualSolution, optimum.DualStep, Multipliers]
+    bounds = [optimum.Certificate, optimum.DistributionBound, optimum.Unreachable]
+    rounds = [Schedule, RoundCosts, FederatedHistory, RunHistory]
+    judged = [Judgement, ConstraintValue, Epoch, NetworkEpoch]
+    return [Scenario, optimum.Optimum, *dual, *bounds, *rounds, *judged]
 
 
 def _names() -> dict[type, Any]:

@@ -78,6 +78,7 @@ class Front(Result):
 
     kind = "front"
     files = f"schedule.md, front.png, timeline.png, {SCHEDULES_FILE}, metrics.json"
+    table_file = "schedule.md"
 
     scenario: Scenario
     costs: Mapping[str, Sequence[RoundCosts]]
@@ -114,27 +115,16 @@ class Front(Result):
         """The number of channels and their origin."""
         return self.origin
 
-    def remarks(self) -> list[str]:
-        """Sentences under the table, without capital and full stop."""
-        notes = [
-            *self.notes,
-            "κ: price of energy, seconds per joule; rows without one do not depend on it",
-            "arrivals: mean number of models that arrive per round",
-        ]
-        if any(rate < 1 for rate in self.delivery):
-            rates = ", ".join(f"{rate:g}" for rate in self.delivery)
-            notes.append(f"schedule: every worker delivers in a share {rates} of the rounds")
-        return notes
-
     def table(self) -> TextTable:
         """A row per policy and κ."""
         rows = []
         for name, entries in self.costs.items():
             for entry in entries:
                 kappa, figures = entry.kappa, entry.as_metrics()
-                bound = self.bounds.get(kappa) if name == "schedule" and kappa is not None else None
-                mean = None if kappa is None else float(entry.cost(kappa).mean())
-                gap = "" if bound is None or mean is None else f"{100 * (1 - bound / mean):.1f}"
+                gap = ""
+                if name == "schedule" and kappa is not None and kappa in self.bounds:
+                    mean = float(entry.cost(kappa).mean())
+                    gap = f"{100 * (1 - self.bounds[kappa] / mean):.1f}"
                 measures = ("time_s", "energy_j", "median_time_s", "median_energy_j")
                 rows.append(
                     [
@@ -155,7 +145,14 @@ class Front(Result):
             "arrivals",
             *(["gap,\n%"] if self.bounds else []),
         )
-        return TextTable("time and energy of a round", columns, rows, self.remarks())
+        remarks = [
+            "price κ of energy: seconds per joule; rows without one do not depend on it",
+            "arrivals: mean number of models that arrive per round",
+        ]
+        if any(rate < 1 for rate in self.delivery):
+            rates = ", ".join(f"{rate:g}" for rate in self.delivery)
+            remarks.append(f"schedule: every worker delivers in a share {rates} of the rounds")
+        return TextTable("time and energy of a round", columns, rows, remarks, self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean energy against mean time of a round: a point per policy, a line over κ."""
@@ -171,21 +168,11 @@ class Front(Result):
         """Columns policy, kappa, channel, time_s, energy_j, arrivals."""
         for name, entries in self.costs.items():
             for entry in entries:
-                rows = zip(
-                    entry.time_s.tolist(),
-                    entry.energy_j.tolist(),
-                    entry.success.sum(-1).tolist(),
-                    strict=True,
-                )
-                for channel, (time_s, energy_j, arrivals) in enumerate(rows):
-                    yield {
-                        "policy": name,
-                        "kappa": entry.kappa,
-                        "channel": channel,
-                        "time_s": time_s,
-                        "energy_j": energy_j,
-                        "arrivals": arrivals,
-                    }
+                arrivals = entry.success.sum(-1)
+                columns = {"time_s": entry.time_s, "energy_j": entry.energy_j, "arrivals": arrivals}
+                for channel in range(len(arrivals)):
+                    row = {"policy": name, "kappa": entry.kappa, "channel": channel}
+                    yield row | {key: float(values[channel]) for key, values in columns.items()}
 
     def metrics(self) -> dict[str, Any]:
         """Means and medians of every policy, and the bounds."""
@@ -207,13 +194,10 @@ class Front(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table in Markdown, and all schedules."""
-        from feduplink.storage.files import write_text
+        """The table, and all schedules."""
         from feduplink.storage.hdf5 import writing_hdf5
 
-        table = self.table()
-        remarks = "".join(f"\n{remark[0].upper()}{remark[1:]}.\n" for remark in table.remarks)
-        write_text(directory / "schedule.md", table.markdown() + remarks)
+        super().write_files(directory)
         with writing_hdf5(directory / SCHEDULES_FILE) as file:
             for kappa, schedule in self.schedules.items():
                 group = file.create_group(f"kappa={kappa:g}")
@@ -235,14 +219,6 @@ class Front(Result):
             f"The first round, as scheduled at κ = {shown:g} s/J.",
         )
         return {"front": plot_front(self.costs, self.bounds, caption), "timeline": timeline}
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The records of costs and schedules."""
-        from feduplink.federated import RoundCosts
-        from feduplink.link import Schedule
-
-        return [RoundCosts, Schedule]
 
 
 @workflow

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import itertools
 import json
@@ -26,7 +25,7 @@ from feduplink.errors import InputError, unknown_name
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
 from feduplink.scenario import Scenario
-from feduplink.storage.files import write_json
+from feduplink.storage.files import write_json, write_text
 from feduplink.storage.run_directory import METRICS_FILE
 from feduplink.tables import TextTable
 from feduplink.workflows.options import options_of, takes
@@ -74,6 +73,8 @@ class Sweep(Result):
 
     kind = "sweep"
     files = "sweep.csv (all measures), sweep.md, sweep.png and a directory per run"
+    table_file = "sweep.md"
+    parts = (SweptRow,)
 
     verb: str
     options: tuple[str, ...]
@@ -124,7 +125,8 @@ class Sweep(Result):
             for policy in self.policies:
                 shown = [self.get(policy, (value, *panel), measure) for value in self.values(0)]
                 label = " ".join([policy, *(f"{second[0]}={value}" for value in panel)]).strip()
-                rows.append([label or measure, *map(_shown, shown)])
+                cells = ("-" if math.isnan(value) else f"{value:.4g}" for value in shown)
+                rows.append([label or measure, *cells])
         columns = ("policy", *map(str, self.values(0)))
         return TextTable(f"{measure} against {first}", columns, rows)
 
@@ -175,11 +177,9 @@ class Sweep(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """All measures as CSV, and the table in Markdown."""
-        from feduplink.storage.files import write_text
-
+        """The table, and all measures as CSV."""
+        super().write_files(directory)
         write_text(directory / "sweep.csv", self.to_csv())
-        write_text(directory / "sweep.md", self.table().markdown())
 
     def figures(self) -> dict[str, StyledFigure]:
         """The measure against the values."""
@@ -195,7 +195,11 @@ class Sweep(Result):
         writer = csv.DictWriter(text, [*columns], extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         for row, record in zip(self.rows, self.records(), strict=True):
-            shown = {name: _written(value) for name, value in row.measures.items()}
+            # Six digits; more are noise of the channels that were drawn.
+            shown = {
+                name: "" if math.isnan(value) else f"{value:.6g}"
+                for name, value in row.measures.items()
+            }
             writer.writerow({**record, **shown})
         return text.getvalue()
 
@@ -203,11 +207,6 @@ class Sweep(Result):
         if measure is not None and measure not in self.measures:
             raise unknown_name("figure", measure, self.measures)
         return measure or self.measure
-
-    @classmethod
-    def classes(cls) -> list[type]:
-        """The rows."""
-        return [SweptRow]
 
 
 def sweep(
@@ -238,9 +237,7 @@ def sweep(
     """
     if not 1 <= len(over) <= 2:
         raise InputError("vary: accepted: one option, or two different ones.")
-    if any(
-        len(values) == 0 or len(set(map(repr, values))) < len(values) for values in over.values()
-    ):
+    if any(not 0 < len(values) == len(set(map(repr, values))) for values in over.values()):
         raise InputError("vary: accepted: one or more different values per option.")
     repeated = list(seeds) if seeds is not None else [options.pop("seed", 0)]
     runs = []
@@ -282,12 +279,13 @@ class _Run:
 
     def described(self) -> dict[str, Any]:
         """The call as JSON, to find its result again."""
-        return {
+        call = {
             "verb": self.verb.__name__,
             "scenario": self.scenario.model_dump(mode="json"),
-            "arguments": json.loads(json.dumps(self.arguments, default=repr)),
-            "options": json.loads(json.dumps(self.options, default=repr)),
+            "arguments": self.arguments,
+            "options": self.options,
         }
+        return dict(json.loads(json.dumps(call, default=repr)))
 
     def is_plain(self) -> bool:
         """Whether all arguments are names and numbers, which another process understands."""
@@ -319,17 +317,14 @@ def _with_values(
     verb: Callable[..., Any], scenario: Scenario, values: Mapping[str, Any]
 ) -> tuple[Scenario, dict[str, Any]]:
     """The scenario and the options of the job with these values; wrong ones are refused."""
-    accepted = options_of(inspect.unwrap(verb)).model_fields
-    fields: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in Scenario.model_fields:
-            fields[name] = value
-        elif name in accepted:
-            options[name] = value
-        else:
-            raise unknown_name("vary", name, [*accepted, *Scenario.model_fields])
-    checked = options_of(inspect.unwrap(verb))(**options)
+    model = options_of(verb)
+    accepted = [*model.model_fields, *Scenario.model_fields]
+    for name in values:
+        if name not in accepted:
+            raise unknown_name("vary", name, accepted)
+    fields = {name: value for name, value in values.items() if name in Scenario.model_fields}
+    options = {name: value for name, value in values.items() if name not in fields}
+    checked = model(**options)
     return scenario.replace(**fields), {name: getattr(checked, name) for name in options}
 
 
@@ -376,12 +371,3 @@ def _measures(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(v) for name, v in entry.items() if isinstance(v, int | float)}
-
-
-def _shown(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4g}"
-
-
-def _written(value: float) -> str:
-    """Six digits; more are noise of the channels that were drawn."""
-    return "" if math.isnan(value) else f"{value:.6g}"

@@ -69,6 +69,8 @@ class _Training(Result):
         seed: of all random numbers.
     """
 
+    parts = (Outcome,)
+
     history: History[Any]
     settings: Mapping[str, Any]
     seed: int
@@ -110,14 +112,6 @@ class _Training(Result):
         return plot_network_training(self.history, self.name)
 
     @classmethod
-    def classes(cls) -> list[type]:
-        """Epochs and outcomes."""
-        from feduplink.judgement import ConstraintValue, Judgement
-        from feduplink.training import Epoch, NetworkEpoch
-
-        return [Epoch, NetworkEpoch, Outcome, ConstraintValue, Judgement]
-
-    @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
         """Restore the run; a file has a plain list of epochs."""
         from feduplink.training import History
@@ -143,6 +137,7 @@ class TrainingRun(_Training):
 
     kind = "training"
     files = "policy, history.csv, plots and metrics.json"
+    table_file = "comparison.md"
 
     policy: Policy
     test: Outcome
@@ -201,15 +196,11 @@ class TrainingRun(_Training):
         return metrics
 
     def write_files(self, directory: Path) -> None:
-        """The policy, the history and the table."""
+        """The policy and the table."""
         from feduplink.policies import save_policy
-        from feduplink.reporting.comparison_table import comparison_markdown
-        from feduplink.storage.files import write_text
 
+        super().write_files(directory)
         save_policy(self.policy, directory)
-        judgements = {self.name: self.test.judgement}
-        table = comparison_markdown(judgements, self.scenario, notes=self.notes)
-        write_text(directory / "comparison.md", table)
 
     def figures(self) -> dict[str, StyledFigure]:
         """The distribution of the powers on the test channels, and the convergence."""
@@ -335,10 +326,7 @@ def train(
 
     out = None if out is None else Path(out)
     checkpoint = out and out / CHECKPOINT_FILE
-    if checkpoint is not None:
-        check_beginning(checkpoint, "a training run", resume=resume)
-    elif resume:
-        raise InputError("resume: accepted only with out, the directory of the checkpoint.")
+    check_beginning(checkpoint, "a training run", resume=resume)
     kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     options = {"preset": preset, **settings}
