@@ -82,7 +82,7 @@ def test_learned_multipliers_hold_on_unseen_channels():
 
 def test_a_seed_draws_the_channels_that_multipliers_are_learned_on():
     scenario = Scenario(workers=1, rate_min=2.0, ee_min=110)
-    drawn, other = (DualPolicy.make(scenario, seed=seed).point for seed in (0, 1))
+    drawn, other = (make_policy("dual", scenario, seed=seed).point for seed in (0, 1))
     again = DualPolicy.learned(scenario, draw_training_csi(scenario, 20_000, seed=0)).point
     assert torch.equal(drawn.thresholds, again.thresholds)
     assert not torch.equal(drawn.thresholds, other.thresholds)

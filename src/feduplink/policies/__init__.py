@@ -7,6 +7,7 @@ from feduplink.policies.base import (
     Policy,
     PowerPolicy,
     SchedulePolicy,
+    TuningContext,
     allocate_from_noisy_csi,
     judge_policy,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "PricedPolicy",
     "RandomPower",
     "SchedulePolicy",
+    "TuningContext",
     "UnrolledNetwork",
     "UnrolledPolicy",
     "UnselectedOrthogonal",

@@ -21,11 +21,11 @@ import platformdirs
 import torch
 from torch import Tensor
 
-from feduplink.channels import Channels, draw_training_csi
+from feduplink.channels import draw_training_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
 from feduplink.optimum import refine_multipliers, solve_dual, thresholds_with_margin
-from feduplink.policies.base import PowerPolicy
+from feduplink.policies.base import PowerPolicy, TuningContext
 from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
 from feduplink.registry import MEASURES
@@ -180,20 +180,14 @@ class DualPolicy(LagrangianPolicy):
     colour, marker = "#009E73", "X"
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> DualPolicy:
+    def make(cls, scenario: Scenario, context: TuningContext) -> DualPolicy:
         """Learn the multipliers on recorded channels, or else on 20,000 drawn ones."""
+        channels = context.channels
         if channels is not None and channels.recorded:
             csi = channels.training
         else:
-            csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=seed)
-        return cls.learned(scenario, csi, problem)
+            csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=context.seed)
+        return cls.learned(scenario, csi, context.problem)
 
     @classmethod
     def learned(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from feduplink.channels import Channels, denoised_csi, draw_training_csi
+from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
 from feduplink.optimum.calibration import CORRECTION_CHANNELS, MARGIN, calibrate_multipliers
-from feduplink.policies.base import silence
+from feduplink.policies.base import TuningContext, silence
 from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
 from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
@@ -50,20 +50,14 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         self.network = network
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> UnrolledPolicy:
+    def make(cls, scenario: Scenario, context: TuningContext) -> UnrolledPolicy:
         """The shipped network; its multipliers are calibrated on recorded channels.
 
         Without recorded channels a scenario has one ``pdx``, whatever the seed.
         """
+        channels = context.channels
         csi = channels.training if channels is not None and channels.recorded else None
-        return shipped_pdx(scenario, csi, problem=problem)
+        return shipped_pdx(scenario, csi, problem=context.problem)
 
     @classmethod
     def calibrated(

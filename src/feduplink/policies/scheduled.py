@@ -17,8 +17,7 @@ from torch import Tensor
 from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.link import Schedule, power_alone
-from feduplink.policies.base import SchedulePolicy
-from feduplink.problem import Problem
+from feduplink.policies.base import SchedulePolicy, TuningContext
 from feduplink.scenario import Scenario, float64
 from feduplink.scheduling import (
     choose_rounds,
@@ -53,15 +52,7 @@ class PricedPolicy(SchedulePolicy):
         self.kappa = kappa
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-        kappa: float = 0.0,
-    ) -> Self:
+    def make(cls, scenario: Scenario, context: TuningContext, *, kappa: float = 0.0) -> Self:
         """Make the policy for a scenario, at the price of energy κ in s/J."""
         return cls(scenario, kappa)
 
@@ -143,10 +134,8 @@ class ComputedSchedule(PricedPolicy):
     def make(
         cls,
         scenario: Scenario,
+        context: TuningContext,
         *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
         kappa: float = 0.0,
         delivery: float | Sequence[float] = 1.0,
         bits: float | Tensor | None = None,
@@ -155,9 +144,7 @@ class ComputedSchedule(PricedPolicy):
 
         Args:
             scenario: the cell and its radio.
-            channels: the rewards are learned on the training channels; None draws some.
-            problem: not used.
-            seed: not used.
+            context: the rewards are learned on its training channels; the rest is not used.
             kappa: price of energy κ, s/J.
             delivery: d, share of the rounds in which the model of every worker has to arrive, one
                 value or one per worker; with 1 all workers send in every round.
@@ -172,7 +159,7 @@ class ComputedSchedule(PricedPolicy):
             )
         policy = cls(scenario, kappa)
         if bool((rates < 1).any()):
-            policy.rewards = policy._learned_rewards(channels, rates, bits)
+            policy.rewards = policy._learned_rewards(context.channels, rates, bits)
         return policy
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
