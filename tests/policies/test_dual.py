@@ -178,14 +178,14 @@ def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
     (tmp_path / "file").touch()
     monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "file"))
     point = shipped_pdx().point
-    assert kept_point("pdx", SMALL, {}, {}, lambda: point) is point
+    assert kept_point("pdx", SMALL, {}, {}, lambda _: point) is point
 
 
 def test_other_settings_are_another_point(cache: Path):
     points = iter([shipped_pdx().point] * 2)
 
     def keep(margin: float) -> None:
-        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
+        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda _: next(points))
 
     keep(1.0)
     keep(2.0)

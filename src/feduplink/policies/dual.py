@@ -110,16 +110,27 @@ def kept_point(
     scenario: Scenario,
     inputs: dict[str, Tensor],
     settings: dict[str, Any],
-    find: Callable[[], DualPoint],
+    find: Callable[[Problem], DualPoint],
+    problem: Problem | None = None,
 ) -> DualPoint:
     """What ``find`` finds, or found in an earlier run of the same ``inputs`` and ``settings``.
 
-    Nothing is kept for a scenario with measures of the user's own: a change of their code would go
-    unnoticed.
+    Nothing is kept for a ``problem`` that the scenario does not describe, or for a scenario with
+    measures of the user's own: a change of their code would go unnoticed.
+
+    Args:
+        policy: name of the policy.
+        scenario: the cell and its radio.
+        inputs: the tensors that the point depends on.
+        settings: the other values that it depends on, for JSON.
+        find: searches for the point of a problem.
+        problem: to be solved; None is the problem that the scenario describes.
     """
+    solved = problem or Problem.from_scenario(scenario)
     directory = _cache_directory()
-    if directory is None or not all(_ships(measure) for measure in scenario.measures):
-        return find()
+    own = problem is not None or not all(_ships(measure) for measure in scenario.measures)
+    if own or directory is None:
+        return find(solved)
     identity = {
         "policy": policy,
         "scenario": scenario.model_dump(mode="json"),
@@ -129,7 +140,7 @@ def kept_point(
     file = directory / _KIND / f"{policy}-{checksum(inputs, identity)[:32]}.safetensors"
     with contextlib.suppress(InputError, KeyError):  # absent or damaged: found anew
         return DualPoint.from_tensors(read_tensors(file, _KIND).tensors)
-    point = find()
+    point = find(solved)
     with contextlib.suppress(OSError):  # a cache that cannot be written to is none
         write_tensors(file, _KIND, TensorFile(point.tensors(), identity))
     return point
@@ -205,13 +216,12 @@ class DualPolicy(LagrangianPolicy):
         thresholds raised by ``margin`` of these, so that the constraints also hold on channels
         the policy has not seen.
         """
-        if problem is not None:
-            return cls(scenario, _learned(scenario, csi, problem, margin), problem)
 
-        def find() -> DualPoint:
-            return _learned(scenario, csi, Problem.from_scenario(scenario), margin)
+        def find(problem: Problem) -> DualPoint:
+            return _learned(scenario, csi, problem, margin)
 
-        return cls(scenario, kept_point(cls.name, scenario, {"csi": csi}, {"margin": margin}, find))
+        point = kept_point(cls.name, scenario, {"csi": csi}, {"margin": margin}, find, problem)
+        return cls(scenario, point, problem)
 
     @property
     def fixed_workers(self) -> int | None:

@@ -174,8 +174,6 @@ class LagrangianLearning(OneCycleLearning):
     def trained(self) -> UnrolledPolicy:
         """The network with multipliers found for the scenario, which takes seconds."""
         network = self._network.cpu()
-        if self.recorded is None:
-            return UnrolledPolicy.calibrated_on_draws(network, self.scenario, seed=self.seed)
         return UnrolledPolicy.calibrated(network, self.scenario, self.recorded, seed=self.seed)
 
     def draw(self) -> tuple[ChannelBatch, Prices]:
