@@ -256,15 +256,11 @@ class SceneEvaluation:
         """Rows of P policies, with powers (P, L) W and distances to the optimum (P,)."""
         scenario, ids = self.scenario, self.scene.ids
         csi = self.csi.expand(len(powers), -1, -1)
-        sinr = link.sinr(csi, powers)
+        state = link.upload(csi, powers, scenario, bits=self.bits)
+        sinr, round_j = state.sinr, state.energy_j.sum(-1)
         rate = link.rate(sinr)
-        efficiency = link.efficiency_of_rate(
-            rate, powers, scenario.static_power, scenario.amplifier_inefficiency
-        )
-        upload = link.simultaneous_upload(csi, powers, self.bits, scenario.bandwidth_hz)
-        energy_j = self._energy_j(upload)
-        round_j = energy_j.sum(-1)
-        success = link.packet_success_rate(sinr, scenario.waterfall)
+        efficiency = link.energy_efficiency(sinr, powers, scenario)
+        success = link.success(sinr, scenario)
         objectives = self.problem.utility.value(self.problem.objective_values(sinr, powers))
         return [
             PolicyAnswer(
@@ -275,12 +271,12 @@ class SceneEvaluation:
                 success=success[i].tolist(),
                 rate=rate[i].tolist(),
                 efficiency=efficiency[i].tolist(),
-                airtime_s=upload.airtime_s[i].tolist(),
-                energy_j=energy_j[i].tolist(),
+                airtime_s=state.airtime_s[i].tolist(),
+                energy_j=state.energy_j[i].tolist(),
                 silent=[ids[worker] for worker in (powers[i] == 0).nonzero()[:, 0].tolist()],
                 objective=_finite(float(objectives[i])),
                 distance=float(distances[i]),
-                round_s=float(upload.duration_s[i]),
+                round_s=float(state.upload.duration_s[i]),
                 round_j=float(round_j[i]),
             )
             for i, kind in enumerate(kinds)
@@ -296,16 +292,6 @@ class SceneEvaluation:
             colour=kind.colour or _DEFAULT_COLOUR,
             round_s=float(state.upload.duration_s),
             round_j=float(state.energy_j.sum()),
-        )
-
-    def _energy_j(self, upload: link.Upload) -> Tensor:
-        """Energy of every worker, (..., L) J."""
-        return link.energy(
-            upload.power,
-            upload.airtime_s,
-            self.bits,
-            self.scenario.static_power,
-            self.scenario.compute_energy,
         )
 
 
