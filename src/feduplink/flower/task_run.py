@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -204,8 +204,7 @@ class TaskResult:
             )
         file = read_tensors(path, _KIND)
         with fitting(path, _KIND, "this version"):
-            rows = file.under(_UPLINK)
-            uplink = UplinkRecord(**{part.name: rows[part.name] for part in fields(UplinkRecord)})
+            uplink = UplinkRecord(**file.under(_UPLINK))
             run = RunHistory.from_uplink(file.tensors["errors"].tolist(), uplink)
             history = FederatedHistory(
                 str(file.header["task"]),

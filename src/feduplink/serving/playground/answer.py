@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from pydantic import BaseModel, Field
@@ -50,11 +50,21 @@ class WorkerAnswer(BaseModel):
     snr_db: float = Field(description="SNR at Pmax without interference, dB")
 
 
-class PolicyAnswer(BaseModel):
-    """Powers of a policy and their effects; lists have an entry per worker of the scene."""
+class ShownPolicy(BaseModel):
+    """A policy on the page."""
 
     name: str
     colour: str
+
+    @classmethod
+    def of(cls, kind: type[Policy], **fields: Any) -> Self:
+        """The policies of a class, with further fields."""
+        return cls(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, **fields)
+
+
+class PolicyAnswer(ShownPolicy):
+    """Powers of a policy and their effects; lists have an entry per worker of the scene."""
+
     power_w: list[float]
     sinr: list[float]
     success: list[float] = Field(description="Packet success rate while all senders transmit")
@@ -71,29 +81,23 @@ class PolicyAnswer(BaseModel):
     round_j: float
 
 
-class AbsentPolicy(BaseModel):
+class AbsentPolicy(ShownPolicy):
     """A policy without powers for the scene."""
 
-    name: str
-    colour: str
     why: str
 
 
-class OrthogonalAnswer(BaseModel):
+class OrthogonalAnswer(ShownPolicy):
     """Time and energy of the round with orthogonal access."""
 
-    name: str
-    colour: str
     round_s: float
     round_j: float
 
 
-class ScheduleAnswer(BaseModel):
+class ScheduleAnswer(ShownPolicy):
     """A schedule that minimises time + κ · energy and in which every worker uploads its model."""
 
-    name: str = LearnedSchedule.name
-    colour: str = str(LearnedSchedule.colour)
-    kappa: float = Field(default=KAPPA, description="Price of energy, s/J")
+    kappa: float = Field(description="Price of energy, s/J")
     phases: list[Phase]
     round_s: float
     round_j: float
@@ -105,7 +109,9 @@ class ScheduleAnswer(BaseModel):
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
         ).limited(scenario.pmax_w)
         computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
-        return cls(
+        return cls.of(
+            LearnedSchedule,
+            kappa=KAPPA,
             phases=Phase.from_schedule(schedule, 0),
             round_s=float(schedule.time_s),
             round_j=float(schedule.energy_j(scenario.static_power)) + float(computing_j),
@@ -196,14 +202,14 @@ class SceneEvaluation:
         if (parameters := self.status.tuned.open_loop) is not None:
             policies.insert(1, OpenLoop(scenario, target=parameters[0], fraction=parameters[1]))
         else:
-            absent.append(_absent(OpenLoop, "It is being tuned for this cell."))
+            absent.append(AbsentPolicy.of(OpenLoop, why="It is being tuned for this cell."))
         rows = [(type(policy), policy.allocate(self.csi)) for policy in policies]
         for policy in trained:
             try:
                 power = torch.minimum(policy.allocate(self.csi), scenario.pmax_w)
                 rows.append((type(policy), power.double()))
             except InputError as error:
-                absent.append(_absent(type(policy), str(error)))
+                absent.append(AbsentPolicy.of(type(policy), why=str(error)))
         pdx = UnrolledPolicy(scenario, network, self.point)
         rows.append((UnrolledPolicy, pdx.allocate(self.csi)))
         rows.append((DualPolicy, self._maximise_lagrangian([power for _, power in rows])))
@@ -263,9 +269,8 @@ class SceneEvaluation:
         success = link.success(sinr, scenario)
         objectives = self.problem.utility.value(self.problem.objective_values(sinr, powers))
         return [
-            PolicyAnswer(
-                name=kind.name,
-                colour=kind.colour or _DEFAULT_COLOUR,
+            PolicyAnswer.of(
+                kind,
                 power_w=powers[i].tolist(),
                 sinr=sinr[i].tolist(),
                 success=success[i].tolist(),
@@ -287,16 +292,11 @@ class SceneEvaluation:
         state = link.upload(
             self.csi, kind(self.scenario).step(self.csi), self.scenario, bits=self.bits
         )
-        return OrthogonalAnswer(
-            name=kind.name,
-            colour=kind.colour or _DEFAULT_COLOUR,
+        return OrthogonalAnswer.of(
+            kind,
             round_s=float(state.upload.duration_s),
             round_j=float(state.energy_j.sum()),
         )
-
-
-def _absent(kind: type[Policy], why: str) -> AbsentPolicy:
-    return AbsentPolicy(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, why=why)
 
 
 def _finite(value: float) -> float | None:
