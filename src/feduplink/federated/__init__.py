@@ -8,7 +8,6 @@ from feduplink.federated.federation import (
     federate,
     measured_capacity,
     side_by_side,
-    upload_bits,
 )
 from feduplink.federated.history import (
     FederatedHistory,
@@ -80,5 +79,4 @@ __all__ = [
     "side_by_side",
     "task_options",
     "transmit",
-    "upload_bits",
 ]

@@ -24,7 +24,7 @@ from feduplink.federated.evaluation import evaluate
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
-from feduplink.federated.models.stacked import ModelStack, Weights
+from feduplink.federated.models.stacked import Weights
 from feduplink.federated.server import (
     Aggregation,
     Arrivals,
@@ -220,12 +220,6 @@ def federate(
             raise InputError("resume: accepted only with a checkpoint to resume from.")
         federation.resume(checkpoint)
     return federation.run(callbacks, checkpoint)
-
-
-def upload_bits(task: Task, scenario: Scenario) -> Tensor:
-    """Z of one upload of the task's model, () or (L,) float64."""
-    with torch.random.fork_rng(devices=[]):
-        return scenario.model_bits(ModelStack(task.model()).weights_per_model)
 
 
 class Federation:

@@ -23,7 +23,6 @@ from feduplink.federated import (
     UplinkRecord,
     any_cell,
     load_task,
-    upload_bits,
 )
 from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.state import draw_runs, first_models
@@ -128,7 +127,7 @@ class TaskRun(ValidatedModel):
             options={
                 "kappa": self.kappa,
                 "delivery": [float(rate) for rate in self.delivery.split(",")],
-                "bits": upload_bits(self.loaded_task, self.scenario),
+                "bits": self.scenario.model_bits(self.loaded_task.weights),
             },
         )
         return next(iter(found.items()))

@@ -30,7 +30,13 @@ from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.payloads import Phase
-from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, SceneChannel, Setting
+from feduplink.serving.playground.scene import (
+    MODEL_WEIGHTS,
+    RadioSetting,
+    Scene,
+    SceneChannel,
+    Setting,
+)
 from feduplink.serving.playground.tuned_settings import TuningStatus
 
 #: Number of Newton sweeps from every starting point; further ones do not help.
@@ -118,17 +124,13 @@ class ScheduleAnswer(ShownPolicy):
         )
 
 
-class MultipliersAnswer(BaseModel):
+class MultipliersAnswer(RadioSetting):
     """The multipliers of the answer: setting, number of channels, accuracy."""
 
     own: bool = Field(description="Whether they are those of the scene's setting")
     searching: bool = Field(description="Whether those of the scene's setting are searched for")
     failure: str | None = Field(description="Reason why they cannot be found")
     workers: int
-    pmax_dbw: float
-    interference: float
-    rate_min: float
-    ee_min: float
     channels: int = Field(description="Number of training channels")
     shortfall: float | None = Field(
         description="Largest relative violation of a threshold by pdx, mean over test channels"
@@ -144,13 +146,10 @@ class MultipliersAnswer(BaseModel):
             searching=status.searching,
             failure=status.failure,
             workers=len(tuned.setting.ids),
-            pmax_dbw=tuned.setting.pmax_dbw,
-            interference=tuned.setting.interference,
-            rate_min=tuned.setting.rate_min,
-            ee_min=tuned.setting.ee_min,
             channels=tuned.channels,
             shortfall=_finite(tuned.shortfall),
             shortfall_error=_finite(tuned.shortfall_error),
+            **tuned.setting.radio,
         )
 
 
