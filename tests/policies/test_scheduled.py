@@ -129,7 +129,9 @@ def test_settings_out_of_range_are_refused():
     with pytest.raises(InputError, match=r"^kappa: -1"):
         ComputedSchedule(SCENARIO, -1.0)
     with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
-        make_policy("schedule", SCENARIO, delivery=(0.5, 0.0))
+        make_policy("schedule", SCENARIO, delivery=(0.5, 0.5, 0.5, 0.0))
+    with pytest.raises(InputError, match=r"^delivery: .*one per worker \(4\)"):
+        make_policy("schedule", SCENARIO, delivery=(0.5, 0.6))
 
 
 def test_a_saved_schedule_decides_as_before(tmp_path):

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
@@ -101,7 +100,7 @@ def shipped_point(policy: str, scenario: Scenario) -> DualPoint | None:
     Those of the default scenario are in the policy's own file.
     """
     name = next((name for name in shipped_scenarios() if _shipped_scenario(name) == scenario), None)
-    tensors = _shipped().under(f"{policy}.{name}.")
+    tensors = shipped_tensors(_SHIPPED, _KIND).under(f"{policy}.{name}.")
     return DualPoint.from_tensors(tensors) if tensors else None
 
 
@@ -164,9 +163,9 @@ def _shipped_scenario(name: str) -> Scenario:
 
 
 @cache
-def _shipped() -> TensorFile:
-    file = Path(str(resources.files("feduplink.policies") / _SHIPPED))
-    return read_tensors(file, _KIND)
+def shipped_tensors(name: str, kind: str) -> TensorFile:
+    """Read a file that comes with this package."""
+    return read_tensors(Path(__file__).with_name(name), kind)
 
 
 #: Channels maximised at once; more would only need more memory.

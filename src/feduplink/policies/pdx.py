@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
-from pathlib import Path
-
 from torch import Tensor, nn
 
 from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
 from feduplink.optimum.calibration import CORRECTION_CHANNELS, MARGIN, calibrate_multipliers
 from feduplink.policies.base import TuningContext, silence
-from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
+from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point, shipped_tensors
 from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.storage.tensorfile import TensorFile, read_tensors
+from feduplink.storage.tensorfile import TensorFile
 
 #: Channels drawn that the multipliers are found on.
 CHANNELS = 40_000
@@ -123,7 +119,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> UnrolledPolicy:
         """A policy with these weights, multipliers and thresholds."""
-        return cls(scenario, _network(tensors), DualPoint.from_tensors(tensors))
+        return cls(scenario, _network(TensorFile(tensors, {})), DualPoint.from_tensors(tensors))
 
 
 def shipped_pdx(
@@ -150,18 +146,14 @@ def shipped_pdx(
 
 def shipped_network() -> UnrolledNetwork:
     """The network that ships, trained for cells of many sizes, powers and prices."""
-    return _network(_shipped().tensors)
+    return _network(_shipped())
 
 
-@cache
 def _shipped() -> TensorFile:
-    file = Path(str(resources.files("feduplink.policies") / "pdx.safetensors"))
-    return read_tensors(file, "policy")
+    return shipped_tensors("pdx.safetensors", "policy")
 
 
-def _network(tensors: dict[str, Tensor]) -> UnrolledNetwork:
+def _network(file: TensorFile) -> UnrolledNetwork:
     network = UnrolledNetwork()
-    network.load_state_dict(
-        {k.removeprefix(_PREFIX): v for k, v in tensors.items() if k.startswith(_PREFIX)}
-    )
+    network.load_state_dict(file.under(_PREFIX))
     return network

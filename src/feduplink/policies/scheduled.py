@@ -20,6 +20,7 @@ from feduplink.link import Schedule, power_alone
 from feduplink.policies.base import SchedulePolicy, TuningContext
 from feduplink.scenario import Scenario, float64
 from feduplink.scheduling import (
+    check_delivery,
     choose_rounds,
     find_fixed_powers,
     find_rewards,
@@ -151,12 +152,9 @@ class ComputedSchedule(PricedPolicy):
             bits: Z of one upload that the rewards are learned for, () or (L,); by default of the
                 model with 39,760 weights.
         """
-        rates = torch.as_tensor(delivery, dtype=torch.float64).reshape(-1)
-        if not bool(((rates > 0) & (rates <= 1)).all()):
-            raise InputError(
-                f"delivery: {delivery} is not accepted; accepted: above 0 and at most 1, one value "
-                "or one per worker."
-            )
+        rates = float64(delivery)
+        rates = rates.expand(scenario.workers) if rates.numel() == 1 else rates
+        check_delivery(rates, scenario.workers)
         policy = cls(scenario, kappa)
         if bool((rates < 1).any()):
             policy.rewards = policy._learned_rewards(context.channels, rates, bits)
@@ -207,7 +205,7 @@ class ComputedSchedule(PricedPolicy):
             scenario,
             csi,
             demand,
-            delivery.expand(scenario.workers),
+            delivery,
             seconds_per_joule=self.kappa,
             alike=alike and len(demand.unique()) == 1,
             choose=lambda some, rewards: self.of_chosen(some, None, demand, rewards),
