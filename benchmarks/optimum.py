@@ -21,7 +21,7 @@ from feduplink import Scenario, draw_csi, shipped_scenarios
 from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum import certify, solve_dual, thresholds_with_margin
-from feduplink.policies import DualPolicy, Policy, judge_policy
+from feduplink.policies import DualPolicy, Policy, TuningContext, judge_policy
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 
@@ -80,7 +80,7 @@ def _solve(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]
 def _policy(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
     """The dual policy on channels that nothing was learned on."""
     start = time.perf_counter()
-    policy = DualPolicy.make(scenario, seed=options.seed)
+    policy = DualPolicy.make(scenario, TuningContext(seed=options.seed))
     learned = time.perf_counter() - start
     unseen = draw_csi(scenario, options.unseen, torch_generator(options.seed, "round-channels"))
     unseen = unseen.to(options.device)

@@ -19,7 +19,7 @@ from torch import Tensor
 from feduplink import Scenario, draw_csi, load_policy
 from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch
-from feduplink.policies import DualPolicy, Policy, judge_policy, shipped_pdx
+from feduplink.policies import DualPolicy, Policy, TuningContext, judge_policy, shipped_pdx
 
 
 def lipschitz_constants(scenario: Scenario, csi: Tensor) -> dict[str, Tensor]:
@@ -83,7 +83,7 @@ def main() -> None:
         print(f"| {name} | {values.mean():.2g} | {constants[name]:.2g} | {values.max():.2g} |")
 
     splits = make_channels(scenario, seed=0)
-    dual = DualPolicy.make(scenario)
+    dual = DualPolicy.make(scenario, TuningContext())
     multipliers = dual.point.multipliers
     sums = [float(m.sum()) for m in (multipliers.objective_weight, *multipliers.constraints)]
     print("\nsums of the multipliers: λ_y {:.3g}, λ_r {:.3g}, λ_e {:.3g}\n".format(*sums))

@@ -19,7 +19,7 @@ from torch import Tensor
 from feduplink import Scenario, link
 from feduplink.lagrangian import ChannelBatch, Prices, sweep, switched_from_each
 from feduplink.optimum import MonotoneBound, PowerBoxes
-from feduplink.policies import lagrangian_at_gates
+from feduplink.policies import ChannelFeatures
 from feduplink.scheduling import (
     AscentSteps,
     NetworkView,
@@ -122,7 +122,7 @@ def by_pdx(csi: Tensor, power: Tensor) -> Tensor:
     backoff = torch.where(relative > 0, 1 / relative - 1, 1.0).log()
     gate = torch.where(relative > 0, 1e9, -1e9)
     output = torch.stack((backoff, gate), -1)
-    return lagrangian_at_gates(batch, prices, output).view(power.shape).expm1()
+    return ChannelFeatures(batch, prices).lagrangian_at_gates(output).view(power.shape).expm1()
 
 
 def by_phase_network(csi: Tensor, power: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class Median(PowerPolicy):
         self.median = median
 
     @classmethod
-    def make(cls, scenario, *, channels=None, problem=None, seed=0) -> Median:
-        channels = channels or make_channels(scenario, seed=seed)
+    def make(cls, scenario, context) -> Median:
+        channels = context.channels or make_channels(scenario, seed=context.seed)
         return cls(scenario, float(channels.training.diagonal(dim1=-2, dim2=-1).median()))
 
     def powers(self, csi: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from feduplink import (
     write_channels,
 )
 from feduplink.channels import CSI_DATASET, Realisations, make_channels
-from feduplink.policies import judge_policy
+from feduplink.policies import judge_policy, make_policy
 
 from .conftest import TINY, Run, metrics_of, refused
 from .own_policies import Half, Median
@@ -117,7 +117,7 @@ def test_policies_of_ones_own_stand_beside_the_others(run: Run, tmp_path: Path):
     assert ended.status == 0
     scenario = Scenario(workers=3)
     splits = make_channels(scenario, 40)
-    median = Median.make(scenario, channels=splits)
+    median = make_policy(Median, scenario, channels=splits)
     expected = {"max": FullPower(scenario), "half": Half(scenario), "median": median}
     assert metrics_of(tmp_path / "runs/evaluate")["policies"] == {
         name: judge_policy(policy, splits.test, scenario).as_metrics()

@@ -25,7 +25,6 @@ from feduplink.federated import (
     LocalWork,
     Rounds,
     Task,
-    TrialRound,
     UplinkRules,
     everyone,
     federate,
@@ -180,10 +179,11 @@ def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"runs": 0}, "runs: 0"),
-        ({"rounds": 0}, "rounds: 0"),
-        ({"deadline_s": -1.0}, "deadline: -1.0 s"),
-        ({"checkpoint_every": 0}, "checkpoint_every: 0"),
+        ({"runs": 0}, r"runs: .*greater than or equal to 1 \(got 0\)"),
+        ({"rounds": 0}, r"rounds: .*greater than or equal to 1 \(got 0\)"),
+        ({"deadline_s": -1.0}, r"deadline_s: .*greater than 0 \(got -1.0\)"),
+        ({"deadline_s": math.inf}, r"deadline_s: .*finite number \(got inf\)"),
+        ({"checkpoint_every": 0}, r"checkpoint_every: .*greater than or equal to 1 \(got 0\)"),
         ({"aggregation": "median"}, "aggregation: 'median' is unknown"),
         ({"packet_success": "always"}, "packet_success: 'always' is unknown"),
     ],
@@ -244,8 +244,13 @@ def gpu_capacity(
 ) -> Capacity:
     """On a GPU on which ``training`` and ``measuring`` take some bytes."""
     memory = PretendedMemory(monkeypatch)
-    trial = TrialRound(lambda: memory.take(training), lambda: memory.take(measuring), load)
-    return measured_capacity(torch.device("cuda"), weights_per_simulation=10, trial=trial)
+    return measured_capacity(
+        torch.device("cuda"),
+        weights_per_simulation=10,
+        train=lambda: memory.take(training),
+        measure=lambda: memory.take(measuring),
+        load=load,
+    )
 
 
 def test_simulations_fill_the_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
@@ -272,7 +277,7 @@ def test_simulations_of_sequences_are_bounded_by_weights_and_evaluation(
 
 
 def test_a_cpu_is_given_what_its_cache_holds():
-    trial = TrialRound(lambda: None, lambda: None, load=7)
+    trial = {"train": lambda: None, "measure": lambda: None, "load": 7}
     cpu = torch.device("cpu")
-    assert measured_capacity(cpu, 318_080, trial) == Capacity(5, math.inf)
-    assert measured_capacity(cpu, 10**9, trial).simulations == 1
+    assert measured_capacity(cpu, 318_080, **trial) == Capacity(5, math.inf)
+    assert measured_capacity(cpu, 10**9, **trial).simulations == 1

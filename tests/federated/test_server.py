@@ -126,7 +126,7 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
             small_task,
             {"ideal": Ideal(SCENARIO)},
             SCENARIO,
-            replace(settings, aggregation=other),
+            settings.replace(aggregation=other),
             checkpoint=file,
             resume=True,
         )

@@ -29,7 +29,7 @@ from feduplink import (
 from feduplink.channels import make_channels
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import MAX_VIOLATION, find_optimum, solve_dual
-from feduplink.policies import judge_policy
+from feduplink.policies import judge_policy, make_policy
 from feduplink.randomness import torch_generator
 from simulated_gpu import GPU, simulated_gpu
 
@@ -92,7 +92,7 @@ _WELL_MEASURED = ("default", "interference-x2", "pmax-minus-10dbw", "pmax-0dbw")
 def test_the_dual_policy_is_near_feasible_and_optimal_on_unseen_channels(name: str):
     scenario = Scenario.load(name)
     unseen = draw_csi(scenario, 10_000, torch_generator(1, "round-channels"))
-    policy = DualPolicy.make(scenario, seed=1)
+    policy = make_policy("dual", scenario, seed=1)
     verdict = judge_policy(policy, unseen, scenario)
     well_measured = name in _WELL_MEASURED
     assert verdict.violation <= 0.01 + (0 if well_measured else 0.02)

@@ -82,7 +82,7 @@ def test_learned_multipliers_hold_on_unseen_channels():
 
 def test_a_seed_draws_the_channels_that_multipliers_are_learned_on():
     scenario = Scenario(workers=1, rate_min=2.0, ee_min=110)
-    drawn, other = (DualPolicy.make(scenario, seed=seed).point for seed in (0, 1))
+    drawn, other = (make_policy("dual", scenario, seed=seed).point for seed in (0, 1))
     again = DualPolicy.learned(scenario, draw_training_csi(scenario, 20_000, seed=0)).point
     assert torch.equal(drawn.thresholds, again.thresholds)
     assert not torch.equal(drawn.thresholds, other.thresholds)
@@ -178,14 +178,14 @@ def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
     (tmp_path / "file").touch()
     monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "file"))
     point = shipped_pdx().point
-    assert kept_point("pdx", SMALL, {}, {}, lambda: point) is point
+    assert kept_point("pdx", SMALL, {}, {}, lambda _: point) is point
 
 
 def test_other_settings_are_another_point(cache: Path):
     points = iter([shipped_pdx().point] * 2)
 
     def keep(margin: float) -> None:
-        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda: next(points))
+        kept_point("pdx", SMALL, {}, {"margin": margin}, lambda _: next(points))
 
     keep(1.0)
     keep(2.0)

@@ -107,7 +107,7 @@ def test_the_pdx_of_the_default_scenario_is_the_one_that_ships():
     """Whoever asks for it, and bit for bit: nothing is calibrated again."""
     shipped = load_policy(Path(pdx.__file__).with_name("pdx.safetensors"))
     drawn = make_channels(Scenario(), 5)
-    for found in (shipped_pdx(), UnrolledPolicy.make(Scenario(), channels=drawn)):
+    for found in (shipped_pdx(), make_policy("pdx", Scenario(), channels=drawn)):
         assert found.scenario == shipped.scenario
         assert all(torch.equal(t, shipped.tensors()[name]) for name, t in found.tensors().items())
 

@@ -4,7 +4,7 @@ import torch
 
 from feduplink import Scenario, draw_csi
 from feduplink.lagrangian import ChannelBatch, Prices
-from feduplink.policies import UnrolledNetwork, better_end, lagrangian_at_gates
+from feduplink.policies import ChannelFeatures, UnrolledNetwork
 
 
 def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
@@ -18,7 +18,9 @@ def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
     open_gates = torch.full((5, 3), 50.0).double()
     backoff = -(power / scenario.pmax_w).logit()
-    reached = lagrangian_at_gates(batch, prices, torch.stack((backoff, open_gates), dim=-1))
+    reached = ChannelFeatures(batch, prices).lagrangian_at_gates(
+        torch.stack((backoff, open_gates), dim=-1)
+    )
     torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
 
 
@@ -31,10 +33,13 @@ def test_the_start_that_ends_better_is_taken():
     full_on = torch.tensor([-9.0, 9.0])
     both = full_on.expand(2, 2, 2)
     alone = torch.stack((full_on, torch.tensor([-9.0, -9.0]))).expand(2, 2, 2)
-    power = better_end(batch, prices, torch.stack((both, alone)))
+    channel = ChannelFeatures(batch, prices)
+    power = channel.better_end(torch.stack((both, alone)))
     assert (power[0] > 0).tolist() == [True, False]
     assert (power[1] > 0).tolist() == [True, True]
-    torch.testing.assert_close(power, better_end(batch, prices, torch.stack((alone, both))))
+    torch.testing.assert_close(
+        power, ChannelFeatures(batch, prices).better_end(torch.stack((alone, both)))
+    )
 
 
 def test_of_ends_that_are_as_good_the_first_is_taken():
@@ -44,7 +49,8 @@ def test_of_ends_that_are_as_good_the_first_is_taken():
     prices = Prices(torch.zeros(1), torch.ones(1), torch.zeros(1), torch.zeros(1))
     less, more = (torch.tensor([[[backoff, 9.0]]]) for backoff in (-8.0, -9.0))
     first, second = (
-        better_end(batch, prices, torch.stack(ends)) for ends in ((less, more), (more, less))
+        ChannelFeatures(batch, prices).better_end(torch.stack(ends))
+        for ends in ((less, more), (more, less))
     )
     torch.testing.assert_close(first, torch.sigmoid(torch.tensor([[8.0]])))
     torch.testing.assert_close(second, torch.sigmoid(torch.tensor([[9.0]])))

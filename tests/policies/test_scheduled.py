@@ -96,7 +96,8 @@ def test_noisy_channels_are_scheduled_as_seen_and_sent_as_they_are():
 @pytest.mark.slow
 def test_few_deliver_if_few_have_to():
     channels = Rounds.draw(SCENARIO, everyone(400, 4), seed=1, run=0).csi
-    policy = ComputedSchedule.make(
+    policy = make_policy(
+        "schedule",
         SCENARIO,
         channels=Channels.from_csi(channels[:300]),
         kappa=10.0,
@@ -118,7 +119,7 @@ def test_learned_schedules_deliver_as_often_too():
     """Who is worth it in the eyes of the network is not who is by the search."""
     scenario = Scenario()
     csi = make_channels(scenario, 400, seed=77).test
-    policy = LearnedSchedule.make(scenario, kappa=10.0, delivery=0.2, bits=RULES.bits)
+    policy = make_policy(LearnedSchedule, scenario, kappa=10.0, delivery=0.2, bits=RULES.bits)
     outcome = transmit(policy, rounds_on(csi, scenario), UplinkRules(scenario, RULES.bits))
     # 400 rounds of 8 workers tell the rate to 0.006.
     assert 0.2 <= float(outcome.success.mean()) <= 0.25
@@ -128,7 +129,9 @@ def test_settings_out_of_range_are_refused():
     with pytest.raises(InputError, match=r"^kappa: -1"):
         ComputedSchedule(SCENARIO, -1.0)
     with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
-        ComputedSchedule.make(SCENARIO, delivery=(0.5, 0.0))
+        make_policy("schedule", SCENARIO, delivery=(0.5, 0.5, 0.5, 0.0))
+    with pytest.raises(InputError, match=r"^delivery: .*one per worker \(4\)"):
+        make_policy("schedule", SCENARIO, delivery=(0.5, 0.6))
 
 
 def test_a_saved_schedule_decides_as_before(tmp_path):

@@ -5,8 +5,8 @@ import torch
 
 from feduplink import InputError, Scenario
 from feduplink.policies import (
+    ChannelFeatures,
     UnrolledNetwork,
-    lagrangian_at_gates,
     price_unit,
     shipped_network,
 )
@@ -38,7 +38,7 @@ def test_a_short_training_comes_near_the_maximum():
 
     @torch.no_grad()
     def reached(candidate: UnrolledNetwork) -> float:
-        ends = lagrangian_at_gates(batch, prices, candidate(batch, prices)[-1])
+        ends = ChannelFeatures(batch, prices).lagrangian_at_gates(candidate(batch, prices)[-1])
         return float(ends.amax(0).mean())
 
     shipped = shipped_network()
@@ -98,7 +98,7 @@ def test_the_better_start_of_the_later_iterations_counts_most():
     loss, reached, power = RecordedLosses(network)(batch, prices)
     unit = batch.direct.shape[-1] * price_unit(prices, batch.static_power_w)
     ends = [
-        unit.clamp_max(8.0) * lagrangian_at_gates(batch, prices, out)
+        unit.clamp_max(8.0) * ChannelFeatures(batch, prices).lagrangian_at_gates(out)
         for out in network(batch, prices)
     ]
     last = 0.8 * ends[-1].amax(0) + 0.2 * ends[-1].mean(0)

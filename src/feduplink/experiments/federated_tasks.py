@@ -32,7 +32,6 @@ from feduplink.federated import (
     federate,
     load_task,
     task_options,
-    upload_bits,
 )
 from feduplink.federated.data.partition import weighed_by_noise
 from feduplink.federated.tasks.reviews import imdb
@@ -186,7 +185,7 @@ def load_images(context: ExperimentContext, partition: Partition) -> Task:
 
 def _make_policy(context: ExperimentContext, name: str, scenario: Scenario, task: Task) -> Policy:
     if name in SCHEDULES:
-        return make_schedule(context, name, scenario, upload_bits(task, scenario))
+        return make_schedule(context, name, scenario, scenario.model_bits(task.weights))
     return make_cached_policy(context, name, scenario, context.seed)
 
 

@@ -5,11 +5,9 @@ from feduplink.federated.federation import (
     Capacity,
     Federation,
     FederationSettings,
-    TrialRound,
     federate,
     measured_capacity,
     side_by_side,
-    upload_bits,
 )
 from feduplink.federated.history import (
     FederatedHistory,
@@ -63,7 +61,6 @@ __all__ = [
     "Rounds",
     "RunHistory",
     "Task",
-    "TrialRound",
     "UnbiasedAverage",
     "UplinkRecord",
     "UplinkRules",
@@ -82,5 +79,4 @@ __all__ = [
     "side_by_side",
     "task_options",
     "transmit",
-    "upload_bits",
 ]

@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
+from pydantic import ConfigDict, Field, field_validator
 from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
@@ -23,7 +24,7 @@ from feduplink.federated.evaluation import evaluate
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
-from feduplink.federated.models.stacked import ModelStack, Weights
+from feduplink.federated.models.stacked import Weights
 from feduplink.federated.server import (
     Aggregation,
     Arrivals,
@@ -48,11 +49,10 @@ from feduplink.registry import object_path
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.storage.tensorfile import object_identity
-from feduplink.validation import usable_device
+from feduplink.validation import ValidatedModel, usable_device
 
 
-@dataclass(frozen=True)
-class FederationSettings:
+class FederationSettings(ValidatedModel):
     """How a comparison goes.
 
     Attributes:
@@ -67,30 +67,20 @@ class FederationSettings:
 
     """
 
-    runs: int = 1
-    rounds: int | None = None
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    runs: int = Field(default=1, ge=1)
+    rounds: int | None = Field(default=None, ge=1)
     aggregation: str | Aggregation = "exact"
-    deadline_s: float | None = None
+    deadline_s: float | None = Field(default=None, gt=0)
     packet_success: ArrivalRule = "worst-phase"
     present: Tensor | None = None
-    checkpoint_every: int = 10
+    checkpoint_every: int = Field(default=10, ge=1)
 
-    def __post_init__(self) -> None:
-        for name, value in (("runs", self.runs), ("checkpoint_every", self.checkpoint_every)):
-            if value < 1:
-                raise InputError(f"{name}: {value} is not accepted; accepted: 1 or more.")
-        if self.rounds is not None and self.rounds < 1:
-            raise InputError(f"rounds: {self.rounds} is not accepted; accepted: 1 or more.")
-        if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:
-            raise InputError(
-                f"deadline: {self.deadline_s} s is not accepted; accepted: above 0, finite."
-            )
-        find_aggregation(self.aggregation)
-        if self.packet_success not in get_args(ArrivalRule):
-            raise InputError(
-                f"packet_success: {self.packet_success!r} is unknown; accepted: "
-                f"{', '.join(get_args(ArrivalRule))}."
-            )
+    @field_validator("aggregation")
+    @classmethod
+    def _found(cls, aggregation: str | Aggregation) -> Aggregation:
+        return find_aggregation(aggregation)
 
     def presence(self, rounds: int, workers: int) -> Tensor:
         """``present`` of a run with so many rounds and workers, (N, L) bool."""
@@ -129,31 +119,27 @@ class Capacity:
     room: float = math.inf
 
 
-@dataclass(frozen=True)
-class TrialRound:
-    """One simulation, to see how much memory of a GPU it takes.
-
-    Attributes:
-        train: does a round of local training.
-        measure: evaluates the global model.
-        load: of sequences, the steps in time of the largest training step; else None.
-
-    """
-
-    train: Callable[[], object]
-    measure: Callable[[], object]
-    load: int | None
-
-
 def measured_capacity(
-    device: torch.device, weights_per_simulation: int, trial: TrialRound
+    device: torch.device,
+    weights_per_simulation: int,
+    *,
+    train: Callable[[], object],
+    measure: Callable[[], object],
+    load: int | None,
 ) -> Capacity:
-    """What fits the cache, or the GPU's memory; ``weights_per_simulation`` is of all its workers.
+    """What fits the cache of a CPU, or the memory of a GPU, on which one simulation is tried.
 
     Sequences are drawn, so the simulations of another step or round may take several times the
     memory of the one tried. What does not depend on the draw is the memory per step in time: the
     trial's peak over its load, with everything that is there anyhow counted in. It says how many
     steps in time there is room for, and each training step is cut into parts to keep to it.
+
+    Args:
+        device: the CPU or GPU.
+        weights_per_simulation: of the models of all workers.
+        train: does a round of local training of one simulation.
+        measure: evaluates its global model.
+        load: of sequences, the steps in time of the largest training step; else None.
     """
     if device.type != "cuda":
         return Capacity(max(1, _CPU_WEIGHTS_AT_ONCE // weights_per_simulation))
@@ -162,13 +148,13 @@ def measured_capacity(
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     memory = _GPU_MEMORY_SHARE * free
-    training = _peak_memory(device, trial.train)
-    measuring = _peak_memory(device, trial.measure)
-    if trial.load is None:
+    training = _peak_memory(device, train)
+    measuring = _peak_memory(device, measure)
+    if load is None:
         return Capacity(max(1, int(memory / max(training, measuring))))
     weights = 4 * _COPIES_OF_WEIGHTS * weights_per_simulation
     simulations = min(memory / measuring, _GPU_WEIGHTS_SHARE * free / weights)
-    return Capacity(max(1, int(simulations)), memory * trial.load / training)
+    return Capacity(max(1, int(simulations)), memory * load / training)
 
 
 def _peak_memory(device: torch.device, work: Callable[[], object]) -> int:
@@ -234,12 +220,6 @@ def federate(
             raise InputError("resume: accepted only with a checkpoint to resume from.")
         federation.resume(checkpoint)
     return federation.run(callbacks, checkpoint)
-
-
-def upload_bits(task: Task, scenario: Scenario) -> Tensor:
-    """Z of one upload of the task's model, () or (L,) float64."""
-    with torch.random.fork_rng(devices=[]):
-        return scenario.model_bits(ModelStack(task.model()).weights_per_model)
 
 
 class Federation:
@@ -475,11 +455,10 @@ class Federation:
         number, run, simulation = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
         examples = self._gather(run, [self.round_batches(0, number)])
         first = torch.tensor([0])  # an index copies the moments, which a slice would share
-        trial = TrialRound(
+        return measured_capacity(
+            self.device,
+            self.scenario.workers * self.stack.weights_per_model,
             train=lambda: self._train(number, simulation, examples, self.state.adam.take(first)),
             measure=lambda: self._evaluate(run, simulation),
             load=examples.largest_load,
-        )
-        return measured_capacity(
-            self.device, self.scenario.workers * self.stack.weights_per_model, trial
         )

@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +23,6 @@ from feduplink.federated import (
     UplinkRecord,
     any_cell,
     load_task,
-    upload_bits,
 )
 from feduplink.federated.models.stacked import ModelStack, Weights
 from feduplink.federated.state import draw_runs, first_models
@@ -128,7 +127,7 @@ class TaskRun(ValidatedModel):
             options={
                 "kappa": self.kappa,
                 "delivery": [float(rate) for rate in self.delivery.split(",")],
-                "bits": upload_bits(self.loaded_task, self.scenario),
+                "bits": self.scenario.model_bits(self.loaded_task.weights),
             },
         )
         return next(iter(found.items()))
@@ -204,8 +203,7 @@ class TaskResult:
             )
         file = read_tensors(path, _KIND)
         with fitting(path, _KIND, "this version"):
-            rows = file.under(_UPLINK)
-            uplink = UplinkRecord(**{part.name: rows[part.name] for part in fields(UplinkRecord)})
+            uplink = UplinkRecord(**file.under(_UPLINK))
             run = RunHistory.from_uplink(file.tensors["errors"].tolist(), uplink)
             history = FederatedHistory(
                 str(file.header["task"]),

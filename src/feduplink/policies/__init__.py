@@ -7,6 +7,7 @@ from feduplink.policies.base import (
     Policy,
     PowerPolicy,
     SchedulePolicy,
+    TuningContext,
     allocate_from_noisy_csi,
     judge_policy,
 )
@@ -32,9 +33,8 @@ from feduplink.policies.paper import (
 )
 from feduplink.policies.pdx import CHANNELS, UnrolledPolicy, shipped_network, shipped_pdx
 from feduplink.policies.pdx_network import (
+    ChannelFeatures,
     UnrolledNetwork,
-    better_end,
-    lagrangian_at_gates,
     price_unit,
 )
 from feduplink.policies.scheduled import (
@@ -65,6 +65,7 @@ __all__ = [
     "PERCEPTRON_HIDDEN",
     "POLICY_FILE",
     "TDMA",
+    "ChannelFeatures",
     "ComputedSchedule",
     "DenseGraphConvolution",
     "DualPolicy",
@@ -86,16 +87,15 @@ __all__ = [
     "PricedPolicy",
     "RandomPower",
     "SchedulePolicy",
+    "TuningContext",
     "UnrolledNetwork",
     "UnrolledPolicy",
     "UnselectedOrthogonal",
     "UnselectedRandomPower",
     "allocate_from_noisy_csi",
-    "better_end",
     "default_policies",
     "judge_policy",
     "kept_point",
-    "lagrangian_at_gates",
     "largest_efficient_power",
     "load_policy",
     "made_for",

@@ -48,6 +48,21 @@ class Feedback:
     arrived: Tensor
 
 
+@dataclass(frozen=True)
+class TuningContext:
+    """What a policy is tuned on and for.
+
+    Attributes:
+        channels: the policy is tuned on the training channels; None draws some.
+        problem: to be solved; None is the problem that the scenario describes.
+        seed: of random numbers.
+    """
+
+    channels: Channels | None = None
+    problem: Problem | None = None
+    seed: int = 0
+
+
 class Policy(ABC):
     """Decides for every round which workers transmit, when and at which power.
 
@@ -92,21 +107,12 @@ class Policy(ABC):
         self.scenario = scenario
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> Self:
+    def make(cls, scenario: Scenario, context: TuningContext) -> Self:
         """Make the policy for a scenario and tune it, if it has parameters to tune.
 
         Args:
             scenario: the cell and its radio.
-            channels: the policy is tuned on the training channels; None draws some.
-            problem: to be solved; None is the problem that the scenario describes.
-            seed: of random numbers.
+            context: channels to tune on, the problem and the seed.
         """
         return cls(scenario)
 
@@ -323,14 +329,7 @@ class NeuralPolicy(PowerPolicy, nn.Module):
         """Powers in W for checked CSI, (N, L, L) to (N, L); differentiable."""
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> Self:
+    def make(cls, scenario: Scenario, context: TuningContext) -> Self:
         """Refuse: training takes long and is a command of its own."""
         raise InputError(
             f"policies: {cls.name} has to be learned first; train it with 'feduplink train "

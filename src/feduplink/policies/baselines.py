@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels import Channels
-from feduplink.policies.base import PowerPolicy
+from feduplink.policies.base import PowerPolicy, TuningContext
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
@@ -102,16 +101,9 @@ class RandomPower(SelectingPolicy):
         self._generator = torch_generator(seed, "policy")
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> Self:
+    def make(cls, scenario: Scenario, context: TuningContext) -> Self:
         """Random powers of the seed."""
-        return cls(scenario, seed=seed)
+        return cls(scenario, seed=context.seed)
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed."""

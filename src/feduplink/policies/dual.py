@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,11 +20,11 @@ import platformdirs
 import torch
 from torch import Tensor
 
-from feduplink.channels import Channels, draw_training_csi
+from feduplink.channels import draw_training_csi
 from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, DualPoint, MultiStart, Prices, maximise
 from feduplink.optimum import refine_multipliers, solve_dual, thresholds_with_margin
-from feduplink.policies.base import PowerPolicy
+from feduplink.policies.base import PowerPolicy, TuningContext
 from feduplink.problem import Problem, WeightedSum
 from feduplink.progress import track
 from feduplink.registry import MEASURES
@@ -101,7 +100,7 @@ def shipped_point(policy: str, scenario: Scenario) -> DualPoint | None:
     Those of the default scenario are in the policy's own file.
     """
     name = next((name for name in shipped_scenarios() if _shipped_scenario(name) == scenario), None)
-    tensors = _shipped().under(f"{policy}.{name}.")
+    tensors = shipped_tensors(_SHIPPED, _KIND).under(f"{policy}.{name}.")
     return DualPoint.from_tensors(tensors) if tensors else None
 
 
@@ -110,16 +109,27 @@ def kept_point(
     scenario: Scenario,
     inputs: dict[str, Tensor],
     settings: dict[str, Any],
-    find: Callable[[], DualPoint],
+    find: Callable[[Problem], DualPoint],
+    problem: Problem | None = None,
 ) -> DualPoint:
     """What ``find`` finds, or found in an earlier run of the same ``inputs`` and ``settings``.
 
-    Nothing is kept for a scenario with measures of the user's own: a change of their code would go
-    unnoticed.
+    Nothing is kept for a ``problem`` that the scenario does not describe, or for a scenario with
+    measures of the user's own: a change of their code would go unnoticed.
+
+    Args:
+        policy: name of the policy.
+        scenario: the cell and its radio.
+        inputs: the tensors that the point depends on.
+        settings: the other values that it depends on, for JSON.
+        find: searches for the point of a problem.
+        problem: to be solved; None is the problem that the scenario describes.
     """
+    solved = problem or Problem.from_scenario(scenario)
     directory = _cache_directory()
-    if directory is None or not all(_ships(measure) for measure in scenario.measures):
-        return find()
+    own = problem is not None or not all(_ships(measure) for measure in scenario.measures)
+    if own or directory is None:
+        return find(solved)
     identity = {
         "policy": policy,
         "scenario": scenario.model_dump(mode="json"),
@@ -129,7 +139,7 @@ def kept_point(
     file = directory / _KIND / f"{policy}-{checksum(inputs, identity)[:32]}.safetensors"
     with contextlib.suppress(InputError, KeyError):  # absent or damaged: found anew
         return DualPoint.from_tensors(read_tensors(file, _KIND).tensors)
-    point = find()
+    point = find(solved)
     with contextlib.suppress(OSError):  # a cache that cannot be written to is none
         write_tensors(file, _KIND, TensorFile(point.tensors(), identity))
     return point
@@ -153,9 +163,9 @@ def _shipped_scenario(name: str) -> Scenario:
 
 
 @cache
-def _shipped() -> TensorFile:
-    file = Path(str(resources.files("feduplink.policies") / _SHIPPED))
-    return read_tensors(file, _KIND)
+def shipped_tensors(name: str, kind: str) -> TensorFile:
+    """Read a file that comes with this package."""
+    return read_tensors(Path(__file__).with_name(name), kind)
 
 
 #: Channels maximised at once; more would only need more memory.
@@ -180,20 +190,14 @@ class DualPolicy(LagrangianPolicy):
     colour, marker = "#009E73", "X"
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> DualPolicy:
+    def make(cls, scenario: Scenario, context: TuningContext) -> DualPolicy:
         """Learn the multipliers on recorded channels, or else on 20,000 drawn ones."""
+        channels = context.channels
         if channels is not None and channels.recorded:
             csi = channels.training
         else:
-            csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=seed)
-        return cls.learned(scenario, csi, problem)
+            csi = draw_training_csi(scenario, LEARNING_CHANNELS, seed=context.seed)
+        return cls.learned(scenario, csi, context.problem)
 
     @classmethod
     def learned(
@@ -211,13 +215,12 @@ class DualPolicy(LagrangianPolicy):
         thresholds raised by ``margin`` of these, so that the constraints also hold on channels
         the policy has not seen.
         """
-        if problem is not None:
-            return cls(scenario, _learned(scenario, csi, problem, margin), problem)
 
-        def find() -> DualPoint:
-            return _learned(scenario, csi, Problem.from_scenario(scenario), margin)
+        def find(problem: Problem) -> DualPoint:
+            return _learned(scenario, csi, problem, margin)
 
-        return cls(scenario, kept_point(cls.name, scenario, {"csi": csi}, {"margin": margin}, find))
+        point = kept_point(cls.name, scenario, {"csi": csi}, {"margin": margin}, find, problem)
+        return cls(scenario, point, problem)
 
     @property
     def fixed_workers(self) -> int | None:

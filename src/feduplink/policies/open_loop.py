@@ -10,7 +10,7 @@ from torch import Tensor
 from feduplink import link
 from feduplink.channels import Channels, check_csi, noisy_csi
 from feduplink.errors import InputError
-from feduplink.policies.base import PowerPolicy
+from feduplink.policies.base import PowerPolicy, TuningContext
 from feduplink.problem import Problem
 from feduplink.progress import track_each
 from feduplink.randomness import torch_generator
@@ -70,17 +70,10 @@ class OpenLoop(PowerPolicy):
         return cls(scenario, target=target, fraction=fraction)
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> OpenLoop:
+    def make(cls, scenario: Scenario, context: TuningContext) -> OpenLoop:
         """Tune P0 and a on the training channels."""
-        channels = channels or Channels.from_scenario(scenario, seed=seed)
-        return cls.tuned(scenario, channels.training, problem, seed=seed)
+        channels = context.channels or Channels.from_scenario(scenario, seed=context.seed)
+        return cls.tuned(scenario, channels.training, context.problem, seed=context.seed)
 
     @classmethod
     def tuned(

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib import resources
-from pathlib import Path
-
 from torch import Tensor, nn
 
-from feduplink.channels import Channels, denoised_csi, draw_training_csi
+from feduplink.channels import denoised_csi, draw_training_csi
 from feduplink.lagrangian import ChannelBatch, DualPoint
 from feduplink.optimum.calibration import CORRECTION_CHANNELS, MARGIN, calibrate_multipliers
-from feduplink.policies.base import silence
-from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point
+from feduplink.policies.base import TuningContext, silence
+from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point, shipped_tensors
 from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.storage.tensorfile import TensorFile, read_tensors
+from feduplink.storage.tensorfile import TensorFile
 
-#: Channels that the multipliers are found on, and the seed of these and of the noise on them.
+#: Channels drawn that the multipliers are found on.
 CHANNELS = 40_000
-_SEED = 0
 
 _PREFIX = "network."
 
@@ -50,65 +44,58 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         self.network = network
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-    ) -> UnrolledPolicy:
+    def make(cls, scenario: Scenario, context: TuningContext) -> UnrolledPolicy:
         """The shipped network; its multipliers are calibrated on recorded channels.
 
         Without recorded channels a scenario has one ``pdx``, whatever the seed.
         """
+        channels = context.channels
         csi = channels.training if channels is not None and channels.recorded else None
-        return shipped_pdx(scenario, csi, problem=problem)
+        return shipped_pdx(scenario, csi, problem=context.problem)
 
     @classmethod
     def calibrated(
         cls,
         network: UnrolledNetwork,
         scenario: Scenario,
-        csi: Tensor,
+        csi: Tensor | None = None,
         problem: Problem | None = None,
         *,
-        look: Callable[[int], Tensor] | None = None,
         margin: float = MARGIN,
         seed: int = 0,
     ) -> UnrolledPolicy:
-        """With multipliers found on channels (N, L, L), see :func:`calibrate_multipliers`."""
-        usual = problem or Problem.from_scenario(scenario)
+        """With multipliers found by :func:`calibrate_multipliers`.
 
-        def find() -> DualPoint:
-            return calibrate_multipliers(
-                scenario, csi, network, problem=usual, draw_csi=look, margin=margin, seed=seed
-            )
+        Args:
+            network: maximises the Lagrangian.
+            scenario: the cell and its radio.
+            csi: channels (N, L, L) that they are found on; None draws these for the scenario, and
+                more of them in every correction round.
+            problem: to be solved; None is the problem that the scenario describes.
+            margin: by how many standard errors the policy aims above the thresholds.
+            seed: of the channels drawn, and of the noise on them.
+        """
+        is_drawn = csi is None
+        known = draw_training_csi(scenario, CHANNELS, seed=seed) if csi is None else csi
 
-        if problem is not None:
-            return cls(scenario, network, find(), problem)
-        inputs = {"csi": csi, **network.state_dict()}
-        settings = {"margin": margin, "seed": seed, "looks": look is not None}
-        point = kept_point(cls.name, scenario, inputs, settings, find)
-        return cls(scenario, network, point)
-
-    @classmethod
-    def calibrated_on_draws(
-        cls,
-        network: UnrolledNetwork,
-        scenario: Scenario,
-        problem: Problem | None = None,
-        *,
-        margin: float = MARGIN,
-        seed: int = _SEED,
-    ) -> UnrolledPolicy:
-        """With multipliers found on channels drawn for the scenario."""
-        csi = draw_training_csi(scenario, CHANNELS, seed=seed)
-
-        def look(number: int) -> Tensor:
+        def draw(number: int) -> Tensor:
             return draw_training_csi(scenario, CORRECTION_CHANNELS, seed=seed, block=1 + number)
 
-        return cls.calibrated(network, scenario, csi, problem, look=look, margin=margin, seed=seed)
+        def find(problem: Problem) -> DualPoint:
+            return calibrate_multipliers(
+                scenario,
+                known,
+                network,
+                problem=problem,
+                draw_csi=draw if is_drawn else None,
+                margin=margin,
+                seed=seed,
+            )
+
+        inputs = {"csi": known, **network.state_dict()}
+        settings = {"margin": margin, "seed": seed, "looks": is_drawn}
+        point = kept_point(cls.name, scenario, inputs, settings, find, problem)
+        return cls(scenario, network, point, problem)
 
     def powers(self, csi: Tensor) -> Tensor:
         """What the network says, (N, L, L) to (N, L), W.
@@ -132,7 +119,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> UnrolledPolicy:
         """A policy with these weights, multipliers and thresholds."""
-        return cls(scenario, _network(tensors), DualPoint.from_tensors(tensors))
+        return cls(scenario, _network(TensorFile(tensors, {})), DualPoint.from_tensors(tensors))
 
 
 def shipped_pdx(
@@ -149,34 +136,24 @@ def shipped_pdx(
     found. Only who gives channels ``csi`` (N, L, L) gets multipliers found on these.
     """
     scenario = scenario or Scenario()
-    if csi is None:
-        if problem is None and margin == MARGIN:
-            if scenario == Scenario():
-                return UnrolledPolicy.from_tensors(scenario, _shipped().tensors)
-            if point := shipped_point(UnrolledPolicy.name, scenario):
-                return UnrolledPolicy(scenario, shipped_network(), point)
-        return UnrolledPolicy.calibrated_on_draws(
-            shipped_network(), scenario, problem, margin=margin
-        )
-    return UnrolledPolicy.calibrated(
-        shipped_network(), scenario, csi, problem, margin=margin, seed=_SEED
-    )
+    if csi is None and problem is None and margin == MARGIN:
+        if scenario == Scenario():
+            return UnrolledPolicy.from_tensors(scenario, _shipped().tensors)
+        if point := shipped_point(UnrolledPolicy.name, scenario):
+            return UnrolledPolicy(scenario, shipped_network(), point)
+    return UnrolledPolicy.calibrated(shipped_network(), scenario, csi, problem, margin=margin)
 
 
 def shipped_network() -> UnrolledNetwork:
     """The network that ships, trained for cells of many sizes, powers and prices."""
-    return _network(_shipped().tensors)
+    return _network(_shipped())
 
 
-@cache
 def _shipped() -> TensorFile:
-    file = Path(str(resources.files("feduplink.policies") / "pdx.safetensors"))
-    return read_tensors(file, "policy")
+    return shipped_tensors("pdx.safetensors", "policy")
 
 
-def _network(tensors: dict[str, Tensor]) -> UnrolledNetwork:
+def _network(file: TensorFile) -> UnrolledNetwork:
     network = UnrolledNetwork()
-    network.load_state_dict(
-        {k.removeprefix(_PREFIX): v for k, v in tensors.items() if k.startswith(_PREFIX)}
-    )
+    network.load_state_dict(file.under(_PREFIX))
     return network

@@ -83,7 +83,7 @@ class UnrolledNetwork(nn.Module):
 
     def relative_power(self, batch: ChannelBatch, prices: Prices) -> Tensor:
         """As :meth:`powers`, over Pmax and in float32, for a batch and prices in float32."""
-        return better_end(batch, prices, self(batch, prices)[-1])
+        return ChannelFeatures(batch, prices).better_end(self(batch, prices)[-1])
 
     def forward(self, batch: ChannelBatch, prices: Prices) -> list[Tensor]:
         """Back-off from Pmax and logit of the gate after the start and after every iteration.
@@ -91,14 +91,14 @@ class UnrolledNetwork(nn.Module):
         A back-off of u is a power of Pmax / (1 + e^u). Each (STARTS, N, L, 2), for a batch of
         (N, L) and (N, L, L) gains in float32 and prices (N, L) or (L,).
         """
-        situation = _Situation(batch, prices)
-        start = situation.starts(self.alone_backoff)
-        constants = situation.constants().expand(STARTS, -1, -1, -1)
-        seen = torch.cat((constants, situation.features(start)[0]), dim=-1)
+        channel = ChannelFeatures(batch, prices)
+        start = channel.starts(self.alone_backoff)
+        constants = channel.constants().expand(STARTS, -1, -1, -1)
+        seen = torch.cat((constants, channel.features(start)[0]), dim=-1)
         memory = self.embed(seen) + self.origin
         outputs = [start + self.start(memory)]
         for step in self.steps:
-            features, share = situation.features(outputs[-1])
+            features, share = channel.features(outputs[-1])
             memory, change = step(memory, constants, features, share)
             outputs.append(outputs[-1] + change)
         return outputs
@@ -140,8 +140,8 @@ def _looking(remembered: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     return linear
 
 
-class _Situation:
-    """What there is to see of a channel at given powers; powers relative to Pmax.
+class ChannelFeatures:
+    """Features of a batch of channels at given powers; powers relative to Pmax.
 
     Whatever every worker has one of is a column, (N, L, 1), ready to be multiplied and joined.
     """
@@ -160,14 +160,12 @@ class _Situation:
         self.efficiency = (prices.efficiency / static / unit)[..., None]
         self.activation_cost = (prices.activation_cost / unit)[..., None]
 
-    def _prices(self) -> tuple[Tensor, ...]:
-        return self.success, self.rate, self.efficiency, self.activation_cost
-
     def constants(self) -> Tensor:
         """What no iteration changes, (N, L, C)."""
+        prices = (self.success, self.rate, self.efficiency, self.activation_cost)
         columns = (
             self.log_direct,
-            *((price + SMALL).log() for price in self._prices()),
+            *((price + SMALL).log() for price in prices),
             self.draw.log(),
             torch.as_tensor(self.waterfall).to(self.draw).log(),
         )
@@ -190,7 +188,7 @@ class _Situation:
         everyone = torch.cat((alike, torch.full_like(alike, OPEN)), dim=-1)
         return torch.stack((everyone, torch.cat((alone, gate), dim=-1)))
 
-    def worth(self, sinr: Tensor, power: Tensor) -> _Worth:
+    def worth(self, sinr: Tensor, power: Tensor) -> UtilityTerms:
         """What workers on the air contribute at these SINRs and powers, (..., L, any)."""
         success, success_s = link.packet_success_with_slope(sinr, self.waterfall)
         rate, rate_s = link.rate_with_slope(sinr)
@@ -200,7 +198,7 @@ class _Situation:
         q = 1 / (1 + drawn)
         by_rate = self.efficiency * q
         price = self.rate + by_rate
-        return _Worth(
+        return UtilityTerms(
             value=self.success * success + price * rate - self.activation_cost,
             by_sinr=self.success * success_s + price * rate_s,
             draw_cost=by_rate * rate * (drawn * q),
@@ -227,16 +225,21 @@ class _Situation:
         logarithms = (torch.cat((at.interference, by_sinr, harm), dim=-1) + TINY).log()
         return torch.cat((log_power, gate, value, harm, logarithms), dim=-1), at.share
 
-    def lagrangian(self, output: Tensor) -> Tensor:
-        """At gates, the mean over the workers, (..., N)."""
+    def lagrangian_at_gates(self, output: Tensor) -> Tensor:
+        """The Lagrangian when a worker is on the air to the degree of its gate, (..., N).
+
+        The mean over the workers, in units of the mean price, so that cells of all sizes count
+        alike. Linear in each gate given the others, so its maximum has gates of 0 or 1. For an
+        iteration's output, (..., N, L, 2).
+        """
         log_power, gate = _power_and_gate(output)
         return (gate * self.at(log_power, gate).worth.value).mean((-2, -1))
 
     def better_end(self, output: Tensor) -> Tensor:
-        """Powers over Pmax of the start whose end has the larger Lagrangian, gates 0 or 1; (N, L).
+        """Powers over Pmax that the start with the larger Lagrangian has led to, (N, L).
 
-        Of the first where they are as good as equal. For the last iteration's output,
-        (STARTS, N, L, 2).
+        Gates are 0 or 1, and a silent worker has power 0. Where the starts are as good as equal,
+        the first is taken. For the last iteration's output, (STARTS, N, L, 2).
         """
         log_power, gate = _power_and_gate(output)
         on_air = (gate > 0.5).to(gate)
@@ -245,7 +248,7 @@ class _Situation:
         return torch.where((reached[0] >= AS_GOOD * reached[1])[:, None], power[0], power[1])
 
 
-class _Worth(NamedTuple):
+class UtilityTerms(NamedTuple):
     """Of every worker on the air.
 
     Attributes:
@@ -270,7 +273,7 @@ class _State(NamedTuple):
 
     interference: Tensor
     share: Tensor
-    worth: _Worth
+    worth: UtilityTerms
 
 
 def _power_and_gate(output: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,21 +285,3 @@ def _power_and_gate(output: Tensor) -> tuple[Tensor, Tensor]:
 def price_unit(prices: Prices, static_power_w: Tensor) -> Tensor:
     """The mean over the workers of all prices, efficiencies in units of 1 / P_c; (N,) or ()."""
     return (prices.success + prices.rate + prices.efficiency / static_power_w).mean(-1)
-
-
-def better_end(batch: ChannelBatch, prices: Prices, output: Tensor) -> Tensor:
-    """Powers over Pmax that the better start has led to, (N, L); 0 for a silent worker.
-
-    For the last iteration's output, (STARTS, N, L, 2).
-    """
-    return _Situation(batch, prices).better_end(output)
-
-
-def lagrangian_at_gates(batch: ChannelBatch, prices: Prices, output: Tensor) -> Tensor:
-    """The Lagrangian when a worker is on the air to the degree of its gate, (..., N).
-
-    The mean over the workers, in units of the mean price, so that cells of all sizes count
-    alike. Linear in each gate given the others, so its maximum has gates of 0 or 1. For an
-    iteration's output, (..., N, L, 2).
-    """
-    return _Situation(batch, prices).lagrangian(output)

@@ -17,10 +17,10 @@ from torch import Tensor
 from feduplink.channels import Channels, draw_training_csi
 from feduplink.errors import InputError
 from feduplink.link import Schedule, power_alone
-from feduplink.policies.base import SchedulePolicy
-from feduplink.problem import Problem
+from feduplink.policies.base import SchedulePolicy, TuningContext
 from feduplink.scenario import Scenario, float64
 from feduplink.scheduling import (
+    check_delivery,
     choose_rounds,
     find_fixed_powers,
     find_rewards,
@@ -53,15 +53,7 @@ class PricedPolicy(SchedulePolicy):
         self.kappa = kappa
 
     @classmethod
-    def make(
-        cls,
-        scenario: Scenario,
-        *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
-        kappa: float = 0.0,
-    ) -> Self:
+    def make(cls, scenario: Scenario, context: TuningContext, *, kappa: float = 0.0) -> Self:
         """Make the policy for a scenario, at the price of energy κ in s/J."""
         return cls(scenario, kappa)
 
@@ -143,10 +135,8 @@ class ComputedSchedule(PricedPolicy):
     def make(
         cls,
         scenario: Scenario,
+        context: TuningContext,
         *,
-        channels: Channels | None = None,
-        problem: Problem | None = None,
-        seed: int = 0,
         kappa: float = 0.0,
         delivery: float | Sequence[float] = 1.0,
         bits: float | Tensor | None = None,
@@ -155,24 +145,19 @@ class ComputedSchedule(PricedPolicy):
 
         Args:
             scenario: the cell and its radio.
-            channels: the rewards are learned on the training channels; None draws some.
-            problem: not used.
-            seed: not used.
+            context: the rewards are learned on its training channels; the rest is not used.
             kappa: price of energy κ, s/J.
             delivery: d, share of the rounds in which the model of every worker has to arrive, one
                 value or one per worker; with 1 all workers send in every round.
             bits: Z of one upload that the rewards are learned for, () or (L,); by default of the
                 model with 39,760 weights.
         """
-        rates = torch.as_tensor(delivery, dtype=torch.float64).reshape(-1)
-        if not bool(((rates > 0) & (rates <= 1)).all()):
-            raise InputError(
-                f"delivery: {delivery} is not accepted; accepted: above 0 and at most 1, one value "
-                "or one per worker."
-            )
+        rates = float64(delivery)
+        rates = rates.expand(scenario.workers) if rates.numel() == 1 else rates
+        check_delivery(rates, scenario.workers)
         policy = cls(scenario, kappa)
         if bool((rates < 1).any()):
-            policy.rewards = policy._learned_rewards(channels, rates, bits)
+            policy.rewards = policy._learned_rewards(context.channels, rates, bits)
         return policy
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
@@ -220,7 +205,7 @@ class ComputedSchedule(PricedPolicy):
             scenario,
             csi,
             demand,
-            delivery.expand(scenario.workers),
+            delivery,
             seconds_per_joule=self.kappa,
             alike=alike and len(demand.unique()) == 1,
             choose=lambda some, rewards: self.of_chosen(some, None, demand, rewards),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from feduplink.channels import Channels
 from feduplink.errors import InputError
-from feduplink.policies.base import FunctionPolicy, Policy
+from feduplink.policies.base import FunctionPolicy, Policy, TuningContext
 from feduplink.problem import Problem
 from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
 from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario
@@ -64,7 +64,8 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     check_finite(file, content)
     name = getattr(found, "name", str(content.header.get("policy")))
     with fitting(file, _KIND, f"a {name}"):
-        policy = _restored(found, scenario, content.tensors)
+        kind = _policy_or_class(found, scenario)
+        policy = kind if isinstance(kind, Policy) else kind.from_tensors(scenario, content.tensors)
     if other := policy.tensors().keys() ^ content.tensors.keys():
         raise InputError(
             f"policy: {file} does not fit a {name}: it has other tensors than this version's "
@@ -73,9 +74,12 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     return policy
 
 
-def _restored(found: Any, scenario: Scenario, tensors: dict[str, Tensor]) -> Policy:
+def _policy_or_class(found: object, scenario: Scenario) -> Policy | type[Policy]:
+    """What a registry, a module or a caller gave; a function becomes a policy."""
+    if isinstance(found, Policy):
+        return found
     if isinstance(found, type) or not callable(found):
-        return policy_class(found).from_tensors(scenario, tensors)
+        return policy_class(found)
     return FunctionPolicy(scenario, found)
 
 
@@ -159,9 +163,8 @@ def default_policies() -> tuple[str, ...]:
     return tuple(n for n in POLICIES.names() if vars(POLICIES.find(n)).get("by_default", False))
 
 
-_Found = Policy | type[Policy] | Callable[[Tensor, Scenario], Any]
 #: What stands for a policy: a name or path, a policy, a class, or a function of CSI and scenario.
-PolicyLike = str | os.PathLike[str] | _Found
+PolicyLike = str | os.PathLike[str] | Policy | type[Policy] | Callable[[Tensor, Scenario], Any]
 
 
 def make_policy(
@@ -191,15 +194,15 @@ def make_policy(
     >>> make_policy("max", Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
     tensor([[0.0100, 0.0100]])
     """
-    known = _tuning_channels(channels)
-    found = _find(what, scenario, known)
-    accepted = policy_class(found).options if isinstance(found, type) else ()
+    context = TuningContext(_tuning_channels(channels), problem, seed)
+    found = _find(what, scenario, context)
+    accepted = found.options if isinstance(found, type) else ()
     for option in options.keys() - set(accepted):
         raise InputError(
-            f"{option}: {getattr(found, 'name', what)} does not take it; accepted options: "
+            f"{option}: {found.name} does not take it; accepted options: "
             f"{', '.join(accepted) or 'none'}."
         )
-    return _made(found, scenario, channels=known, problem=problem, seed=seed, **options)
+    return _made(found, scenario, context, options)
 
 
 def make_policies(
@@ -226,31 +229,28 @@ def make_policies(
     """
     if not names:
         raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
-    known = _tuning_channels(channels)
-
-    def made(found: _Found) -> Policy:
-        taken = policy_class(found).options if isinstance(found, type) else ()
-        own = {name: value for name, value in (options or {}).items() if name in taken}
-        return _made(found, scenario, channels=known, problem=problem, seed=seed, **own)
-
+    context, options = TuningContext(_tuning_channels(channels), problem, seed), options or {}
+    # Everything is found before the first policy is tuned, so that a wrong name costs no time.
     if isinstance(names, Mapping):
-        labelled = {label: _find(what, scenario, known) for label, what in names.items()}
-        return {label: made(found) for label, found in labelled.items()}
+        labelled = {label: _find(what, scenario, context) for label, what in names.items()}
+        return {
+            label: _made(found, scenario, context, options) for label, found in labelled.items()
+        }
     if isinstance(names, str | os.PathLike):
         names = [names]
-    # Everything is found before the first policy is tuned, so that a wrong name costs no time.
-    wanted = {what: _find(what, scenario, known) for what in dict.fromkeys(names)}
-    classes = {policy_class(found).name for found in wanted.values() if isinstance(found, type)}
+    wanted = {what: _find(what, scenario, context) for what in dict.fromkeys(names)}
+    classes = {found.name for found in wanted.values() if isinstance(found, type)}
     policies: dict[str, Policy] = {}
     for what, found in wanted.items():
-        policy = made(found)
+        policy = _made(found, scenario, context, options)
         label = what if isinstance(what, str) and what in POLICIES.names() else policy.name
         if label in policies or (isinstance(found, Policy) and label in classes):
             if not isinstance(what, str | os.PathLike):
                 numbered = (f"{label}:{n}" for n in itertools.count(2))
                 label = next(name for name in numbered if name not in policies)
             else:
-                label = f"{label}:{what}" if isinstance(found, Policy) else str(what)
+                is_saved = not isinstance(found, type | FunctionPolicy)
+                label = f"{label}:{what}" if is_saved else str(what)
         policies[label] = policy
     return policies
 
@@ -265,37 +265,40 @@ def _tuning_channels(channels: Channels | ArrayLike | None) -> Channels | None:
     return Channels(csi, rows, "of an array")
 
 
-def _find(what: PolicyLike, scenario: Scenario, channels: Channels | None) -> _Found:
-    """A policy, a class of policies or a function."""
+def _find(what: PolicyLike, scenario: Scenario, context: TuningContext) -> Policy | type[Policy]:
+    """The policy, or the class that makes it."""
     found: object = what
     if isinstance(what, str | os.PathLike):
         name = str(what)
         if name not in POLICIES.names() and Path(name).exists():
-            return _saved(name, scenario, recorded=channels is not None and channels.recorded)
+            return _saved(name, scenario, context.channels)
         try:
             POLICIES.check(name)
         except InputError as error:
             accepted = str(error).removesuffix(".")
             raise InputError(f"{accepted}, or the directory of a training run.") from None
         found = POLICIES.find(name)
+    policy = _policy_or_class(found, scenario)
+    if isinstance(policy, Policy):
+        _check_workers(policy, scenario, policy.name)
+    return policy
+
+
+def _made(
+    found: Policy | type[Policy],
+    scenario: Scenario,
+    context: TuningContext,
+    options: Mapping[str, Any],
+) -> Policy:
+    """The policy itself, or the one that its class makes with the options that it takes."""
     if isinstance(found, Policy):
-        _check_workers(found, scenario, found.name)
         return found
-    if isinstance(found, type) or not callable(found):
-        return policy_class(found)
-    return found
+    taken = {name: value for name, value in options.items() if name in found.options}
+    return found.make(scenario, context, **taken)
 
 
-def _made(found: _Found, scenario: Scenario, **given: Any) -> Policy:
-    """The policy itself, or the one that its class or function makes."""
-    if isinstance(found, Policy):
-        return found
-    if isinstance(found, type):
-        return policy_class(found).make(scenario, **given)
-    return FunctionPolicy(scenario, found)
-
-
-def _saved(path: str, scenario: Scenario, *, recorded: bool) -> Policy:
+def _saved(path: str, scenario: Scenario, channels: Channels | None) -> Policy:
+    recorded = channels is not None and channels.recorded
     policy = load_policy(path)
     _check_workers(policy, scenario, f"the {policy.name} of {path}")
     if differences := made_for(policy, scenario, recorded=recorded):

@@ -92,6 +92,24 @@ def check_regular(path: Path, what: str, max_bytes: int | None = None) -> None:
 
 
 @contextlib.contextmanager
+def reading(path: Path, what: str, problem: str, max_bytes: int) -> Iterator[None]:
+    """Raise an :class:`InputError` for any exception of the block, which reads a file.
+
+    Args:
+        path: file, checked by :func:`check_regular`.
+        what: begins the message.
+        problem: what is wrong with a file that cannot be read, such as ``damaged``.
+        max_bytes: maximum size of the file.
+    """
+    check_regular(path, what, max_bytes)
+    try:
+        yield
+    except Exception as error:  # readers raise a dozen types for damaged files
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise InputError(f"{what}: {path} is {problem}: {reason}.") from None
+
+
+@contextlib.contextmanager
 def only_writer(directory: Path) -> Iterator[None]:
     """Lock ``directory`` while the block writes to it; a second process is refused.
 

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.policies import UnrolledPolicy
 from feduplink.policies.pdx_network import (
+    ChannelFeatures,
     UnrolledNetwork,
-    better_end,
-    lagrangian_at_gates,
     price_unit,
 )
 from feduplink.scenario import Scenario
@@ -71,13 +70,14 @@ class NetworkLoss(nn.Module):
         outputs = self.network(batch, priced)
         workers = direct.shape[-1]
         unit = (workers * price_unit(priced, static_power_w)).clamp_max(_HIGHEST_UNIT)
+        channel = ChannelFeatures(batch, priced)
         reached = []
         for output in outputs:
-            ends = unit * lagrangian_at_gates(batch, priced, output)
+            ends = unit * channel.lagrangian_at_gates(output)
             reached.append(((1 - _EITHER) * ends.amax(0) + _EITHER * ends.mean(0)).mean())
         weighted = [weight * value for weight, value in zip(_DEPTH_WEIGHTS, reached, strict=True)]
         with torch.no_grad():
-            power = pmax_w * better_end(batch, priced, outputs[-1])
+            power = pmax_w * channel.better_end(outputs[-1])
         return -torch.stack(weighted).sum(), reached[-1].detach(), power
 
 
@@ -165,8 +165,6 @@ class LagrangianLearning(OneCycleLearning):
     def trained(self) -> UnrolledPolicy:
         """The network with multipliers found for the scenario, which takes seconds."""
         network = self._network.cpu()
-        if self.recorded is None:
-            return UnrolledPolicy.calibrated_on_draws(network, self.scenario, seed=self.seed)
         return UnrolledPolicy.calibrated(network, self.scenario, self.recorded, seed=self.seed)
 
     def draw(self) -> tuple[ChannelBatch, Prices]:

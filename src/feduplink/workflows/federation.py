@@ -341,7 +341,7 @@ def federate(
             options={
                 "kappa": kappa,
                 "delivery": shares,
-                "bits": federated.upload_bits(found, scenario),
+                "bits": scenario.model_bits(found.weights),
             },
         )
         if engine == "flower":

@@ -275,7 +275,7 @@ def make_schedules(
     """
     from feduplink.federated import RoundCosts, UplinkRules
     from feduplink.federated.uplink import rounds_on
-    from feduplink.policies import ComputedSchedule
+    from feduplink.policies import ComputedSchedule, TuningContext
     from feduplink.policies.store import default_policies, make_policies, make_policy
     from feduplink.registry import POLICIES
     from feduplink.scenario import float64
@@ -303,7 +303,7 @@ def make_schedules(
         schedules = {}
         for price in kappas:
             policy = ComputedSchedule.make(
-                scenario, **given, kappa=price, delivery=rates, bits=uploaded
+                scenario, TuningContext(**given), kappa=price, delivery=rates, bits=uploaded
             )
             schedules[price] = policy.step(rounds.observed, bits=uploaded)
     costs["schedule"] = [

@@ -120,7 +120,8 @@ def test_a_model_without_path_loss_is_refused():
 @pytest.mark.parametrize("ids", [(0, 1, 2), (0, 2, 5)])
 def test_a_setting_changes_its_own_fields_of_the_scenario(ids: tuple[int, ...]):
     base = Scenario(workers=3, antennas=4, rate_min=0.9, ee_min=60.0)
-    scenario = Setting(ids, -30.0, 2.0, 0.5, 40.0).scenario(base)
+    setting = Setting(ids=ids, pmax_dbw=-30.0, interference=2.0, rate_min=0.5, ee_min=40.0)
+    scenario = setting.scenario(base)
     assert scenario.workers == 3
     assert (scenario.pmax_dbw, scenario.interference) == (-30.0, 2.0)
     assert scenario.antennas == base.antennas

@@ -31,7 +31,7 @@ DEADLINE_S = 120
 
 
 def setting_at(pmax_dbw: float) -> Setting:
-    return Setting(OWN.ids, pmax_dbw, 1.0, 0.5, 40.0)
+    return Setting(ids=OWN.ids, pmax_dbw=pmax_dbw, interference=1.0, rate_min=0.5, ee_min=40.0)
 
 
 A, B, C = (setting_at(pmax_dbw) for pmax_dbw in (-20.0, -10.0, 0.0))
@@ -195,12 +195,12 @@ def test_stopping_cancels_the_search(make_settings):
 
 
 def test_multipliers_relative_to_weights_stay_when_workers_are_added_or_removed():
-    before = Setting((0, 1), -20.0, 1.0, 0.7, 55.0)
+    before = Setting(ids=(0, 1), pmax_dbw=-20.0, interference=1.0, rate_min=0.7, ee_min=55.0)
     point = DualPoint(
         Multipliers(torch.tensor([[0.2, 0.6], [0.0, 0.3]]).double(), torch.tensor([0.4, 0.6])),
         torch.zeros(2, 2),
     )
-    after = Setting((1, 7), -20.0, 1.0, 0.8, 50.0)
+    after = Setting(ids=(1, 7), pmax_dbw=-20.0, interference=1.0, rate_min=0.8, ee_min=50.0)
     scenario = after.scenario(Scenario())
     moved = TunedSetting(before, point, 1).point_for(after, scenario)
     weights = scenario.worker_weights

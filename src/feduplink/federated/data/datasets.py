@@ -27,7 +27,7 @@ import numpy as np
 from feduplink.errors import InputError, unknown_name
 from feduplink.federated.data.reviews import most_frequent, read_reviews
 from feduplink.progress import progress_bars
-from feduplink.storage.files import check_regular
+from feduplink.storage.files import reading
 from feduplink.validation import import_extra
 
 #: Environment variable with the directory of the data sets.
@@ -47,13 +47,11 @@ _TIMEOUT_S = 60
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     """Read all arrays by name; pickled objects are refused."""
-    check_regular(path, "data", _MAX_NPZ_BYTES)
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # zipfile and NumPy raise a dozen types for damaged files
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise InputError(f"data: {path} is damaged: {reason}.") from None
+    with (
+        reading(path, "data", "damaged", _MAX_NPZ_BYTES),
+        np.load(path, allow_pickle=False) as arrays,
+    ):
+        return {name: arrays[name] for name in arrays.files}
 
 
 def air_quality_table(original: Path, target: Path, _directory: Path) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from feduplink.errors import InputError
-from feduplink.storage.files import check_regular
+from feduplink.storage.files import reading
 
 #: Rows of the embedding before those of the vocabulary: unknown words, and padding.
 UNKNOWN, PADDING = 0, 1
@@ -38,13 +37,12 @@ class Review:
 
 def read_reviews(path: Path) -> Iterator[Review]:
     """Read the reviews of ``imdb_50k.csv.xz`` in the order of the file."""
-    check_regular(path, "data", _MAX_BYTES)
-    try:
-        with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, strict=True):
-                yield Review(row["split"], row["label"] == "1", row["text"])
-    except (lzma.LZMAError, OSError, EOFError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(f"data: {path} is damaged: {error}.") from None
+    with (
+        reading(path, "data", "damaged", _MAX_BYTES),
+        lzma.open(path, "rt", encoding="utf-8", newline="") as file,
+    ):
+        for row in csv.DictReader(file, strict=True):
+            yield Review(row["split"], row["label"] == "1", row["text"])
 
 
 def tokens(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from feduplink.federated.data.partition import fitted_sizes, held_out_and_shares
 from feduplink.federated.models.stacked import Perceptron
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task
 from feduplink.scenario import data_sizes
-from feduplink.storage.files import check_regular
+from feduplink.storage.files import reading
 
 FEATURES = (
     "PT08.S1(CO)",
@@ -78,8 +78,7 @@ def _squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 def read_readings(path: Path) -> tuple[Tensor, Tensor]:
     """Read features (N, 8) and target (N,), float64, of the rows where all nine are present."""
-    check_regular(path, "data", _MAX_BYTES)
-    try:
+    with reading(path, "data", "not the UCI Air Quality table", _MAX_BYTES):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [
                 [float(row[column].replace(",", ".")) for column in (*FEATURES, TARGET)]
@@ -90,6 +89,4 @@ def read_readings(path: Path) -> tuple[Tensor, Tensor]:
         complete = table[(table != MISSING).all(1)]
         if not (bool(complete.isfinite().all()) and bool((complete[:, -1] > 0).any())):
             raise ValueError("its numbers are not readings")
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, csv.Error) as error:
-        raise InputError(f"data: {path} is not the UCI Air Quality table: {error}.") from None
-    return complete[:, :-1], complete[:, -1]
+        return complete[:, :-1], complete[:, -1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-import zlib
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -29,7 +28,7 @@ from feduplink.federated.models.stacked import Perceptron, nguyen_widrow_
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.scenario import data_sizes
 from feduplink.settings import Partition
-from feduplink.storage.files import check_regular
+from feduplink.storage.files import reading
 from feduplink.validation import import_extra
 
 HIDDEN_UNITS = 50
@@ -114,17 +113,14 @@ def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """Read a compressed idx file of unsigned bytes with this number of dimensions, uint8."""
-    check_regular(path, "data", _MAX_BYTES)
-    try:
+    with reading(path, "data", "not a complete idx file", _MAX_BYTES):
         with gzip.open(path) as file:
             content = file.read()
         header = struct.unpack_from(f">HBB{dimensions}I", content)
         if header[1:3] != (_UNSIGNED_BYTES, dimensions):
             raise ValueError(f"type {header[1]} with {header[2]} dimensions")
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(header[3:])
-    except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
-        raise InputError(f"data: {path} is not a complete idx file: {error}.") from None
-    return torch.from_numpy(values.copy())
+        return torch.from_numpy(values.copy())
 
 
 def digits(*, workers: int, partition: Partition = "iid") -> Task:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from pydantic import BaseModel, Field
@@ -30,7 +30,13 @@ from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 from feduplink.scheduling import learned_schedules, shipped_phase_network
 from feduplink.serving.payloads import Phase
-from feduplink.serving.playground.scene import MODEL_WEIGHTS, Scene, SceneChannel, Setting
+from feduplink.serving.playground.scene import (
+    MODEL_WEIGHTS,
+    RadioSetting,
+    Scene,
+    SceneChannel,
+    Setting,
+)
 from feduplink.serving.playground.tuned_settings import TuningStatus
 
 #: Number of Newton sweeps from every starting point; further ones do not help.
@@ -50,11 +56,21 @@ class WorkerAnswer(BaseModel):
     snr_db: float = Field(description="SNR at Pmax without interference, dB")
 
 
-class PolicyAnswer(BaseModel):
-    """Powers of a policy and their effects; lists have an entry per worker of the scene."""
+class ShownPolicy(BaseModel):
+    """A policy on the page."""
 
     name: str
     colour: str
+
+    @classmethod
+    def of(cls, kind: type[Policy], **fields: Any) -> Self:
+        """The policies of a class, with further fields."""
+        return cls(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, **fields)
+
+
+class PolicyAnswer(ShownPolicy):
+    """Powers of a policy and their effects; lists have an entry per worker of the scene."""
+
     power_w: list[float]
     sinr: list[float]
     success: list[float] = Field(description="Packet success rate while all senders transmit")
@@ -71,29 +87,23 @@ class PolicyAnswer(BaseModel):
     round_j: float
 
 
-class AbsentPolicy(BaseModel):
+class AbsentPolicy(ShownPolicy):
     """A policy without powers for the scene."""
 
-    name: str
-    colour: str
     why: str
 
 
-class OrthogonalAnswer(BaseModel):
+class OrthogonalAnswer(ShownPolicy):
     """Time and energy of the round with orthogonal access."""
 
-    name: str
-    colour: str
     round_s: float
     round_j: float
 
 
-class ScheduleAnswer(BaseModel):
+class ScheduleAnswer(ShownPolicy):
     """A schedule that minimises time + κ · energy and in which every worker uploads its model."""
 
-    name: str = LearnedSchedule.name
-    colour: str = str(LearnedSchedule.colour)
-    kappa: float = Field(default=KAPPA, description="Price of energy, s/J")
+    kappa: float = Field(description="Price of energy, s/J")
     phases: list[Phase]
     round_s: float
     round_j: float
@@ -105,24 +115,22 @@ class ScheduleAnswer(BaseModel):
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
         ).limited(scenario.pmax_w)
         computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
-        return cls(
+        return cls.of(
+            LearnedSchedule,
+            kappa=KAPPA,
             phases=Phase.from_schedule(schedule, 0),
             round_s=float(schedule.time_s),
             round_j=float(schedule.energy_j(scenario.static_power)) + float(computing_j),
         )
 
 
-class MultipliersAnswer(BaseModel):
+class MultipliersAnswer(RadioSetting):
     """The multipliers of the answer: setting, number of channels, accuracy."""
 
     own: bool = Field(description="Whether they are those of the scene's setting")
     searching: bool = Field(description="Whether those of the scene's setting are searched for")
     failure: str | None = Field(description="Reason why they cannot be found")
     workers: int
-    pmax_dbw: float
-    interference: float
-    rate_min: float
-    ee_min: float
     channels: int = Field(description="Number of training channels")
     shortfall: float | None = Field(
         description="Largest relative violation of a threshold by pdx, mean over test channels"
@@ -138,13 +146,10 @@ class MultipliersAnswer(BaseModel):
             searching=status.searching,
             failure=status.failure,
             workers=len(tuned.setting.ids),
-            pmax_dbw=tuned.setting.pmax_dbw,
-            interference=tuned.setting.interference,
-            rate_min=tuned.setting.rate_min,
-            ee_min=tuned.setting.ee_min,
             channels=tuned.channels,
             shortfall=_finite(tuned.shortfall),
             shortfall_error=_finite(tuned.shortfall_error),
+            **tuned.setting.radio,
         )
 
 
@@ -196,14 +201,14 @@ class SceneEvaluation:
         if (parameters := self.status.tuned.open_loop) is not None:
             policies.insert(1, OpenLoop(scenario, target=parameters[0], fraction=parameters[1]))
         else:
-            absent.append(_absent(OpenLoop, "It is being tuned for this cell."))
+            absent.append(AbsentPolicy.of(OpenLoop, why="It is being tuned for this cell."))
         rows = [(type(policy), policy.allocate(self.csi)) for policy in policies]
         for policy in trained:
             try:
                 power = torch.minimum(policy.allocate(self.csi), scenario.pmax_w)
                 rows.append((type(policy), power.double()))
             except InputError as error:
-                absent.append(_absent(type(policy), str(error)))
+                absent.append(AbsentPolicy.of(type(policy), why=str(error)))
         pdx = UnrolledPolicy(scenario, network, self.point)
         rows.append((UnrolledPolicy, pdx.allocate(self.csi)))
         rows.append((DualPolicy, self._maximise_lagrangian([power for _, power in rows])))
@@ -256,31 +261,26 @@ class SceneEvaluation:
         """Rows of P policies, with powers (P, L) W and distances to the optimum (P,)."""
         scenario, ids = self.scenario, self.scene.ids
         csi = self.csi.expand(len(powers), -1, -1)
-        sinr = link.sinr(csi, powers)
+        state = link.upload(csi, powers, scenario, bits=self.bits)
+        sinr, round_j = state.sinr, state.energy_j.sum(-1)
         rate = link.rate(sinr)
-        efficiency = link.efficiency_of_rate(
-            rate, powers, scenario.static_power, scenario.amplifier_inefficiency
-        )
-        upload = link.simultaneous_upload(csi, powers, self.bits, scenario.bandwidth_hz)
-        energy_j = self._energy_j(upload)
-        round_j = energy_j.sum(-1)
-        success = link.packet_success_rate(sinr, scenario.waterfall)
+        efficiency = link.energy_efficiency(sinr, powers, scenario)
+        success = link.success(sinr, scenario)
         objectives = self.problem.utility.value(self.problem.objective_values(sinr, powers))
         return [
-            PolicyAnswer(
-                name=kind.name,
-                colour=kind.colour or _DEFAULT_COLOUR,
+            PolicyAnswer.of(
+                kind,
                 power_w=powers[i].tolist(),
                 sinr=sinr[i].tolist(),
                 success=success[i].tolist(),
                 rate=rate[i].tolist(),
                 efficiency=efficiency[i].tolist(),
-                airtime_s=upload.airtime_s[i].tolist(),
-                energy_j=energy_j[i].tolist(),
+                airtime_s=state.airtime_s[i].tolist(),
+                energy_j=state.energy_j[i].tolist(),
                 silent=[ids[worker] for worker in (powers[i] == 0).nonzero()[:, 0].tolist()],
                 objective=_finite(float(objectives[i])),
                 distance=float(distances[i]),
-                round_s=float(upload.duration_s[i]),
+                round_s=float(state.upload.duration_s[i]),
                 round_j=float(round_j[i]),
             )
             for i, kind in enumerate(kinds)
@@ -291,26 +291,11 @@ class SceneEvaluation:
         state = link.upload(
             self.csi, kind(self.scenario).step(self.csi), self.scenario, bits=self.bits
         )
-        return OrthogonalAnswer(
-            name=kind.name,
-            colour=kind.colour or _DEFAULT_COLOUR,
+        return OrthogonalAnswer.of(
+            kind,
             round_s=float(state.upload.duration_s),
             round_j=float(state.energy_j.sum()),
         )
-
-    def _energy_j(self, upload: link.Upload) -> Tensor:
-        """Energy of every worker, (..., L) J."""
-        return link.energy(
-            upload.power,
-            upload.airtime_s,
-            self.bits,
-            self.scenario.static_power,
-            self.scenario.compute_energy,
-        )
-
-
-def _absent(kind: type[Policy], why: str) -> AbsentPolicy:
-    return AbsentPolicy(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, why=why)
 
 
 def _finite(value: float) -> float | None:

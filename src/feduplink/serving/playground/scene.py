@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,14 +53,24 @@ class SceneWorker(StrictRequest):
     y_m: float = Field(description="Distance north of the centre of the cell, m")
 
 
-class Scene(StrictRequest):
-    """Workers, their setting, and the seed of their fading."""
+class RadioSetting(StrictRequest):
+    """The fields of a scenario that have a slider."""
 
-    workers: list[SceneWorker] = Field(min_length=1, max_length=MAX_WORKERS)
     pmax_dbw: float = Field(description="Maximum transmit power, dBW")
     interference: float = Field(description="Factor on the off-diagonal of H")
     rate_min: float = Field(description="Threshold on the mean rate, nats/s/Hz")
     ee_min: float = Field(description="Threshold on the mean energy efficiency, nats/s/Hz/W")
+
+    @property
+    def radio(self) -> dict[str, float]:
+        """Values of the sliders by name."""
+        return {name: getattr(self, name) for name in _SLIDERS}
+
+
+class Scene(RadioSetting):
+    """Workers, their setting, and the seed of their fading."""
+
+    workers: list[SceneWorker] = Field(min_length=1, max_length=MAX_WORKERS)
     seed: int = Field(ge=0, le=_MAX_SEED, strict=False, description="Seed of the fading")
 
     @property
@@ -108,7 +117,7 @@ class SceneLimits(BaseModel):
         if ids < workers:
             return f"workers must have different ids; got {workers} workers with {ids} ids."
         half = Span(least=-self.half_side_m, most=self.half_side_m)
-        values = [(name, getattr(scene, name), getattr(self, name)) for name in _SLIDERS]
+        values = [(name, value, getattr(self, name)) for name, value in scene.radio.items()]
         for worker in scene.workers:
             values += [("x_m", worker.x_m, half), ("y_m", worker.y_m, half)]
         for name, value, span in values:
@@ -147,38 +156,22 @@ class FirstScene(BaseModel):
                     SceneWorker(id=number, x_m=x, y_m=y)
                     for number, (x, y) in enumerate(positions.tolist())
                 ],
-                pmax_dbw=_number(scenario.pmax_dbw),
-                interference=scenario.interference,
-                rate_min=_number(scenario.rate_min),
-                ee_min=_number(scenario.ee_min),
                 seed=0,
+                **{name: _number(getattr(scenario, name)) for name in _SLIDERS},
             ),
             model_weights=MODEL_WEIGHTS,
         )
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What the multipliers depend on: a scene without positions and fading.
+class Setting(RadioSetting):
+    """What the multipliers depend on: a scene without positions and fading."""
 
-    Attributes:
-        ids: ids of the workers, (L,).
-        pmax_dbw: maximum transmit power, dBW.
-        interference: factor on the off-diagonal of H.
-        rate_min: threshold on the mean rate, nats/s/Hz.
-        ee_min: threshold on the mean energy efficiency, nats/s/Hz/W.
-    """
-
-    ids: tuple[int, ...]
-    pmax_dbw: float
-    interference: float
-    rate_min: float
-    ee_min: float
+    ids: tuple[int, ...] = Field(description="Ids of the workers")
 
     @classmethod
     def from_scene(cls, scene: Scene) -> Setting:
         """The setting of a scene."""
-        return cls(scene.ids, scene.pmax_dbw, scene.interference, scene.rate_min, scene.ee_min)
+        return cls(ids=scene.ids, **scene.radio)
 
     def scenario(self, base: Scenario) -> Scenario:
         """``base`` with this setting; a worker's share of the data depends on its id."""
@@ -186,14 +179,7 @@ class Setting:
         if weights == "data" and self.ids != tuple(range(len(self.ids))):
             sizes = data_sizes(MAX_WORKERS)[list(self.ids)]
             weights = tuple((sizes / sizes.sum()).tolist())
-        return base.replace(
-            workers=len(self.ids),
-            pmax_dbw=self.pmax_dbw,
-            interference=self.interference,
-            rate_min=self.rate_min,
-            ee_min=self.ee_min,
-            weights=weights,
-        )
+        return base.replace(workers=len(self.ids), weights=weights, **self.radio)
 
 
 class SceneChannel:

@@ -19,8 +19,8 @@ class HalfPower(PowerPolicy):
         self.share = share
 
     @classmethod
-    def make(cls, scenario, *, channels=None, problem=None, seed=0) -> HalfPower:
-        channels = channels or make_channels(scenario, seed=seed)
+    def make(cls, scenario, context) -> HalfPower:
+        channels = context.channels or make_channels(scenario, seed=context.seed)
         median = channels.training.diagonal(dim1=-2, dim2=-1).median()
         return cls(scenario, float(median / (median + median)))
 
