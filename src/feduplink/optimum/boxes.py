@@ -9,7 +9,8 @@ from torch import Tensor
 
 from feduplink import link
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Split, Tangents
+from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Tangents
+from feduplink.proofs.format import Node
 
 #: Mean number of consecutive boxes of one channel from which on they share a matrix product.
 #: Launching one takes longer on a GPU.
@@ -42,9 +43,9 @@ class Bounds(OpenRegions):
     """Bounds of the concave relaxation over M boxes, and how to split these by ln SINR or ln p.
 
     Attributes:
-        split_by: :class:`Split` of the box, (M,).
+        split_by: :class:`Node` of the box, (M,).
         power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
-        proof: :class:`LeafProof` of the bound, (M,) int8.
+        proof: :class:`Node` of the bound, (M,) int8.
         tangents: the linearisation.
         upper_weight: weights of McCormick's planes for the halves of the box, (M, L).
     """
@@ -69,7 +70,7 @@ def split(bounds: Bounds, nodes: Tensor) -> Boxes:
         return values
 
     by_power, by_sinr, by_silence = (
-        bounds.split_by == kind for kind in (Split.POWER, Split.SINR, Split.SILENCE)
+        bounds.split_by == kind for kind in (Node.BY_POWER, Node.BY_SINR, Node.BY_SILENCE)
     )
     never, always = torch.zeros_like(by_silence), torch.ones_like(by_silence)
     lower = Boxes(
