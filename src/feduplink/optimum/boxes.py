@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -73,26 +73,21 @@ def split(bounds: Bounds, nodes: Tensor) -> Boxes:
         bounds.split_by == kind for kind in (Node.BY_POWER, Node.BY_SINR, Node.BY_SILENCE)
     )
     never, always = torch.zeros_like(by_silence), torch.ones_like(by_silence)
-    lower = Boxes(
-        boxes.channel,
-        boxes.t_low,
-        changed(boxes.t_high, bounds.split_at, by_power),
-        boxes.s_low,
-        changed(boxes.s_high, bounds.split_at, by_sinr),
-        changed(boxes.may_be_silent, never, by_silence),
-        changed(boxes.silent, always, by_silence),
-        nodes[: len(rows)],
+    lower = replace(
+        boxes,
+        t_high=changed(boxes.t_high, bounds.split_at, by_power),
+        s_high=changed(boxes.s_high, bounds.split_at, by_sinr),
+        may_be_silent=changed(boxes.may_be_silent, never, by_silence),
+        silent=changed(boxes.silent, always, by_silence),
+        node=nodes[: len(rows)],
     )
-    upper = Boxes(
-        boxes.channel,
-        changed(boxes.t_low, bounds.split_at, by_power),
-        boxes.t_high,
-        changed(boxes.s_low, bounds.split_at, by_sinr),
-        boxes.s_high,
+    upper = replace(
+        boxes,
+        t_low=changed(boxes.t_low, bounds.split_at, by_power),
+        s_low=changed(boxes.s_low, bounds.split_at, by_sinr),
         # The lower half contains silence.
-        changed(boxes.may_be_silent, never, always),
-        boxes.silent,
-        nodes[len(rows) :],
+        may_be_silent=changed(boxes.may_be_silent, never, always),
+        node=nodes[len(rows) :],
     )
     return Boxes.concat([lower, upper])
 
