@@ -14,8 +14,6 @@ from feduplink.experiments.compared import (
     LEARNED,
     READINGS,
     PolicyOutcome,
-    SettingOutcome,
-    by_scenario,
     evaluate_setting,
     make_cached_policy,
     make_compared,
@@ -155,9 +153,3 @@ def test_a_setting_is_evaluated_once(context: ExperimentContext, tmp_path: Path)
         shutil.rmtree(policies)
     assert evaluate_setting(copied, SCENARIO, 0) == first
     assert not list(copied.directory.glob("*/policies"))
-
-
-def test_outcomes_are_grouped_by_scenario_and_seed(context: ExperimentContext):
-    two = dataclasses.replace(context, scale=dataclasses.replace(context.scale, seeds=2))
-    outcomes = [SettingOutcome(policies={}) for _ in range(6)]
-    assert by_scenario(two, outcomes) == [outcomes[:2], outcomes[2:4], outcomes[4:]]

@@ -17,6 +17,10 @@ from .tiny import TINY
 VERSIONS = (1, 2)
 
 
+def _pair(context: ExperimentContext, name: str, seed: int) -> tuple[str, int]:
+    return name, seed
+
+
 def _square(_context: ExperimentContext, number: int) -> tuple[int, int]:
     """Finish the first call last."""
     time.sleep(0.2 if number == 0 else 0.0)
@@ -68,6 +72,12 @@ def test_map_in_this_process(tmp_path: Path):
     assert done == [(9, os.getpid()), (4, os.getpid())]
     assert recorder.of("numbers") == ["begin", 1, 2, "end"]
     assert context.map(_square, [], "numbers") == []
+
+
+def test_seeds_are_mapped_setting_by_setting(tmp_path: Path):
+    context = ExperimentContext(tmp_path, dataclasses.replace(TINY, seeds=2), seed=5)
+    done = context.map_seeds(_pair, [("a",), ("b",)], "settings")
+    assert done == [[("a", 5), ("a", 6)], [("b", 5), ("b", 6)]]
 
 
 def test_map_in_other_processes_keeps_the_order(tmp_path: Path):

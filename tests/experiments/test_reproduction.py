@@ -94,7 +94,7 @@ def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pyt
     with pytest.warns(UserWarning, match="undecided"):
         found = reproduce(["noniid-data", "noniid-data"], quick=True, processes=1)
     assert list(found.figures) == ["noniid-data"]
-    assert found.scale == QUICK
+    assert found.context.scale == QUICK
     assert list(tmp_path.iterdir()) == []
     found.save(tmp_path / "saved")
     assert (tmp_path / "saved/noniid-data/noniid-data.png").exists()
@@ -166,7 +166,7 @@ def test_a_figure_on_other_data_than_the_papers_is_undecided(tiny: ExperimentCon
 def test_with_the_papers_data_nothing_is_substituted(tiny: ExperimentContext, real_data: Path):
     found = run_experiments([OnMnist()], dataclasses.replace(tiny, data=real_data))
     figure = found.figures["arrivals"]
-    assert (figure.data, figure.substitution) == ("mnist", None)
+    assert (figure.metrics()["data"], figure.substitution) == ("mnist", None)
     assert figure.title == MadeUp.title
 
 

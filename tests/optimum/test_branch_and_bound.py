@@ -12,7 +12,8 @@ from feduplink import Constraint, InputError, Measure, Problem, Scenario
 from feduplink.channels import make_channels
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.link import Rate
-from feduplink.optimum import BranchingTree, Certificate, LeafProof, certify, find_optimum
+from feduplink.optimum import BranchingTree, Certificate, certify, find_optimum
+from feduplink.proofs.format import Node
 from link.own_measures import Sinr
 from recorder import Recorder
 from simulated_gpu import GPU, simulated_gpu
@@ -320,8 +321,8 @@ def test_leaves_claim_the_bounds_of_the_certificate():
     for seed in range(6):
         tree, upper = _recorded(seed, workers=3)
         assert (tree.channel_bounds(4) <= upper + 1e-12).all()
-        assert (tree.upper[tree.proof == LeafProof.EMPTY] == -torch.inf).all()
-        tangents = tree.tangent_row[tree.proof == LeafProof.TANGENT]
+        assert (tree.upper[tree.proof == Node.EMPTY] == -torch.inf).all()
+        tangents = tree.tangent_row[tree.proof == Node.TANGENT]
         assert torch.equal(tangents.sort().values, torch.arange(len(tree.tangents.sinr_slope)))
         assert (tree.tangents.sinr_slope >= 0).all()
 

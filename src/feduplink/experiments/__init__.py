@@ -16,7 +16,8 @@ import importlib
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
@@ -118,22 +119,13 @@ class Experiment(ABC, Generic[ResultT]):
         return cast(ResultT, self.result_type.model_validate_json(text))
 
 
-class _LazyExperiments(Mapping[str, Experiment[Any]]):
-    """Experiments by name; the module of each is imported on first access."""
-
-    def __init__(self, classes: Mapping[str, str]) -> None:
-        self._classes = classes
+class _LazyExperiments(UserDict[str, Any]):
+    """Experiments by name, from ``module:Class``; the module of each is imported on access."""
 
     def __getitem__(self, name: str) -> Experiment[Any]:
-        module, _, class_name = self._classes[name].partition(":")
+        module, _, class_name = self.data[name].partition(":")
         found = getattr(importlib.import_module(f"{__name__}.{module}"), class_name)
         return cast("Experiment[Any]", found())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
 
 #: Experiments by name: the figures of the paper in its order, then ours.

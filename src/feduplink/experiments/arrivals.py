@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -59,7 +58,6 @@ class ArrivalsResult(ExperimentResult):
                 }
 
 
-@dataclass(frozen=True)
 class Arrivals(Experiment[ArrivalsResult]):
     """Arrivals per round with every policy at the default setting."""
 
@@ -75,7 +73,7 @@ class Arrivals(Experiment[ArrivalsResult]):
 
     def run(self, context: ExperimentContext) -> ArrivalsResult:
         """Simulate the uplink alone, with the policies and channels of every seed."""
-        by_seed = context.map(_simulate, [(seed,) for seed in context.seeds], "seeds")
+        (by_seed,) = context.map_seeds(_simulate, [()], "seeds")
         return ArrivalsResult(
             arrivals={name: [found[name] for found in by_seed] for name in by_seed[0]}
         )

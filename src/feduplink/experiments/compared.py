@@ -202,7 +202,7 @@ class PolicyOutcome(BaseModel):
     feasible: bool | None
     shortfall: float
     shortfall_error: float | None
-    repaired_objective: float | None
+    repaired_objective: float | None = None
 
     @classmethod
     def from_judgement(
@@ -212,16 +212,12 @@ class PolicyOutcome(BaseModel):
         on_more_channels: Judgement | None = None,
     ) -> PolicyOutcome:
         """Collect the measures; the last judgement, if given, decides on the constraints."""
-        constraints = (on_more_channels or judgement).as_metrics()
-        return cls.model_validate(
-            {
-                **judgement.as_metrics(),
-                **{
-                    name: constraints[name] for name in ("feasible", "shortfall", "shortfall_error")
-                },
-                "repaired_objective": repaired.as_metrics()["objective"] if repaired else None,
-            }
-        )
+        metrics = judgement.as_metrics()
+        decisive = (on_more_channels or judgement).as_metrics()
+        metrics |= {name: decisive[name] for name in ("feasible", "shortfall", "shortfall_error")}
+        if repaired:
+            metrics["repaired_objective"] = repaired.as_metrics()["objective"]
+        return cls.model_validate(metrics)
 
 
 class SettingOutcome(BaseModel):
@@ -245,16 +241,7 @@ def evaluate_settings(
     context: ExperimentContext, scenarios: Sequence[Scenario]
 ) -> list[list[SettingOutcome]]:
     """Return the outcomes of all seeds for every scenario."""
-    grid = [(scenario, seed) for scenario in scenarios for seed in context.seeds]
-    return by_scenario(context, context.map(evaluate_setting, grid, "settings"))
-
-
-def by_scenario(
-    context: ExperimentContext, outcomes: list[SettingOutcome]
-) -> list[list[SettingOutcome]]:
-    """Split a list over scenarios and seeds into one list of all seeds per scenario."""
-    seeds = len(context.seeds)
-    return [outcomes[start : start + seeds] for start in range(0, len(outcomes), seeds)]
+    return context.map_seeds(evaluate_setting, [(each,) for each in scenarios], "settings")
 
 
 def evaluate_policies(

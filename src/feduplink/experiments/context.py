@@ -161,12 +161,8 @@ class ExperimentContext:
         Increase one when a change of the code changes the numbers; the path then changes.
         """
         text = json.dumps([versions, *identity], sort_keys=True)
-        return (
-            self.directory
-            / self.scale.label
-            / kind
-            / hashlib.sha256(text.encode()).hexdigest()[:16]
-        )
+        checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self.directory / self.scale.label / kind / checksum
 
     def cached(
         self,
@@ -203,6 +199,18 @@ class ExperimentContext:
         with process_pool(self.processes, _start_process) as pool:
             started = [pool.submit(work, alone, *given) for given in arguments]
             return [future.result() for future in track_each(what, started)]
+
+    def map_seeds(
+        self, work: Callable[..., _T], settings: Sequence[tuple[Any, ...]], what: str
+    ) -> list[list[_T]]:
+        """Return ``work(context, *settings[i], seed)`` for every i and seed: a list per setting.
+
+        Arguments are those of :meth:`map`.
+        """
+        arguments = [(*setting, seed) for setting in settings for seed in self.seeds]
+        found = self.map(work, arguments, what)
+        count = len(self.seeds)
+        return [found[start : start + count] for start in range(0, len(found), count)]
 
 
 def _start_process() -> None:

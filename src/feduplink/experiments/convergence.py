@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import judge_claim
@@ -49,7 +48,6 @@ class ConvergenceResult(ExperimentResult):
                     }
 
 
-@dataclass(frozen=True)
 class Convergence(Experiment[ConvergenceResult]):
     """Training of ``pdm`` and ``pdg`` at the default setting."""
 
@@ -66,13 +64,12 @@ class Convergence(Experiment[ConvergenceResult]):
     def run(self, context: ExperimentContext) -> ConvergenceResult:
         """Train both policies with all seeds."""
         scenario = Scenario()
-        grid = [(name, scenario, seed) for name in ("pdg", "pdm") for seed in context.seeds]
-        histories = context.map(training_history, grid, "training runs")
-        count = len(context.seeds)
+        grid = [("pdg", scenario), ("pdm", scenario)]
+        pdg, pdm = context.map_seeds(training_history, grid, "training runs")
         setting = evaluate_setting(context, scenario, context.seed)
         shown = (*COMPARED, OPTIMUM)
         return ConvergenceResult(
-            histories={"pdg": histories[:count], "pdm": histories[count:]},
+            histories={"pdg": pdg, "pdm": pdm},
             others={name: setting.policies[name] for name in shown if name not in LEARNED},
         )
 

@@ -62,6 +62,8 @@ EXACT, PUBLISHED = "exact average", "published average"
 LEARNED_AT = 1.25
 #: A final error is reproduced if it is within this factor of the paper's.
 _REPRODUCED_WITHIN = 1.25
+#: Columns of a result with one value per round.
+_ROUND_COLUMNS = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
 #: Rounds between checkpoints. A round on the full reviews takes 10 to 20 s on a GPU.
 _CHECKPOINT_EVERY = 5
 
@@ -100,11 +102,7 @@ class FederatedResult(ExperimentResult):
                             "policy": policy,
                             "run": number,
                             "round": index + 1,
-                            "error": run.error[index],
-                            "arrivals": run.arrivals[index],
-                            "transmitting": run.transmitting[index],
-                            "airtime_s": run.airtime_s[index],
-                            "energy_j": run.energy_j[index],
+                            **{name: getattr(run, name)[index] for name in _ROUND_COLUMNS},
                         }
 
 
@@ -217,7 +215,6 @@ class PaperErrors:
         return {name: error for name, error in found if error is not None}
 
 
-@dataclass(frozen=True)
 class FederatedTask(Experiment[FederatedResult]):
     """One i.i.d. task under both averages of the server.
 
@@ -269,7 +266,6 @@ class FederatedTask(Experiment[FederatedResult]):
         return plot_averages(result.comparisons, caption)
 
 
-@dataclass(frozen=True)
 class HandwrittenDigits(FederatedTask):
     """Classification of handwritten digits."""
 
@@ -281,7 +277,6 @@ class HandwrittenDigits(FederatedTask):
     paper = PaperErrors("mnist", 100, ideal=0.135, rand=0.290, orth=0.295)
 
 
-@dataclass(frozen=True)
 class AirQuality(FederatedTask):
     """Regression of air quality."""
 
@@ -293,7 +288,6 @@ class AirQuality(FederatedTask):
     paper = PaperErrors("airquality", 50, ideal=0.083, rand=0.29, orth=0.34, pdg=0.089, pdm=0.16)
 
 
-@dataclass(frozen=True)
 class MovieReviews(FederatedTask):
     """Classification of movie reviews."""
 
@@ -377,7 +371,6 @@ def paper_error_claims(
     ]
 
 
-@dataclass(frozen=True)
 class AggregationRules(FederatedTask):
     """The average stated in the paper against the one that its code computes."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,7 +61,6 @@ class NoniidDataResult(ExperimentResult):
             }
 
 
-@dataclass(frozen=True)
 class NoniidData(Experiment[NoniidDataResult]):
     """Illustration of the data of the first run."""
 
@@ -135,7 +133,6 @@ class NoniidData(Experiment[NoniidDataResult]):
         return drawing
 
 
-@dataclass(frozen=True)
 class NoniidErrors(Experiment[FederatedResult]):
     """Final errors under both non-i.i.d. partitions and both averages of the server."""
 

@@ -20,7 +20,6 @@ from feduplink.experiments.compared import (
     SETTINGS_VERSION,
     PolicyOutcome,
     SettingOutcome,
-    by_scenario,
     evaluate_policies,
     evaluate_setting,
     evaluate_settings,
@@ -172,7 +171,6 @@ def _format_seeds(values: Sequence[float], quantity: Quantity) -> str:
     return format_mean_and_error(values, 3)
 
 
-@dataclass(frozen=True)
 class ParameterSweep(Experiment[SweepResult]):
     """An experiment that evaluates the policies at several values of one parameter."""
 
@@ -330,10 +328,9 @@ class NetworkSize(ParameterSweep):
     def run(self, context: ExperimentContext) -> SweepResult:
         """Evaluate the policies at each size."""
         # All sizes share the trained policies.
-        trained = [(name, Scenario(), seed) for seed in context.seeds for name in LEARNED]
-        context.map(make_cached_policy, trained, "policies")
-        grid = [(workers, seed) for workers in self.workers for seed in context.seeds]
-        rows = by_scenario(context, context.map(self._evaluate, grid, "networks"))
+        context.map_seeds(make_cached_policy, [(name, Scenario()) for name in LEARNED], "policies")
+        sizes = [(workers,) for workers in self.workers]
+        rows = context.map_seeds(self._evaluate, sizes, "networks")
         return SweepResult.from_settings("workers", self.workers, rows)
 
     def _evaluate(self, context: ExperimentContext, workers: int, seed: int) -> SettingOutcome:
@@ -401,7 +398,7 @@ class CsiNoise(ParameterSweep):
 
     def run(self, context: ExperimentContext) -> SweepResult:
         """Evaluate the policies of the default setting at each variance."""
-        by_seed = context.map(self._evaluate, [(seed,) for seed in context.seeds], "seeds")
+        (by_seed,) = context.map_seeds(self._evaluate, [()], "seeds")
         rows = list(zip(*by_seed, strict=True))
         return SweepResult.from_settings("variance of the CSI noise (1/W²)", self.variances, rows)
 

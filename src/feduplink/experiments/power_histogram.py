@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -87,7 +86,6 @@ class PowerHistogramResult(ExperimentResult):
             yield {"policy": name, **distribution.model_dump()}
 
 
-@dataclass(frozen=True)
 class PowerHistogram(Experiment[PowerHistogramResult]):
     """Histogram of the powers of every policy."""
 

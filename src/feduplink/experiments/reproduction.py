@@ -30,7 +30,7 @@ from feduplink.workflows.options import (
 )
 
 if TYPE_CHECKING:
-    from feduplink.experiments.context import ExperimentContext, Scale
+    from feduplink.experiments.context import ExperimentContext
 
 #: Name that stands for all figures.
 ALL = "all"
@@ -48,23 +48,22 @@ class ReproducedFigure:
 
     Attributes:
         experiment: how it was computed.
+        context: scale, seed and data that it was computed with.
         result: its numbers.
         claims: what they say about the paper, and our own claims.
-        data: data set that it was computed on, if it needs one.
-        substitution: description of the data set that replaces the paper's, if one does.
-        scale: sizes that it was computed with.
-        seed: seed of the first of several runs.
         runs_s: time that its own runs took, in seconds, now or when they were cached.
     """
 
     experiment: Experiment[Any]
+    context: ExperimentContext
     result: ExperimentResult
     claims: tuple[Claim, ...]
-    data: str | None
-    substitution: str | None
-    scale: Scale
-    seed: int
     runs_s: float
+
+    @property
+    def substitution(self) -> str | None:
+        """Description of the data set that replaces the paper's, if one does."""
+        return self.context.substitution(self.experiment.data)
 
     @property
     def title(self) -> str:
@@ -84,11 +83,11 @@ class ReproducedFigure:
             "title": self.title,
             "caption": self.caption,
             "claims": [claim.model_dump() for claim in self.claims],
-            "data": self.data,
+            "data": self.context.data_set(self.experiment.data),
             "substitution": self.substitution,
-            "settings": {"scale": self.scale.name},
+            "settings": {"scale": self.context.scale.name},
             "runs_s": round(self.runs_s, 1),
-            "seed": self.seed,
+            "seed": self.context.seed,
         }
 
     def save(self, directory: Path) -> None:
@@ -104,32 +103,29 @@ class Reproduction:
     Attributes:
         figures: by name.
         skipped: reason by name of the figures whose data are missing.
-        scale: sizes that they were computed with.
-        seed: seed of the first of several runs.
+        context: scale and seed that they were computed with.
     """
 
     figures: Mapping[str, ReproducedFigure]
     skipped: Mapping[str, str]
-    scale: Scale
-    seed: int
+    context: ExperimentContext
 
     def metrics(self) -> dict[str, Any]:
         """Content of ``metrics.json``."""
-        return _summary(
-            self.scale, self.seed, {name: found.title for name, found in self.figures.items()}
-        )
+        return _summary(self.context, {name: found.title for name, found in self.figures.items()})
 
     def table(self) -> TextTable:
         """A row per claim: its figure, the claim, and the verdict."""
+        first_look = self.context.scale.first_look
         return TextTable(
             "The paper's figures",
-            ("figure", "claim", "first look" if self.scale.first_look else "verdict"),
+            ("figure", "claim", "first look" if first_look else "verdict"),
             [
                 (name, claim.claim, claim.verdict)
                 for name, found in self.figures.items()
                 for claim in found.claims
             ],
-            [_FIRST_LOOK] if self.scale.first_look else [],
+            [_FIRST_LOOK] if first_look else [],
         )
 
     def __repr__(self) -> str:
@@ -146,7 +142,7 @@ class Reproduction:
         """
         for name, found in self.figures.items():
             found.save(directory / name)
-        return _save_page(directory, self.scale, self.seed)
+        return _save_page(directory, self.context)
 
 
 @workflow
@@ -230,8 +226,8 @@ def run_experiments(
     if not figures and skipped:
         raise InputError(list(skipped.values())[-1])
     if out is not None:
-        _save_page(out, context.scale, context.seed)
-    return Reproduction(figures, skipped, context.scale, context.seed)
+        _save_page(out, context)
+    return Reproduction(figures, skipped, context)
 
 
 def _warn_of_substitution(
@@ -272,9 +268,8 @@ def _reproduce_figure(experiment: Experiment[Any], context: ExperimentContext) -
         seconds = time.perf_counter() - started
         return _TimedResult(seconds=seconds, result=result.model_dump())
 
-    data = context.data_set(experiment.data)
     versions = (POLICIES_VERSION, SETTINGS_VERSION, FEDERATIONS_VERSION, experiment.version)
-    identity = (experiment.name, context.seed, data)
+    identity = (experiment.name, context.seed, context.data_set(experiment.data))
     cached = context.cached(_TimedResult, run, "results", versions, *identity)
     result = experiment.result_type.model_validate(cached.result)
     substitution = context.substitution(experiment.data)
@@ -283,40 +278,32 @@ def _reproduce_figure(experiment: Experiment[Any], context: ExperimentContext) -
         claims = [leave_undecided(claim, substitution) for claim in claims]
     if context.scale.first_look:
         claims = [claim.model_copy(update={"first_look": True}) for claim in claims]
-    return ReproducedFigure(
-        experiment,
-        result,
-        tuple(claims),
-        data,
-        substitution,
-        context.scale,
-        context.seed,
-        cached.seconds,
-    )
+    return ReproducedFigure(experiment, context, result, tuple(claims), cached.seconds)
 
 
-def _summary(scale: Scale, seed: int, titles: Mapping[str, str | None]) -> dict[str, Any]:
+def _summary(context: ExperimentContext, titles: Mapping[str, str | None]) -> dict[str, Any]:
     return {
         "title": "The paper's figures",
-        "caption": _FIRST_LOOK if scale.first_look else None,
-        "settings": {"scale": scale.name},
-        "seed": seed,
+        "caption": _FIRST_LOOK if context.scale.first_look else None,
+        "settings": {"scale": context.scale.name},
+        "seed": context.seed,
         "figures": {name: {"title": title} for name, title in titles.items()},
     }
 
 
 @track("writing the page", transient=True)
-def _save_page(directory: Path, scale: Scale, seed: int) -> Path:
-    """Write ``metrics.json`` and the page of all figures of this scale and seed."""
+def _save_page(directory: Path, context: ExperimentContext) -> Path:
+    """Write ``metrics.json`` and the page of all figures of the context's scale and seed."""
     from feduplink.reporting.page import read_sections, write_page
 
     saved = [name for name in EXPERIMENTS if (directory / name / METRICS_FILE).exists()]
     runs = {name: FinishedRun.read(directory / name) for name in saved}
+    alike = (context.seed, context.scale.name)
     titles = {
         name: run.metrics.title
         for name, run in runs.items()
-        if (run.metrics.seed, run.metrics.settings.get("scale")) == (seed, scale.name)
+        if (run.metrics.seed, run.metrics.settings.get("scale")) == alike
     }
-    run_directory.write_metrics(directory, _summary(scale, seed, titles))
+    run_directory.write_metrics(directory, _summary(context, titles))
     shown = [FinishedRun.read(directory), *(runs[name] for name in titles)]
     return write_page(directory, read_sections(shown))

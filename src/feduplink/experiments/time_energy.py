@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from feduplink.experiments import Experiment
@@ -74,7 +74,6 @@ _AXES = (
 )
 
 
-@dataclass(frozen=True)
 class UploadCosts(Experiment[FederatedResult]):
     """An experiment on the airtime and energy until a federated model has learned."""
 
@@ -101,7 +100,6 @@ class UploadCosts(Experiment[FederatedResult]):
         return plot_costs(shown, caption)
 
 
-@dataclass(frozen=True)
 class DigitsCosts(UploadCosts):
     """Digits with i.i.d. data, with noise that differs between workers, and with skewed labels."""
 
@@ -183,7 +181,6 @@ def _format_shares(rounds: dict[str, tuple[float, float]], name: str, of: str) -
     return " and ".join(f"{a / b:.0%}" for a, b in zip(rounds[name], rounds[of], strict=True))
 
 
-@dataclass(frozen=True)
 class OtherDataCosts(UploadCosts):
     """One comparison of policies and schedules on other data than digits.
 
@@ -203,7 +200,6 @@ class OtherDataCosts(UploadCosts):
         return FederatedResult(comparisons={self.label: history})
 
 
-@dataclass(frozen=True)
 class AirQualityCosts(OtherDataCosts):
     """Costs of learning air quality."""
 
@@ -215,7 +211,6 @@ class AirQualityCosts(OtherDataCosts):
     label = "air quality"
 
 
-@dataclass(frozen=True)
 class MovieReviewsCosts(OtherDataCosts):
     """Costs of learning movie reviews."""
 

@@ -15,8 +15,6 @@ from feduplink.optimum.branch_and_bound import (
     BranchingTree,
     Budget,
     Certificate,
-    LeafProof,
-    Split,
     Target,
 )
 from feduplink.optimum.calibration import (
@@ -65,7 +63,6 @@ __all__ = [
     "DualSolution",
     "DualStep",
     "Envelope",
-    "LeafProof",
     "LocalAscent",
     "MonotoneBound",
     "Optimum",
@@ -74,7 +71,6 @@ __all__ = [
     "Relaxation",
     "RelaxationSearch",
     "RelaxedBoxes",
-    "Split",
     "Target",
     "Unreachable",
     "Vector",

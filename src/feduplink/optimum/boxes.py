@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from feduplink import link
 from feduplink.lagrangian import ChannelBatch
-from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Split, Tangents
+from feduplink.optimum.branch_and_bound import OpenRegions, Regions, Tangents
+from feduplink.proofs.format import Node
 
 #: Mean number of consecutive boxes of one channel from which on they share a matrix product.
 #: Launching one takes longer on a GPU.
@@ -42,9 +43,9 @@ class Bounds(OpenRegions):
     """Bounds of the concave relaxation over M boxes, and how to split these by ln SINR or ln p.
 
     Attributes:
-        split_by: :class:`Split` of the box, (M,).
+        split_by: :class:`Node` of the box, (M,).
         power: maximiser of the relaxation, (M, L) W; 0 for a worker of negative value there.
-        proof: :class:`LeafProof` of the bound, (M,) int8.
+        proof: :class:`Node` of the bound, (M,) int8.
         tangents: the linearisation.
         upper_weight: weights of McCormick's planes for the halves of the box, (M, L).
     """
@@ -69,29 +70,24 @@ def split(bounds: Bounds, nodes: Tensor) -> Boxes:
         return values
 
     by_power, by_sinr, by_silence = (
-        bounds.split_by == kind for kind in (Split.POWER, Split.SINR, Split.SILENCE)
+        bounds.split_by == kind for kind in (Node.BY_POWER, Node.BY_SINR, Node.BY_SILENCE)
     )
     never, always = torch.zeros_like(by_silence), torch.ones_like(by_silence)
-    lower = Boxes(
-        boxes.channel,
-        boxes.t_low,
-        changed(boxes.t_high, bounds.split_at, by_power),
-        boxes.s_low,
-        changed(boxes.s_high, bounds.split_at, by_sinr),
-        changed(boxes.may_be_silent, never, by_silence),
-        changed(boxes.silent, always, by_silence),
-        nodes[: len(rows)],
+    lower = replace(
+        boxes,
+        t_high=changed(boxes.t_high, bounds.split_at, by_power),
+        s_high=changed(boxes.s_high, bounds.split_at, by_sinr),
+        may_be_silent=changed(boxes.may_be_silent, never, by_silence),
+        silent=changed(boxes.silent, always, by_silence),
+        node=nodes[: len(rows)],
     )
-    upper = Boxes(
-        boxes.channel,
-        changed(boxes.t_low, bounds.split_at, by_power),
-        boxes.t_high,
-        changed(boxes.s_low, bounds.split_at, by_sinr),
-        boxes.s_high,
+    upper = replace(
+        boxes,
+        t_low=changed(boxes.t_low, bounds.split_at, by_power),
+        s_low=changed(boxes.s_low, bounds.split_at, by_sinr),
         # The lower half contains silence.
-        changed(boxes.may_be_silent, never, always),
-        boxes.silent,
-        nodes[len(rows) :],
+        may_be_silent=changed(boxes.may_be_silent, never, always),
+        node=nodes[len(rows) :],
     )
     return Boxes.concat([lower, upper])
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import ClassVar
 
 import torch
@@ -32,27 +31,8 @@ from feduplink.lagrangian import (
     switched_from_each,
 )
 from feduplink.progress import Progress
+from feduplink.proofs.format import Node
 from feduplink.tensor_record import TensorRecord
-
-
-class Split(IntEnum):
-    """The quantity of a worker by which a region is split."""
-
-    SINR = 0
-    POWER = 1
-    #: Whether the worker is silent.
-    SILENCE = 2
-
-
-class LeafProof(IntEnum):
-    """How the bound of a leaf is proved."""
-
-    #: Each worker's terms at the ends of its intervals.
-    MONOTONE = 0
-    #: A tangent of the concave relaxation.
-    TANGENT = 1
-    #: The region is empty.
-    EMPTY = 2
 
 
 @dataclass(frozen=True)
@@ -78,11 +58,11 @@ class Nodes(TensorRecord):
     Attributes:
         channel: index of the channel, (M,) int64.
         parent: row of the parent node, −1 for a root, (M,) int64.
-        split_by: the :class:`Split` of the parent into this node and its sibling, −1 for a root,
-            (M,) int8.
+        split_by: how the parent was split into this node and its sibling, a
+            :class:`~feduplink.proofs.format.Node`, −1 for a root, (M,) int8.
         worker: the worker by which the parent was split, −1 for a root, (M,) int64.
-        split_at: ln SINR or ln p of the split; unused for ``SILENCE`` and a root, (M,) float64.
-        upper_half: whether the node is the upper half; for ``SILENCE`` the half in which the
+        split_at: ln SINR or ln p of the split; unused for ``BY_SILENCE`` and a root, (M,) float64.
+        upper_half: whether the node is the upper half; for ``BY_SILENCE`` the half in which the
             worker transmits, (M,) bool.
     """
 
@@ -101,7 +81,8 @@ class BranchingTree(Nodes):
     Attributes:
         leaf: whether the node was not split, (M,) bool.
         upper: bound of a leaf; −∞ for an empty one, (M,) float64.
-        proof: :class:`LeafProof` of a leaf, −1 for a node that was split, (M,) int8.
+        proof: how the bound of a leaf is proved, a :class:`~feduplink.proofs.format.Node`, −1 for
+            a node that was split, (M,) int8.
         tangent_row: row in ``tangents`` of a leaf with a tangent, else −1, (M,) int64.
         tangents: the linearisations, (T, L) each.
     """
@@ -134,7 +115,7 @@ class TreeRecorder:
         )
         self._count = channels
         self._nodes = [roots]
-        self._leaves: list[tuple[Tensor, Tensor, LeafProof]] = []
+        self._leaves: list[tuple[Tensor, Tensor, Node]] = []
         self._tangents: list[Tangents] = []
 
     def split(
@@ -156,13 +137,13 @@ class TreeRecorder:
         self._count += 2 * count
         return torch.arange(first, self._count, device=nodes.device)
 
-    def close(self, nodes: Tensor, upper: Tensor, proof: LeafProof) -> None:
+    def close(self, nodes: Tensor, upper: Tensor, proof: Node) -> None:
         """Make ``nodes`` (K,) leaves with bounds (K,)."""
         self._leaves.append((nodes.cpu(), upper.cpu(), proof))
 
     def close_by_tangents(self, nodes: Tensor, upper: Tensor, tangents: Tangents) -> None:
         """Make ``nodes`` (K,) leaves whose bounds (K,) are proved by tangents."""
-        self.close(nodes, upper, LeafProof.TANGENT)
+        self.close(nodes, upper, Node.TANGENT)
         self._tangents.append(tangents.to("cpu"))
 
     def tree(self) -> BranchingTree:
@@ -174,7 +155,7 @@ class TreeRecorder:
         for nodes, values, proof in self._leaves:
             upper[nodes] = values
             proofs[nodes] = proof
-            if proof == LeafProof.TANGENT:
+            if proof == Node.TANGENT:
                 tangent_row[nodes] = torch.arange(rows, rows + len(nodes))
                 rows += len(nodes)
         empty = torch.zeros(0, self._workers, dtype=torch.float64)

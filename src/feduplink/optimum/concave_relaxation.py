@@ -22,8 +22,9 @@ from feduplink.lagrangian import ChannelBatch, Prices, log_power_derivatives
 from feduplink.lagrangian.maximiser import LONGEST_STEP, newton_step
 from feduplink.link import Slopes
 from feduplink.optimum.boxes import Bounds, Boxes
-from feduplink.optimum.branch_and_bound import LeafProof, Split, Tangents
+from feduplink.optimum.branch_and_bound import Tangents
 from feduplink.optimum.envelope import DrawEnvelope, Envelope, WorkerValue
+from feduplink.proofs.format import Node
 from feduplink.tensor_record import TensorRecord
 
 #: Width of intervals of s and t below which they are not split.
@@ -353,7 +354,7 @@ class RelaxedBoxes(TensorRecord):
         """Choose the split that tightens the bound most.
 
         Returns:
-            Worker, :class:`Split` and point inside the reduced ``boxes``, (M,) each, and the
+            Worker, :class:`Node` and point inside the reduced ``boxes``, (M,) each, and the
             powers at the point of linearisation, (M, L) W, 0 for workers of negative value.
         """
         s, power, prices = at.log_sinr, at.power, self.prices
@@ -390,7 +391,7 @@ class RelaxedBoxes(TensorRecord):
         point = torch.where(split_power, of(_log(power)), of(s))
         point = torch.minimum(torch.maximum(point, low + margin), high - margin)
         split_by = torch.where(
-            split_silence, Split.SILENCE, torch.where(split_power, Split.POWER, Split.SINR)
+            split_silence, Node.BY_SILENCE, torch.where(split_power, Node.BY_POWER, Node.BY_SINR)
         )
         return chosen[:, 0], split_by, point, torch.where(is_silent, 0.0, power)
 
@@ -569,15 +570,13 @@ class Relaxation:
         # The bound by monotonicity is tighter far from the maximum, where the linearisation
         # overshoots.
         monotone = relaxed.at_best_ends()
-        proof = torch.where(at.upper < monotone, LeafProof.TANGENT, LeafProof.MONOTONE).to(
-            torch.int8
-        )
+        proof = torch.where(at.upper < monotone, Node.TANGENT, Node.MONOTONE).to(torch.int8)
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))
-        proof = torch.where(empty, LeafProof.EMPTY, proof)
+        proof = torch.where(empty, Node.EMPTY, proof)
         tangents = Tangents(at.log_power, at.slope, upper_weight > 0)
         power, weight = at.power.clone(), upper_weight.clone()
         worker, split_at = torch.zeros_like(boxes.channel), torch.zeros_like(upper)
-        split_by = torch.full_like(boxes.channel, Split.SILENCE)
+        split_by = torch.full_like(boxes.channel, Node.BY_SILENCE)
         cut = torch.zeros_like(empty)
         rows = (upper > threshold).nonzero()[:, 0]
         if len(rows):

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.boxes import Bounds, Boxes, split
-from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, OpenRegions, Target
+from feduplink.optimum.branch_and_bound import BranchAndBound, OpenRegions, Target
 from feduplink.optimum.concave_relaxation import Relaxation
+from feduplink.proofs.format import Node
 
 #: Boxes bounded at a time: enough to hide the overhead of calls, or to fill a GPU.
 _BATCH = {"cpu": 4096, "gpu": 2**17}
@@ -93,9 +94,9 @@ class RelaxationSearch(BranchAndBound):
         """Record boxes as leaves of the tree."""
         assert self.recorder is not None
         assert isinstance(regions, Bounds)
-        for proof in LeafProof:
+        for proof in (Node.MONOTONE, Node.TANGENT, Node.EMPTY):
             proved = regions.take(regions.proof == proof)
-            if proof is LeafProof.TANGENT:
+            if proof is Node.TANGENT:
                 self.recorder.close_by_tangents(proved.boxes.node, proved.upper, proved.tangents)
             else:
                 self.recorder.close(proved.boxes.node, proved.upper, proof)

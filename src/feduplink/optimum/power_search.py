@@ -14,9 +14,10 @@ from torch import Tensor
 
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.optimum.boxes import PowerBoxes
-from feduplink.optimum.branch_and_bound import BranchAndBound, LeafProof, OpenRegions, Split, Target
+from feduplink.optimum.branch_and_bound import BranchAndBound, OpenRegions, Target
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
+from feduplink.proofs.format import Node
 
 #: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
 CHUNK = {"cpu": 2**16, "gpu": 2**22}
@@ -83,7 +84,7 @@ class PowerSearch(BranchAndBound):
 
     def _record_leaves(self, node: Tensor, upper: Tensor) -> None:
         if self.recorder is not None:
-            self.recorder.close(node, upper, LeafProof.MONOTONE)
+            self.recorder.close(node, upper, Node.MONOTONE)
 
     def choose(self) -> Tensor:
         """Return the best open boxes, (K,), sorted by channel."""
@@ -136,7 +137,7 @@ class PowerSearch(BranchAndBound):
         low, high = boxes.halves(worker, point)
         node = boxes.node.repeat(2)
         if self.recorder is not None:
-            by_power = torch.full_like(worker, Split.POWER)
+            by_power = torch.full_like(worker, Node.BY_POWER)
             node = self.recorder.split(boxes.node, boxes.channel, by_power, worker, point.log())
         children = PowerBoxes(boxes.channel.repeat(2), low, high, node)
         return self._bounded(children, parents.upper.repeat(2))
@@ -198,7 +199,7 @@ class PowerSearch(BranchAndBound):
             halves = self.recorder.split(
                 node[rows],
                 boxes.channel[rows],
-                torch.full_like(rows, Split.POWER),
+                torch.full_like(rows, Node.BY_POWER),
                 workers,
                 low[rows, worker].log(),
             )

@@ -10,7 +10,7 @@ from feduplink.errors import InputError
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.lagrangian.prices import price_of
 from feduplink.link import AnyMeasure
-from feduplink.optimum.branch_and_bound import BranchingTree, LeafProof, Split
+from feduplink.optimum.branch_and_bound import BranchingTree
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.solution import Optimum
 from feduplink.problem import Problem, ProportionalFairness
@@ -31,13 +31,6 @@ from feduplink.scenario import Scenario
 SLACK = 1e-9
 #: Relaxation of the stated violation of constraints, relative to their limits.
 _ROUNDING = 1e-12
-
-_SPLITS = {Split.SINR: Node.BY_SINR, Split.POWER: Node.BY_POWER, Split.SILENCE: Node.BY_SILENCE}
-_LEAVES = {
-    LeafProof.MONOTONE: Node.MONOTONE,
-    LeafProof.TANGENT: Node.TANGENT,
-    LeafProof.EMPTY: Node.EMPTY,
-}
 
 
 def check_stateable(problem: Problem, scenario: Scenario) -> None:
@@ -137,11 +130,7 @@ def _queue(tree: BranchingTree, channels: int) -> ProofTree:
     order = np.concatenate(levels)
     is_leaf = leaf[order]
     lower = halves[order, 0]
-    node = np.empty(len(order), np.int8)
-    for proof, kind in _LEAVES.items():
-        node[is_leaf & (tree.proof.numpy()[order] == proof)] = kind
-    for split_by, kind in _SPLITS.items():
-        node[~is_leaf & (tree.split_by.numpy()[lower] == split_by)] = kind
+    node = np.where(is_leaf, tree.proof.numpy()[order], tree.split_by.numpy()[lower])
     by_value = np.isin(node, (Node.BY_SINR, Node.BY_POWER))
     tangents = tree.tangents.take(tree.tangent_row[torch.from_numpy(order[node == Node.TANGENT])])
     return ProofTree(

@@ -250,4 +250,4 @@ class FixedPower(PricedPolicy):
         """One phase per round."""
         return find_fixed_powers(
             self.scenario, csi, bits, seconds_per_joule=self.kappa, senders=present
-        ).schedule
+        )

@@ -10,7 +10,7 @@ from feduplink.scheduling.column_generation import (
     find_schedules,
     phase_prices,
 )
-from feduplink.scheduling.fixed_power import FixedPowers, find_fixed_powers
+from feduplink.scheduling.fixed_power import find_fixed_powers
 from feduplink.scheduling.learned import (
     PhaseProposal,
     PricedRounds,
@@ -44,7 +44,6 @@ __all__ = [
     "BoundedSchedules",
     "ChosenRounds",
     "ColumnGeneration",
-    "FixedPowers",
     "MasterProgram",
     "NetworkView",
     "NetworkWeights",

@@ -24,8 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -63,24 +61,15 @@ def demand_of(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None = None
 ) -> Tensor:
     """w = Z ln 2 / B of every worker, (N, L) nats/Hz; 0 for who is not among the ``senders``."""
-    demand = torch.from_numpy(demand_array(scenario, csi, bits)).to(csi.device)
-    return demand if senders is None else demand * senders
-
-
-def demand_array(
-    scenario: Scenario, csi: Tensor, bits: float | Tensor, senders: Tensor | None = None
-) -> npt.NDArray[np.float64]:
-    """The same of few rounds, as an array; a model's bits are those of the round before, mostly."""
+    # A model's bits are mostly those of the round before.
     key = tuple(bits.tolist()) if isinstance(bits, Tensor) and bits.ndim else float(bits)
-    demand = np.empty(csi.shape[:-1])
-    demand[...] = _demand(key, scenario.bandwidth_hz)
-    return demand if senders is None else demand * senders.numpy()
+    demand = _demand(key, scenario.bandwidth_hz).to(csi.device).expand(csi.shape[:-1])
+    return demand.clone() if senders is None else demand * senders
 
 
 @functools.lru_cache(maxsize=64)
-def _demand(bits: float | tuple[float, ...], bandwidth_hz: float) -> npt.NDArray[np.float64]:
-    rate = link.rate_for_time(torch.tensor(bits, dtype=torch.float64), 1.0, bandwidth_hz)
-    return rate.numpy()
+def _demand(bits: float | tuple[float, ...], bandwidth_hz: float) -> Tensor:
+    return link.rate_for_time(torch.tensor(bits, dtype=torch.float64), 1.0, bandwidth_hz)
 
 
 def round_batches(

@@ -8,8 +8,6 @@ it passes counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,6 @@ from feduplink import link
 from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import check_rounds, demand_of
-from feduplink.tensor_record import TensorRecord
 
 #: Steps of the descent, and the largest in ln p: it shrinks to a hundredth on the way.
 _STEPS = 150
@@ -30,33 +27,6 @@ _COMPENSATION = (0.0, 0.5, 1.0)
 _CHUNK = 1024
 
 
-@dataclass(frozen=True, repr=False)
-class FixedPowers(TensorRecord):
-    """The best powers that were found for N channels.
-
-    Attributes:
-        power: (N, L) W; 0 for who does not take part.
-        time_s: of the round, (N,) s.
-        energy_j: on the air, (N,) J.
-        seconds_per_joule: κ.
-    """
-
-    power: Tensor
-    time_s: Tensor
-    energy_j: Tensor
-    seconds_per_joule: float
-
-    @property
-    def cost(self) -> Tensor:
-        """time + κ · energy, (N,) s."""
-        return self.time_s + self.seconds_per_joule * self.energy_j
-
-    @property
-    def schedule(self) -> Schedule:
-        """The same as one phase."""
-        return Schedule.simultaneous(self.power)
-
-
 def find_fixed_powers(
     scenario: Scenario,
     csi: Tensor,
@@ -64,26 +34,18 @@ def find_fixed_powers(
     *,
     seconds_per_joule: float = 0.0,
     senders: Tensor | None = None,
-) -> FixedPowers:
-    """Powers of least time + κ · energy for channels (N, L, L); arguments as of the search."""
+) -> Schedule:
+    """Powers of least time + κ · energy for channels (N, L, L), as schedules of one phase.
+
+    Arguments are those of :func:`~feduplink.scheduling.find_schedules`.
+    """
     check_rounds(csi, [seconds_per_joule])
     takes_part = demand_of(scenario, csi, bits, senders) > 0
     parts = [
         _descend(scenario, csi[rows].double(), bits, seconds_per_joule, takes_part[rows])
         for rows in (slice(first, first + _CHUNK) for first in range(0, len(csi), _CHUNK))
     ]
-    power = torch.cat(parts)
-    time_s, energy_j = _round(scenario, csi.double(), power, bits)
-    return FixedPowers(power, time_s, energy_j, seconds_per_joule)
-
-
-def _round(
-    scenario: Scenario, csi: Tensor, power: Tensor, bits: float | Tensor
-) -> tuple[Tensor, Tensor]:
-    """Time and energy on the air of the round, (...) each."""
-    upload = link.simultaneous_upload(csi, power, bits, scenario.bandwidth_hz)
-    energy_j = link.energy(power, upload.airtime_s, bits, scenario.static_power.to(power))
-    return upload.duration_s, energy_j.sum(-1)
+    return Schedule.simultaneous(torch.cat(parts))
 
 
 def _descend(
@@ -98,10 +60,12 @@ def _descend(
     decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.01 ** (1 / _STEPS))
     best = torch.full(position.shape[:-1], torch.inf, dtype=csi.dtype, device=csi.device)
     found = position.detach().clone()
+    static_power = scenario.static_power.to(csi)
     for _ in range(_STEPS):
         power = torch.where(takes_part, position.exp(), 0.0)
-        time_s, energy_j = _round(scenario, csi, power, bits)
-        cost = time_s + kappa * energy_j
+        upload = link.simultaneous_upload(csi, power, bits, scenario.bandwidth_hz)
+        energy_j = link.energy(power, upload.airtime_s, bits, static_power)
+        cost = upload.duration_s + kappa * energy_j.sum(-1)
         better = cost.detach() < best
         best = torch.where(better, cost.detach(), best)
         found = torch.where(better[..., None], position.detach(), found)

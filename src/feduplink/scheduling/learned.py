@@ -28,7 +28,6 @@ from feduplink.scheduling.array_module import Array, TensorOperations, array_mod
 from feduplink.scheduling.column_generation import (
     ALWAYS_S,
     check_rounds,
-    demand_array,
     demand_of,
     round_batches,
 )
@@ -315,7 +314,8 @@ def _solved(
 ) -> tuple[Tensor, ...]:
     """``result`` of what the network proposes for all rounds, improved, (N, ...) each."""
     if len(csi) <= _FEW and csi.is_cpu:
-        weights, demands = _weight_arrays(network), demand_array(scenario, csi, bits, senders)
+        weights = _weight_arrays(network)
+        demands = demand_of(scenario, csi, bits, senders).numpy()
         with np.errstate(over="ignore"):
             found = [
                 result(_improved(weights, rounds))

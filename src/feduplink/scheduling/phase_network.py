@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from feduplink.randomness import stream_seed
 from feduplink.scheduling.array_module import Array, array_module
-from feduplink.scheduling.phases import Channels
+
+if TYPE_CHECKING:
+    from feduplink.scheduling.learned import PricedRounds
 
 WIDTH = 32
 STEPS = 3
@@ -230,18 +232,6 @@ _MOST_ATTENUATION = 40.0
 _SURE = 1e9
 
 
-class PricedChannels(Channels, Protocol):
-    """Channels with what is wanted of them, and for which price."""
-
-    @property
-    def demand(self) -> Array:
-        """w, (..., L) nats/Hz."""
-
-    @property
-    def kappa(self) -> Array:
-        """κ, (..., 1, 1) s/J."""
-
-
 class NetworkView:
     """What the network sees in float32, at prices λ (..., L) of the workers' rates.
 
@@ -249,7 +239,7 @@ class NetworkView:
     it is on the air, which it is if that is above 0.
     """
 
-    def __init__(self, rounds: PricedChannels, multipliers: Array) -> None:
+    def __init__(self, rounds: PricedRounds, multipliers: Array) -> None:
         self._pmax_w = rounds.pmax_w
         self._takes_part = rounds.demand > 0
         xp, count = array_module(multipliers), multipliers.shape[-1]

@@ -20,10 +20,14 @@ need the summit: the prices are others as soon as the program has seen the new p
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from feduplink import link
 from feduplink.scheduling.array_module import Array, array_module
+
+if TYPE_CHECKING:
+    from feduplink.lagrangian import ChannelBatch
+    from feduplink.scheduling.learned import PricedRounds
 
 #: By so much phases are stretched, so that rounding leaves no bit behind.
 _ROUNDING = 1e-12
@@ -31,24 +35,8 @@ _ROUNDING = 1e-12
 _NOTHING = 1e-300
 
 
-class Channels(Protocol):
-    """Channels with the radio's constants, as tensors or as arrays."""
-
-    @property
-    def direct(self) -> Array:
-        """α, (..., L)."""
-
-    @property
-    def cross(self) -> Array:
-        """β with a zero diagonal, (..., L, L)."""
-
-    @property
-    def pmax_w(self) -> Array:
-        """Largest power of every worker, (L,) W."""
-
-    @property
-    def static_power_w(self) -> Array:
-        """P_c of every worker, (L,) W."""
+#: Channels with the radio's constants, as tensors of many rounds or as arrays of one.
+Channels: TypeAlias = "ChannelBatch | PricedRounds"
 
 
 def phase_sinr(channels: Channels, power: Array) -> Array:

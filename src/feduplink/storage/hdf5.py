@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -25,41 +24,13 @@ def writing_hdf5(path: Path) -> Iterator[h5py.File]:
 
     If the disk is full an ``OSError`` is raised, and the old file stays.
     """
-    with replaced_atomically(path) as temporary, _Sink(temporary, "w+b") as sink:
-        try:
-            with h5py.File(sink, "w") as file:
-                yield file
-        finally:
-            if sink.error is not None:
-                raise sink.error
-
-
-class _Sink(io.FileIO):
-    """A file that records its first error and discards what is written afterwards.
-
-    After a failed write HDF5 could not close its file and would crash the interpreter at its exit.
-    """
-
-    error: OSError | None = None
-
-    def write(self, content: Any) -> int:
-        """Write all of it, as HDF5 expects."""
-        left = memoryview(content).cast("B")
-        size = len(left)
-        try:
-            while self.error is None and len(left):
-                left = left[super().write(left) :]
-        except OSError as error:
-            self.error = error
-        return size
-
-    def truncate(self, size: int | None = None) -> int:
-        """Change the size to ``size`` bytes."""
-        try:
-            return super().truncate(size) if self.error is None else size or 0
-        except OSError as error:
-            self.error = error
-            return size or 0
+    # Until it is complete the file is in memory: HDF5 cannot close one whose disk is full, and
+    # would crash the interpreter at its exit.
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        yield file
+    with replaced_atomically(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
 
 
 @contextlib.contextmanager
