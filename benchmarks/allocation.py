@@ -47,7 +47,7 @@ def change_by_renumbering(policy: Policy, csi: Tensor) -> float:
     rows = csi.gather(1, order[:, :, None].expand_as(csi))
     renumbered = rows.gather(2, order[:, None, :].expand_as(csi))
     expected = policy.allocate(csi).gather(1, order)
-    return float((policy.allocate(renumbered) - expected).abs().max()) / policy.scenario.pmax_w
+    return float((policy.allocate(renumbered) - expected).abs().max()) / policy.scenario.max_power
 
 
 def main() -> None:

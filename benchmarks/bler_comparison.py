@@ -158,7 +158,7 @@ def best(scenario: Scenario, csi: Tensor, policies: dict[str, Policy]) -> None:
         f"{verdict.shortfall:+.1%}",
         *["–"] * 4,
     )
-    alone = interference_free_bound(problem, scenario.pmax_w, batch.direct)
+    alone = interference_free_bound(problem, scenario.max_power, batch.direct)
     row("nobody exceeds, without interference", f"{alone:.4f}", *["–"] * 7)
 
 

@@ -31,7 +31,7 @@ def lipschitz_constants(scenario: Scenario, csi: Tensor) -> dict[str, Tensor]:
     csi = csi.double()
     direct = csi.diagonal(dim1=-2, dim2=-1)
     cross = csi.sum(-1) - direct
-    top = direct * scenario.pmax_w
+    top = direct * scenario.max_power
     rate = torch.maximum(direct, (direct + top * cross) / (1 + top))
     success = torch.zeros_like(direct)
     m = scenario.waterfall

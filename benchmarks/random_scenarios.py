@@ -77,7 +77,7 @@ def reached_alone(scenario: Scenario, level: float) -> tuple[float, float]:
     direct = draw_csi(scenario, REACH, torch_generator(SEED, "train-channels")).diagonal(
         dim1=-2, dim2=-1
     )
-    pmax, static = scenario.pmax_w, scenario.static_power
+    pmax, static = scenario.max_power, scenario.static_power
     inefficiency = scenario.amplifier_inefficiency
     efficient = link.most_efficient_power(direct, static, inefficiency)
     power = torch.minimum(efficient, pmax) ** (1 - level) * pmax**level
@@ -139,7 +139,7 @@ def measured(index: int) -> Row:
         scenario.channel_model,
         scenario.workers,
         scenario.antennas,
-        float(scenario.pmax_w.log10() * 10),
+        float(scenario.max_power.log10() * 10),
         scenario.interference,
         span(scenario.rate_thresholds),
         span(scenario.ee_thresholds),

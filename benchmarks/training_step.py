@@ -46,11 +46,11 @@ class SparseGraphPolicy(NeuralPolicy):
     def powers(self, csi: Tensor) -> Tensor:
         """(N, L, L) to (N, L), W, for the N and L the edges were made for."""
         edges, weights = self.graph(csi)
-        features = csi.new_full((csi.shape[0] * csi.shape[1], 1), self.scenario.pmax_w)
+        features = csi.new_full((csi.shape[0] * csi.shape[1], 1), self.scenario.max_power)
         for layer in self.layers[:-1]:
             features = functional.elu(layer(features, edges, weights))
         logits = self.layers[-1](features, edges, weights).view(csi.shape[:-1])
-        return self.scenario.pmax_w * torch.sigmoid(logits)
+        return self.scenario.max_power * torch.sigmoid(logits)
 
     def graph(self, csi: Tensor) -> tuple[Tensor, Tensor]:
         """Edges (2, N L L) and their weights (N L L)."""

@@ -33,4 +33,4 @@ class Mmse(Mrc):
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """H, (count, L, L)."""
-        return mmse_csi(self.gains(count, generator), self.scenario.pmax_w)
+        return mmse_csi(self.gains(count, generator), self.scenario.max_power)

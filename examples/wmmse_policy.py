@@ -20,7 +20,7 @@ class Wmmse(PowerPolicy):
     def powers(self, csi: Tensor) -> Tensor:
         """Powers in W, (N, L, L) to (N, L)."""
         weights = self.scenario.worker_weights.to(csi)
-        limit = self.scenario.pmax_w.to(csi).sqrt()
+        limit = self.scenario.max_power.to(csi).sqrt()
         gain = csi.diagonal(dim1=-2, dim2=-1).sqrt()
         v = limit.expand(csi.shape[:-1])
         for _ in range(100):

@@ -42,7 +42,7 @@ class ClosedLoop(fu.Policy):
     name = "closedloop"
 
     def powers(self, csi):
-        pmax = self.scenario.pmax_w
+        pmax = self.scenario.max_power
         power = csi.new_full(csi.shape[:-1], pmax)
         for _ in range(20):
             power = (0.5 * power / fu.link.sinr(csi, power)).clamp_max(pmax)

@@ -12,7 +12,7 @@ from feduplink.scenario import ConstraintText
 
 def test_powers_are_converted_to_watts():
     scenario = Scenario(pmax_dbw=-30)
-    assert float(scenario.pmax_w) == pytest.approx(1e-3)
+    assert float(scenario.max_power) == pytest.approx(1e-3)
     # 180 kHz · (−174 dBm/Hz + 3 dB) = 1.8e5 · 10^(−20.1) W
     assert scenario.noise_power_w == pytest.approx(1.8e5 * 10**-20.1)
 
@@ -48,12 +48,12 @@ LISTED = {
 
 def test_constants_of_the_radio_are_common_or_per_worker():
     one, each = Scenario(workers=2), Scenario(workers=2, **LISTED)
-    assert one.pmax_w.shape == one.static_power.shape == one.compute_energy.shape == ()
-    assert (one.pmax_w.item(), one.static_power.item()) == (pytest.approx(0.01), 0.01)
-    assert each.pmax_w.tolist() == pytest.approx([0.01, 0.001])
+    assert one.max_power.shape == one.static_power.shape == one.compute_energy.shape == ()
+    assert (one.max_power.item(), one.static_power.item()) == (pytest.approx(0.01), 0.01)
+    assert each.max_power.tolist() == pytest.approx([0.01, 0.001])
     assert each.static_power.tolist() == [0.01, 0.02]
     assert each.compute_energy.tolist() == [0.0, 1e-9]
-    assert {t.dtype for t in (each.pmax_w, each.static_power, each.compute_energy)} == {
+    assert {t.dtype for t in (each.max_power, each.static_power, each.compute_energy)} == {
         torch.float64
     }
 

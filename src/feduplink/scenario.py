@@ -1,6 +1,6 @@
 """One validated description of a system: the cell, the radio, the problem to solve in it.
 
->>> float(Scenario(workers=4, pmax_dbw=-30).pmax_w)
+>>> Scenario(workers=4, pmax_dbw=-30).pmax_w
 0.001
 >>> Scenario(rate_min=-1)
 Traceback (most recent call last):
@@ -28,6 +28,7 @@ from feduplink.validation import ValidatedModel, parse_mapping
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     Numbers: TypeAlias = float | Sequence[float] | Tensor
@@ -276,9 +277,14 @@ class Radio(ScenarioPart):
         32.0, description="bits that a model's weight is sent with; one value or one per worker"
     )
 
+    @property
+    def pmax_w(self) -> float | NDArray[np.float64]:
+        """Pmax, the largest transmit power, W: a number, or (L,) with one per worker."""
+        return self.max_power.numpy() if self.max_power.ndim else float(self.max_power)
+
     @cached_property
-    def pmax_w(self) -> Tensor:
-        """Largest transmit power, W; () for one value, (L,) for one per worker, float64."""
+    def max_power(self) -> Tensor:
+        """Pmax, W; () for one value, (L,) for one per worker, float64."""
         if isinstance(self.pmax_dbw, tuple):
             return float64([10 ** (dbw / 10) for dbw in self.pmax_dbw])
         return float64(10 ** (self.pmax_dbw / 10))

@@ -51,7 +51,7 @@ def test_many_channels_are_given_to_a_policy_in_chunks():
     power = policy.allocate(csi)
     assert max(policy.sizes) * 8 * 8 <= 1 << 21  # gains, 8 MB
     assert sum(policy.sizes) == 5 * 20 * 1000
-    expected = csi.diagonal(dim1=-2, dim2=-1).clamp_max(Scenario().pmax_w)
+    expected = csi.diagonal(dim1=-2, dim2=-1).clamp_max(Scenario().max_power)
     torch.testing.assert_close(power, expected)
 
 

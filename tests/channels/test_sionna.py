@@ -270,7 +270,7 @@ def sionna_sinr(h: torch.Tensor, power: torch.Tensor) -> torch.Tensor:
 )
 def test_the_sinr_after_mmse_is_that_of_sionna(name: str, side_m: float, antennas: int):
     scenario, h = with_antennas(name, side_m, antennas)
-    power = scenario.pmax_w.expand(WORKERS)
+    power = scenario.max_power.expand(WORKERS)
     ours = link.sinr(mmse_csi(h, power), power.expand(len(h), -1))
     torch.testing.assert_close(ours, sionna_sinr(h, power), rtol=1e-4, atol=0)
 
@@ -279,7 +279,7 @@ def test_the_sinr_of_the_mmse_channel_models_is_that_of_sionna():
     """H of the registered model, in single precision, at the power its filters are made for."""
     scenario, h = with_antennas("sionna-umi-mmse", 200)
     csi = draw_channels(scenario, 30, torch.Generator().manual_seed(3)).csi
-    power = scenario.pmax_w.expand(WORKERS)
+    power = scenario.max_power.expand(WORKERS)
     ours = link.sinr(csi.double(), power.expand(len(h), -1))
     torch.testing.assert_close(ours, sionna_sinr(h, power), rtol=1e-4, atol=0)
 
@@ -287,7 +287,7 @@ def test_the_sinr_of_the_mmse_channel_models_is_that_of_sionna():
 def test_the_sinr_after_mmse_with_users_of_other_cells_is_that_of_sionna():
     """Five of eight users are served; the others are noise that is correlated over antennas."""
     scenario, h = with_antennas("sionna-umi", 200)
-    power = scenario.pmax_w.expand(WORKERS)
+    power = scenario.max_power.expand(WORKERS)
     own, others = h[:, :5], h[:, 5:]
     ours = link.sinr(
         mmse_csi(own, power[:5], interference_covariance(others, power[5:])),
@@ -317,7 +317,7 @@ def test_open_loop_powers_are_those_of_sionna(fraction: float, p0_dbm: float):
         torch.full_like(path_loss, 12),
         alpha=fraction,
         p0_dbm=p0_dbm,
-        ut_max_power_dbm=10 * math.log10(float(scenario.pmax_w)) + 30,
+        ut_max_power_dbm=10 * math.log10(float(scenario.max_power)) + 30,
         precision="double",
     )
     assert float((10 * torch.log10(ours / theirs)).abs().max()) < 0.1
@@ -328,5 +328,5 @@ def test_some_but_not_all_open_loop_powers_are_capped_at_pmax():
     scenario = Scenario(channel_model="sionna-umi", cell_side_m=200, carrier_hz=3.5e9)
     csi = draw_csi(scenario, 30, torch.Generator().manual_seed(3)).double()
     target = 1e-13 / scenario.noise_power_w
-    capped = OpenLoop(scenario, target=target, fraction=1.0).powers(csi) >= scenario.pmax_w
+    capped = OpenLoop(scenario, target=target, fraction=1.0).powers(csi) >= scenario.max_power
     assert 0.05 < float(capped.double().mean()) < 0.95

@@ -16,7 +16,7 @@ class Half(PowerPolicy):
     name = "half"
 
     def powers(self, csi: Tensor) -> Tensor:
-        return (self.scenario.pmax_w.to(csi) / 2).expand(csi.shape[:-1])
+        return (self.scenario.max_power.to(csi) / 2).expand(csi.shape[:-1])
 
 
 class Median(PowerPolicy):
@@ -36,7 +36,7 @@ class Median(PowerPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         good = csi.diagonal(dim1=-2, dim2=-1) > self.median
-        return torch.where(good, self.scenario.pmax_w.to(csi), 0.0)
+        return torch.where(good, self.scenario.max_power.to(csi), 0.0)
 
 
 class Constant(NeuralPolicy):
@@ -50,4 +50,4 @@ class Constant(NeuralPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         share = torch.sigmoid(self.logit)
-        return (share * self.scenario.pmax_w.to(csi)).expand(csi.shape[:-1])
+        return (share * self.scenario.max_power.to(csi)).expand(csi.shape[:-1])

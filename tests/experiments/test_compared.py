@@ -45,7 +45,7 @@ def test_every_policy_is_usable_and_made_once(context: ExperimentContext):
         assert policy.name == name
         power = policy.allocate(CSI)
         assert power.shape == (6, 8)
-        assert bool(((power >= 0) & (power <= SCENARIO.pmax_w * (1 + 1e-6))).all())
+        assert bool(((power >= 0) & (power <= SCENARIO.max_power * (1 + 1e-6))).all())
         assert torch.equal(power, again[name].allocate(CSI))
 
 

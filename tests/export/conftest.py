@@ -25,4 +25,4 @@ def largest_difference(policy: Policy, exported: OnnxPolicy, scenario: Scenario)
     """Largest difference over channels of a scenario, relative to Pmax."""
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(5))
     difference = np.abs(policy.allocate(csi).numpy() - exported.allocate(csi.numpy()))
-    return float((difference / policy.scenario.pmax_w.numpy()).max())
+    return float((difference / policy.scenario.max_power.numpy()).max())

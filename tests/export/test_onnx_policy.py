@@ -29,7 +29,7 @@ def test_csi_may_have_any_leading_dimensions(pdx):
     batch = exported.allocate(csi.reshape(2, 3, 8, 8))
     single = np.stack([exported.allocate(channel) for channel in csi])
     assert batch.shape == (2, 3, 8)
-    pmax_w = float(policy.scenario.pmax_w.max())
+    pmax_w = float(policy.scenario.max_power.max())
     np.testing.assert_allclose(batch.reshape(6, 8), single, atol=TOLERANCE * pmax_w)
 
 

@@ -36,7 +36,9 @@ def test_pdx_computes_the_same_for_gains_unlike_those_of_a_cell(pdx):
     csi = (10**exponents).astype(np.float32)
     difference = np.abs(policy.allocate(torch.from_numpy(csi)).numpy() - exported.allocate(csi))
     # On a few channels two ends are so close that rounding decides between them.
-    assert np.percentile(difference.max(-1) / float(policy.scenario.pmax_w.max()), 90) < TOLERANCE
+    assert (
+        np.percentile(difference.max(-1) / float(policy.scenario.max_power.max()), 90) < TOLERANCE
+    )
 
 
 def test_powers_are_in_range_for_all_gains_of_float32(pdx):
@@ -44,7 +46,7 @@ def test_powers_are_in_range_for_all_gains_of_float32(pdx):
     exponents = np.random.default_rng(9).uniform(-37.9, 38.5, (300, 8, 8))
     csi = (10**exponents).astype(np.float32)
     for power in (policy.allocate(torch.from_numpy(csi)).numpy(), exported.allocate(csi)):
-        assert ((power >= 0) & (power <= policy.scenario.pmax_w.numpy())).all()
+        assert ((power >= 0) & (power <= policy.scenario.max_power.numpy())).all()
 
 
 def test_pdx_computes_the_same_with_a_pmax_per_worker(tmp_path: Path):

@@ -212,7 +212,7 @@ class Alternating(PowerPolicy):
         self.seen.clear()
 
     def powers(self, csi: Tensor) -> Tensor:
-        return self.scenario.pmax_w * torch.full(csi.shape[:-1], float(self.number % 2))
+        return self.scenario.max_power * torch.full(csi.shape[:-1], float(self.number % 2))
 
     def step(
         self,

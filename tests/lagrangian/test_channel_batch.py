@@ -17,7 +17,7 @@ def _random_powers(csi: Tensor, scenario: Scenario, silent_share: float) -> Tens
     shape = csi.shape[:-1]
     power = 10 ** (-4 * torch.rand(shape, generator=generator, dtype=torch.float64))
     silent = torch.rand(shape, generator=generator) < silent_share
-    return torch.where(silent, 0.0, scenario.pmax_w * power)
+    return torch.where(silent, 0.0, scenario.max_power * power)
 
 
 def _prices(scenario: Scenario) -> Prices:

@@ -131,10 +131,10 @@ def test_most_alone_is_the_success_at_full_power_alone():
     scenario = Scenario(workers=2, pmax_dbw=(-20, 0))
     measure = TransportBlockSuccess.from_scenario(scenario)
     gain = torch.tensor([130.0, 2.0], dtype=torch.float64)
-    power = scenario.pmax_w * torch.logspace(-4, 0, 10_001, dtype=torch.float64)[:, None]
+    power = scenario.max_power * torch.logspace(-4, 0, 10_001, dtype=torch.float64)[:, None]
     best = measure.value(gain * power, power).amax(0)
     assert 0.1 < float(best.min()) < 0.99  # on the slope, where the power matters
-    torch.testing.assert_close(measure.most_alone(gain, scenario.pmax_w), best)
+    torch.testing.assert_close(measure.most_alone(gain, scenario.max_power), best)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def two_workers(**changes: object) -> tuple[Scenario, Tensor]:
 def best_on_grid(scenario: Scenario, csi: Tensor, prices: Prices) -> Tensor:
     """The largest Lagrangian of every channel over all pairs of 300 powers and silence, (N,)."""
     levels = torch.cat((torch.zeros(1), torch.logspace(-6, 0, 300))).double()
-    pairs = torch.cartesian_prod(levels, levels) * scenario.pmax_w
+    pairs = torch.cartesian_prod(levels, levels) * scenario.max_power
     batch = ChannelBatch.from_scenario(scenario, csi)
     found = []
     for channel in range(len(csi)):
@@ -262,7 +262,7 @@ def federated(scenario: Scenario):
     rounds = Rounds.draw(scenario, everyone(20, scenario.workers), seed=1, run=0)
     rules = UplinkRules(scenario, torch.tensor(1e6, dtype=torch.float64))
     csi = rounds.csi.double()
-    power = scenario.pmax_w.expand(20, scenario.workers)
+    power = scenario.max_power.expand(20, scenario.workers)
     cross = csi - torch.diag_embed(csi.diagonal(dim1=-2, dim2=-1))
     sinr = csi.diagonal(dim1=-2, dim2=-1) * power / (1 + (cross @ power[..., None])[..., 0])
     return sinr, transmit(FullPower(scenario), rounds, rules)

@@ -76,8 +76,8 @@ def test_most_alone_is_the_largest_value_over_all_powers(name: str, gain: float)
     scenario = Scenario(workers=2, pmax_dbw=(-20, 0), static_power_w=(0.01, 0.002))
     measure = MEASURES.find(name).from_scenario(scenario)
     gains = column(gain, gain)
-    most = measure.most_alone(gains, scenario.pmax_w)
-    power = scenario.pmax_w * torch.logspace(-8, 0, 100_001, dtype=torch.float64)[:, None]
+    most = measure.most_alone(gains, scenario.max_power)
+    power = scenario.max_power * torch.logspace(-8, 0, 100_001, dtype=torch.float64)[:, None]
     best = measure.value(gains * power, power).amax(0)
     torch.testing.assert_close(most, best, rtol=1e-7, atol=0)
     assert (most >= best * (1 - 1e-12)).all()

@@ -44,7 +44,7 @@ def test_the_bound_for_the_distribution_covers_a_large_sample():
 
 
 def _bound(scenario: Scenario, direct: torch.Tensor) -> float:
-    return interference_free_bound(Problem.from_scenario(scenario), scenario.pmax_w, direct)
+    return interference_free_bound(Problem.from_scenario(scenario), scenario.max_power, direct)
 
 
 @pytest.mark.parametrize("utility", ["weighted-sum", "proportional-fairness"])
@@ -58,9 +58,9 @@ def test_the_bound_without_interference_is_tight_and_never_exceeded(objective: s
     rng = np.random.default_rng(0)
     for _ in range(20):
         share = torch.from_numpy(10 ** rng.uniform(-3, 0, (20, 2)))
-        assert judge(scenario, csi, share * scenario.pmax_w).objective < bound
+        assert judge(scenario, csi, share * scenario.max_power).objective < bound
     silent_neighbours = csi * torch.eye(2)
-    grid = torch.logspace(-4, 0, 4001, dtype=torch.float64)[:, None, None] * scenario.pmax_w
+    grid = torch.logspace(-4, 0, 4001, dtype=torch.float64)[:, None, None] * scenario.max_power
     sinr = silent_neighbours.diagonal(dim1=-2, dim2=-1) * grid
     measures = {
         "psr": torch.exp(-scenario.waterfall / sinr),
@@ -143,7 +143,7 @@ def test_thresholds_reachable_one_by_one_may_be_unreachable_together():
     share = float(mixed.max()) * 0.999
     reachable = scenario.replace(rate_min=r0 * share, ee_min=e0 * share)
     assert not _unreachable(reachable, _csi(gain))
-    assert pmax == float(scenario.pmax_w)
+    assert pmax == float(scenario.max_power)
 
 
 def test_reachability_is_decided_on_the_best_channel():

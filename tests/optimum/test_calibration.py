@@ -125,7 +125,7 @@ def test_the_order_of_channels_follows_the_seed():
     csi = draw_csi(scenario, 400, torch.Generator().manual_seed(1))
 
     def full_power(csi: Tensor, _: Prices) -> Tensor:
-        return torch.full((len(csi), 2), float(scenario.pmax_w), dtype=torch.float64)
+        return torch.full((len(csi), 2), float(scenario.max_power), dtype=torch.float64)
 
     def found(seed: int) -> Tensor:
         descent = DualDescent(scenario, csi, full_power, problem=problem, seed=seed)
@@ -140,7 +140,7 @@ def test_only_multipliers_of_significantly_violated_constraints_are_raised():
     """At constant powers one worker misses its rate by far, the other by less than the noise."""
     scenario = Scenario(workers=2, rate_min=(8.0, 8.0), ee_min=0.1)
     csi = draw_csi(scenario, 400, torch.Generator().manual_seed(1))
-    power = torch.full((400, 2), float(scenario.pmax_w), dtype=torch.float64)
+    power = torch.full((400, 2), float(scenario.max_power), dtype=torch.float64)
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
     rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0].mean(0)
     scenario = scenario.replace(rate_min=(1.5 * float(rates[0]), 1.001 * float(rates[1])))
@@ -159,7 +159,7 @@ def _full_power() -> tuple[Tensor, Tensor, Tensor]:
     """Channels, powers, and rates of the first worker, in falling order of these rates."""
     scenario = Scenario(workers=2, rate_min=8.0)
     csi = draw_csi(scenario, 8000, torch.Generator().manual_seed(1))
-    power = torch.full((8000, 2), float(scenario.pmax_w), dtype=torch.float64)
+    power = torch.full((8000, 2), float(scenario.max_power), dtype=torch.float64)
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
     rates = Problem.from_scenario(scenario).constraint_values(sinr, power)[0, :, 0]
     rates, order = rates.sort(descending=True)

@@ -33,7 +33,7 @@ def test_only_feasible_powers_improve_the_solution():
     csi = draw_csi(scenario, 50, torch.Generator().manual_seed(7))
     solution = solve_dual(scenario, csi)
     assert solution.found_by == SEARCH
-    full = scenario.pmax_w.expand(50, 3)
+    full = scenario.max_power.expand(50, 3)
     verdict = judge(scenario, csi, full)
     assert verdict.violation > MAX_VIOLATION
     better = dataclasses.replace(verdict, objective=2.0)

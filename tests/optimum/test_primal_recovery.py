@@ -53,7 +53,7 @@ def test_without_binding_constraints_every_channel_has_its_best_candidate():
     scenario = Scenario(workers=3, rate_min=1e-6, ee_min=1e-6)
     csi = draw_csi(scenario, 40, torch.Generator().manual_seed(3))
     function = DualFunction(scenario, Problem.from_scenario(scenario), csi)
-    full = scenario.pmax_w.expand(40, 3)
+    full = scenario.max_power.expand(40, 3)
     candidates = [full, full * torch.tensor([1.0, 0.3, 0.1]), full * torch.tensor([0.1, 0.3, 1.0])]
     chosen = combine_maxima(candidates, function, function.start())
     objective = torch.stack(
@@ -86,7 +86,7 @@ def _repaired(power: torch.Tensor, csi: torch.Tensor, scenario: Scenario) -> tor
 def test_repair_is_feasible_and_only_silences(rate_min: float, ee_min: float):
     scenario = Scenario(workers=5, rate_min=rate_min, ee_min=ee_min)
     csi = draw_csi(scenario, 200, torch.Generator().manual_seed(0))
-    power = scenario.pmax_w.expand(200, 5)
+    power = scenario.max_power.expand(200, 5)
     assert judge(scenario, csi, power).violation > 0.1
     mended = _repaired(power, csi, scenario)
     assert judge(scenario, csi, mended).violation <= MAX_VIOLATION
@@ -97,7 +97,7 @@ def test_repair_is_feasible_and_only_silences(rate_min: float, ee_min: float):
 def test_repair_leaves_feasible_powers_unchanged():
     scenario = Scenario(workers=3, rate_min=0.1, ee_min=0.0)
     csi = draw_csi(scenario, 50, torch.Generator().manual_seed(1))
-    power = scenario.pmax_w.expand(50, 3)
+    power = scenario.max_power.expand(50, 3)
     assert judge(scenario, csi, power).shortfall < 0
     assert torch.equal(_repaired(power, csi, scenario), power)
 
@@ -144,7 +144,7 @@ def test_repair_satisfies_conflicting_thresholds():
 def test_repair_silences_workers_that_cannot_reach_a_threshold():
     scenario = Scenario(workers=2, rate_min=(40.0, 0.0), ee_min=0.0)
     csi = draw_csi(scenario, 10, torch.Generator().manual_seed(2))
-    mended = _repaired(scenario.pmax_w.expand(10, 2), csi, scenario)
+    mended = _repaired(scenario.max_power.expand(10, 2), csi, scenario)
     assert not mended[:, 0].any()
     assert (mended[:, 1] > 0).all()
 
@@ -152,8 +152,8 @@ def test_repair_silences_workers_that_cannot_reach_a_threshold():
 def test_repaired_powers_are_at_most_pmax():
     scenario = Scenario(workers=2, rate_min=0.0, ee_min=0.0)
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(3))
-    mended = _repaired(2 * scenario.pmax_w.expand(5, 2).float(), csi, scenario)
-    assert torch.equal(mended, scenario.pmax_w.expand(5, 2).double())
+    mended = _repaired(2 * scenario.max_power.expand(5, 2).float(), csi, scenario)
+    assert torch.equal(mended, scenario.max_power.expand(5, 2).double())
 
 
 def _power_limited(limit_w: float, *, at_most: bool) -> Problem:

@@ -306,7 +306,7 @@ def test_the_optimum_of_proportional_fairness_without_constraints():
         workers=2, utility="proportional-fairness", weights=weights, rate_min=0, ee_min=0
     )
     gains = _gains(2, 2)
-    mean = torch.exp(-0.023 / (gains * scenario.pmax_w)).mean(0)
+    mean = torch.exp(-0.023 / (gains * scenario.max_power)).mean(0)
     exact = float((torch.tensor(weights, dtype=torch.float64) * mean.log()).sum())
     optimum = find_optimum(scenario, _apart(gains), gap=1e-5)
     assert optimum.objective == pytest.approx(exact, abs=1e-8)

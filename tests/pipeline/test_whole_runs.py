@@ -44,7 +44,7 @@ class ConstantPower(NeuralPolicy):
         self.logits = nn.Parameter(torch.zeros(scenario.workers, dtype=torch.float64))
 
     def powers(self, csi: Tensor) -> Tensor:
-        return (self.scenario.pmax_w * torch.sigmoid(self.logits)).expand(len(csi), -1)
+        return (self.scenario.max_power * torch.sigmoid(self.logits)).expand(len(csi), -1)
 
 
 def objective(power: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def surplus(power: Tensor) -> Tensor:
 @pytest.fixture(scope="module")
 def optimum() -> Tensor:
     def in_watts(scaled: np.ndarray) -> Tensor:
-        return torch.from_numpy(scaled) * SCENARIO.pmax_w
+        return torch.from_numpy(scaled) * SCENARIO.max_power
 
     solution = minimize(
         lambda scaled: -objective(in_watts(scaled)).item(),
@@ -74,7 +74,7 @@ def optimum() -> Tensor:
     power = in_watts(solution.x)
     # One efficiency binds, everything else has slack: a constraint shapes the answer.
     assert (surplus(power) < 1e-6).tolist() == [False, False, False, True]
-    assert (power < 0.95 * SCENARIO.pmax_w).all()
+    assert (power < 0.95 * SCENARIO.max_power).all()
     return power
 
 

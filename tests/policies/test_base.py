@@ -47,7 +47,7 @@ class Recorder(PowerPolicy):
 
     def powers(self, csi):
         self.seen = csi
-        return csi.new_full(csi.shape[:-1], self.scenario.pmax_w)
+        return csi.new_full(csi.shape[:-1], self.scenario.max_power)
 
 
 def test_policy_sees_noise_and_the_true_channels_decide(default_csi):
@@ -159,7 +159,7 @@ def test_powers_are_finite_and_within_the_limit(make, csi, pmax_dbw):
     assert power.dtype == csi.dtype
     assert power.isfinite().all()
     assert (power >= 0).all()
-    assert (power <= scenario.pmax_w.to(power)).all()
+    assert (power <= scenario.max_power.to(power)).all()
     assert not ((power > 0) & (power < 1e-10)).any()
 
 
@@ -171,11 +171,11 @@ def test_each_worker_stays_below_its_own_limit(make, csi, data):
     scenario = Scenario(workers=len(csi), pmax_dbw=data.draw(limits), rate_min=0.0, ee_min=0.0)
     power = make(scenario).allocate(csi)
     assert power.isfinite().all()
-    assert ((power >= 0) & (power <= scenario.pmax_w.to(power))).all()
+    assert ((power >= 0) & (power <= scenario.max_power.to(power))).all()
     # Not because it is cut there: what is learned from is within the limit by itself.
     with torch.no_grad():
         raw = make(scenario).powers(csi[None])
-    assert (raw <= scenario.pmax_w.to(raw) * (1 + 1e-5)).all()
+    assert (raw <= scenario.max_power.to(raw) * (1 + 1e-5)).all()
 
 
 @every_policy

@@ -46,7 +46,7 @@ def test_maximises_the_lagrangian(generator: torch.Generator):
         best = batch.value(grid, prices).max()
         value = ChannelBatch.from_scenario(scenario, channel[None]).value(chosen[None], prices)
         assert value.item() >= best.item() - 1e-6
-    assert ((power > 0) & (power < 0.99 * scenario.pmax_w)).any()  # not all at an end
+    assert ((power > 0) & (power < 0.99 * scenario.max_power)).any()  # not all at an end
 
 
 def test_a_channel_does_not_care_for_its_batch(

@@ -50,12 +50,12 @@ def test_dense_convolution_equals_pytorch_geometric(fan_in, fan_out, default_csi
 
 def powers_by_equation(policy: GraphPolicy, csi: Tensor) -> Tensor:
     adjacency = normalised_adjacency(csi)
-    features = torch.full((*csi.shape[:-1], 1), policy.scenario.pmax_w, dtype=csi.dtype)
+    features = torch.full((*csi.shape[:-1], 1), policy.scenario.max_power, dtype=csi.dtype)
     *hidden, last = policy.layers
     for layer in hidden:
         features = torch.nn.functional.elu(adjacency @ features @ layer.theta + layer.bias)
     logits = adjacency @ features @ last.theta + last.bias
-    return policy.scenario.pmax_w * torch.sigmoid(logits[..., 0])
+    return policy.scenario.max_power * torch.sigmoid(logits[..., 0])
 
 
 @pytest.mark.parametrize(

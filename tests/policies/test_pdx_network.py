@@ -14,10 +14,12 @@ def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     prices = Prices(
         *(torch.rand(3, generator=torch.Generator().manual_seed(k)).double() for k in range(4))
     )
-    power = torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.pmax_w
+    power = (
+        torch.rand(5, 3, generator=torch.Generator().manual_seed(9)).double() * scenario.max_power
+    )
     unit = (prices.success + prices.rate + prices.efficiency / scenario.static_power_w).mean()
     open_gates = torch.full((5, 3), 50.0).double()
-    backoff = -(power / scenario.pmax_w).logit()
+    backoff = -(power / scenario.max_power).logit()
     reached = ChannelFeatures(batch, prices).lagrangian_at_gates(
         torch.stack((backoff, open_gates), dim=-1)
     )

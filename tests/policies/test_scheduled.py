@@ -39,7 +39,7 @@ class InPairs(SchedulePolicy):
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
         pairs = torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
-        power = (self.scenario.pmax_w * pairs).expand(len(csi), -1, -1)
+        power = (self.scenario.max_power * pairs).expand(len(csi), -1, -1)
         return Schedule(torch.full((len(csi), 2), math.inf, dtype=torch.float64), power)
 
 
@@ -163,6 +163,6 @@ def test_ofdma_shares_the_band_between_the_workers_present():
     schedule = make_policy("ofdma", SCENARIO).step(csi, present=present)
     upload = link.scheduled_upload(csi, schedule, RULES.bits, SCENARIO.bandwidth_hz)
     direct = csi.diagonal(dim1=-2, dim2=-1)
-    torch.testing.assert_close(upload.sinr, 3 * direct * SCENARIO.pmax_w * present)
+    torch.testing.assert_close(upload.sinr, 3 * direct * SCENARIO.max_power * present)
     rate = SCENARIO.bandwidth_hz / 3 * torch.log2(1 + upload.sinr)
     torch.testing.assert_close((RULES.bits / rate)[present], upload.airtime_s[present])

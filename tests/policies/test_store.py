@@ -48,7 +48,7 @@ CSI = draw_csi(THREE, 20, torch.Generator().manual_seed(3))
 
 
 def half(csi, scenario):
-    return 0.5 * float(scenario.pmax_w.max()) * np.ones(csi.shape[:-1])
+    return 0.5 * float(scenario.max_power.max()) * np.ones(csi.shape[:-1])
 
 
 def test_what_names_a_policy_makes_it(tmp_path):
@@ -63,10 +63,10 @@ def test_a_function_is_a_policy_of_its_name():
     """It may return NumPy's numbers; Pmax holds for them as well."""
     policy = make_policy(half, THREE)
     assert policy.name == "half"
-    expected = (THREE.pmax_w / 2).to(CSI).expand(CSI.shape[:-1])
+    expected = (THREE.max_power / 2).to(CSI).expand(CSI.shape[:-1])
     torch.testing.assert_close(policy.allocate(CSI), expected)
-    loud = make_policy(lambda csi, scenario: 2 * scenario.pmax_w.expand(csi.shape[:-1]), THREE)
-    assert (loud.allocate(CSI) == THREE.pmax_w.to(CSI)).all()
+    loud = make_policy(lambda csi, scenario: 2 * scenario.max_power.expand(csi.shape[:-1]), THREE)
+    assert (loud.allocate(CSI) == THREE.max_power.to(CSI)).all()
 
 
 def test_a_function_is_found_by_its_module_and_read_back_from_a_file(tmp_path):
@@ -206,7 +206,7 @@ class Share(PowerPolicy):
         self.share = share
 
     def powers(self, csi: torch.Tensor) -> torch.Tensor:
-        return csi.new_full(csi.shape[:-1], self.share * float(self.scenario.pmax_w))
+        return csi.new_full(csi.shape[:-1], self.share * float(self.scenario.max_power))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {"share": torch.tensor(self.share, dtype=torch.float64)}

@@ -193,7 +193,7 @@ def test_an_infinite_optimum_is_written_without_relative_figures(default_scenari
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-PMAX_W = Scenario().pmax_w
+PMAX_W = Scenario().max_power
 
 
 def test_the_power_histogram_is_in_milliwatts_with_shares_of_silence_and_pmax():

@@ -17,7 +17,7 @@ TWO = Scenario(workers=2)
 
 def brute_force(csi: torch.Tensor, scenario: Scenario, kappa: float, levels: int) -> float:
     """The best schedule among all mixtures of powers on a grid, by HiGHS."""
-    pmax, static = float(scenario.pmax_w), float(scenario.static_power)
+    pmax, static = float(scenario.max_power), float(scenario.static_power)
     relative = torch.cat((torch.zeros(1), torch.logspace(-4, 0, levels))).double()
     grid = torch.tensor(list(itertools.product(relative.tolist(), repeat=csi.shape[-1])))[1:]
     power = pmax * grid.double()
@@ -49,7 +49,7 @@ def test_time_and_energy_of_a_schedule_are_those_of_its_upload():
     energy = link.energy(upload.power, upload.airtime_s, bits, scenario.static_power).sum(-1)
     torch.testing.assert_close(energy, found.schedule.energy_j(scenario.static_power))
     torch.testing.assert_close(found.cost, upload.duration_s + 20.0 * energy)
-    assert (found.schedule.power <= scenario.pmax_w).all()
+    assert (found.schedule.power <= scenario.max_power).all()
     assert (found.excess <= 1e-3).all()
 
 
@@ -59,7 +59,7 @@ def test_without_interference_simultaneous_transmission_is_fastest():
         torch.diag_embed(make_channels(scenario, 6, seed=1).test.diagonal(dim1=-2, dim2=-1)) + 1e-9
     )
     found = find_schedules(scenario, csi, BITS, tolerance=1e-6)
-    full = scenario.pmax_w.expand(6, 4)
+    full = scenario.max_power.expand(6, 4)
     slowest = link.simultaneous_upload(csi.double(), full, BITS, scenario.bandwidth_hz).duration_s
     torch.testing.assert_close(found.cost, slowest, rtol=1e-5, atol=0.0)
 
@@ -83,7 +83,7 @@ def test_at_a_large_kappa_each_worker_uses_its_most_efficient_power():
     csi = make_channels(scenario, 30, seed=4).test.double()
     found = find_schedules(scenario, csi, BITS, seconds_per_joule=1e4)
     gain = csi.diagonal(dim1=-2, dim2=-1)
-    best = link.EnergyEfficiency.from_scenario(scenario).most_alone(gain, scenario.pmax_w)
+    best = link.EnergyEfficiency.from_scenario(scenario).most_alone(gain, scenario.max_power)
     least = link.efficiency_for_energy(BITS, 1.0, scenario.bandwidth_hz) / best
     spent = found.schedule.energy_j(scenario.static_power)
     assert (spent >= least.sum(-1) * (1 - 1e-6)).all()

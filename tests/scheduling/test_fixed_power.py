@@ -27,7 +27,7 @@ def test_fixed_powers_of_two_workers_are_the_best_of_a_grid(kappa: float):
     scenario = Scenario(workers=2)
     csi = make_channels(scenario, 6, seed=5).test.double()
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=kappa)
-    levels = (scenario.pmax_w * torch.logspace(-4, 0, 120)).tolist()
+    levels = (scenario.max_power * torch.logspace(-4, 0, 120)).tolist()
     grid = torch.tensor(list(itertools.product(levels, repeat=2)), dtype=torch.float64)
     costs = _cost(scenario, csi, found, kappa)
     for channel, cost in zip(csi, costs.tolist(), strict=True):
@@ -43,7 +43,7 @@ def test_the_cost_is_at_least_that_of_a_schedule_and_powers_are_at_most_pmax():
     found = find_fixed_powers(scenario, csi, BITS, seconds_per_joule=10.0)
     best = find_schedules(scenario, csi, BITS, seconds_per_joule=10.0)
     assert (_cost(scenario, csi, found, 10.0) >= best.cost * (1 - 1e-3)).all()
-    assert (found.power <= scenario.pmax_w * (1 + 1e-12)).all()
+    assert (found.power <= scenario.max_power * (1 + 1e-12)).all()
 
 
 def test_only_the_given_senders_transmit():

@@ -33,7 +33,7 @@ SCENARIO = Scenario(workers=4, pmax_dbw=-30)
 
 def powers_of(csi: np.ndarray) -> np.ndarray:
     """Powers of the test policy, p_i = min(Pmax, 1 / Σ_j H_ij), W."""
-    return np.minimum(float(SCENARIO.pmax_w), 1 / csi.sum(-1, dtype=np.float64))
+    return np.minimum(float(SCENARIO.max_power), 1 / csi.sum(-1, dtype=np.float64))
 
 
 def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path:
@@ -51,7 +51,7 @@ def write_policy(file: Path, nodes: Sequence[Any] = (), **metadata: Any) -> Path
         [make.make_tensor_value_info("power_w", floats, ["N", "L"])],
         [
             make.make_tensor("axis", onnx.TensorProto.INT64, [1], [2]),
-            make.make_tensor("pmax", floats, [], [float(SCENARIO.pmax_w)]),
+            make.make_tensor("pmax", floats, [], [float(SCENARIO.max_power)]),
         ],
     )
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=10)

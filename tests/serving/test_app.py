@@ -28,7 +28,7 @@ BITS = 1e6
 
 def test_no_power_is_above_pmax(client: TestClient, policy: OnnxPolicy):
     """In float32 this Pmax is rounded up."""
-    pmax_w = float(policy.scenario.pmax_w)
+    pmax_w = float(policy.scenario.max_power)
     alone = [[1.0]]
     raw = policy.run(np.array([alone], np.float32))
     assert float(raw.max()) > pmax_w
@@ -54,7 +54,7 @@ def test_powers_are_in_range_for_any_gains(name: str, tmp_path: Path):
             assert response.status_code == 200
             powers = np.frombuffer(response.content, "<f4").astype(np.float64)
             assert (powers >= 0).all()
-            assert (powers <= float(policy.scenario.pmax_w)).all()
+            assert (powers <= float(policy.scenario.max_power)).all()
 
 
 def test_powers_that_are_not_finite_are_refused(tmp_path: Path):
@@ -123,7 +123,7 @@ def test_an_unexpected_error_reveals_nothing(policy_file: Path):
 def test_policy_and_health_are_described(client: TestClient, policy: OnnxPolicy):
     description = client.get("/v1/policy").json()
     assert description["policy"] == "inversion"
-    assert description["pmax_w"] == float(policy.scenario.pmax_w)
+    assert description["pmax_w"] == float(policy.scenario.max_power)
     assert description["workers"] is None
     assert description["scenario"]["pmax_dbw"] == -30
     assert description["limits"]["max_channels"] == 20
@@ -190,7 +190,7 @@ def test_schedules_deliver_every_model(client: TestClient, kappa: float | None):
         upload = link.scheduled_upload(channel.double(), schedule, BITS, SCENARIO.bandwidth_hz)
         assert upload.finished.all()
         assert 0 < len(phases) <= 4
-        assert (schedule.power <= SCENARIO.pmax_w).all()
+        assert (schedule.power <= SCENARIO.max_power).all()
 
 
 def test_a_higher_price_of_energy_gives_a_slower_and_cheaper_schedule(client: TestClient):

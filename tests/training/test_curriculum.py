@@ -13,7 +13,7 @@ def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
     scenario = Scenario(workers=5, pmax_dbw=-30, interference=2, weights="uniform")
     batch, prices = OneScenario(scenario).draw(50, torch.Generator().manual_seed(0))
     assert batch.direct.shape == (50, 5)
-    assert batch.pmax_w.tolist() == pytest.approx([float(scenario.pmax_w)] * 5)
+    assert batch.pmax_w.tolist() == pytest.approx([float(scenario.max_power)] * 5)
     torch.testing.assert_close(prices.success, torch.full((50, 5), 0.2))
     cost = prices.rate * 0.7 + prices.efficiency * 55.0
     torch.testing.assert_close(prices.activation_cost, cost, rtol=1e-5, atol=1e-8)

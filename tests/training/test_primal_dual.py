@@ -79,11 +79,11 @@ def test_pdg_of_the_paper_is_its_equation():
     csi = draw_csi(CELL, 5, torch.Generator().manual_seed(0)).double()
     for h, power in zip(csi, policy.powers(csi), strict=True):
         scale = torch.diag((h @ torch.ones(3).double()) ** -0.5)
-        z = torch.full((3, 1), CELL.pmax_w, dtype=torch.float64)
+        z = torch.full((3, 1), CELL.max_power, dtype=torch.float64)
         *hidden, last = policy.parameters()
         for theta in hidden:
             z = torch.nn.functional.elu(scale @ h @ scale @ z @ theta)
-        expected = CELL.pmax_w * torch.sigmoid(scale @ h @ scale @ z @ last)
+        expected = CELL.max_power * torch.sigmoid(scale @ h @ scale @ z @ last)
         torch.testing.assert_close(power, expected[:, 0])
 
 

@@ -31,7 +31,7 @@ def test_policies_see_the_noise_and_the_true_channels_judge(default_csi, default
     scenario = default_scenario.replace(csi_noise=1e8)
     policies = {"max": FullPower(scenario), "loud": Loud(scenario), "again": Loud(scenario)}
     outcomes = evaluate(scenario, policies, channels=default_csi, seed=3)
-    full = scenario.pmax_w.expand(default_csi.shape[:-1])
+    full = scenario.max_power.expand(default_csi.shape[:-1])
     torch.testing.assert_close(outcomes["max"].power, full.double())
     # Psr and rate of full power, written out.
     beta = default_csi.double().clone()

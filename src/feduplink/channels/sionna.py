@@ -181,7 +181,7 @@ class MmseReceiver(SystemLevelCell):
 
     def received(self, channels: Tensor, covariance: Tensor) -> Tensor:
         """See :func:`feduplink.channels.receivers.mmse_csi`."""
-        return mmse_csi(channels, self.scenario.pmax_w, covariance)
+        return mmse_csi(channels, self.scenario.max_power, covariance)
 
 
 #: Base stations (three sectors per site) -> rings of sites around the one in the middle.
@@ -251,7 +251,7 @@ class _HexagonalSector(SystemLevelCell, ABC):
             torch.full_like(path_loss, _SUBCARRIERS),
             alpha=_PATH_LOSS_EXPONENT,
             p0_dbm=_P0_DBM,
-            ut_max_power_dbm=10 * math.log10(float(self.scenario.pmax_w.max())) + 30,
+            ut_max_power_dbm=10 * math.log10(float(self.scenario.max_power.max())) + 30,
             precision="single",
         )
         return power_w

@@ -52,7 +52,7 @@ class PowerDistribution(BaseModel):
             silent=float(np.mean(watts <= 0)),
             weak=float(np.mean(watts < 1e-4)),
             middle=float(np.mean((watts > 2.5e-3) & (watts < 7.5e-3))),
-            at_pmax=float(np.mean(watts >= 0.99 * float(Scenario().pmax_w))),
+            at_pmax=float(np.mean(watts >= 0.99 * float(Scenario().max_power))),
             percentile_5_mw=low,
             percentile_25_mw=lower,
             median_mw=median,

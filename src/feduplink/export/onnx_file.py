@@ -112,7 +112,7 @@ class _Allocation(nn.Module):
         super().__init__()
         self.silence_w, self.csi_noise = policy.silence_w, policy.scenario.csi_noise
         # () or (L,); a buffer, because a cached property is not a constant while it is traced.
-        self.register_buffer("pmax_w", policy.scenario.pmax_w.float())
+        self.register_buffer("pmax_w", policy.scenario.max_power.float())
         self.network = UnrolledGraph(policy) if isinstance(policy, UnrolledPolicy) else policy
 
     def forward(self, csi: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def _metadata(policy: UnrolledPolicy | NeuralPolicy) -> dict[str, Any]:
 def _differences(policy: UnrolledPolicy | NeuralPolicy, exported: OnnxPolicy) -> dict[int, float]:
     """Largest differences to PyTorch relative to Pmax, by number of workers."""
     differences = {}
-    pmax_w = float(policy.scenario.pmax_w.max())
+    pmax_w = float(policy.scenario.max_power.max())
     for workers in [policy.fixed_workers] if policy.fixed_workers else CHECKED_WORKERS:
         csi = _draw_csi(policy, workers, _CHECKED_CHANNELS)
         difference = np.abs(policy.allocate(csi).numpy() - exported.allocate(csi.numpy()))
@@ -206,7 +206,7 @@ def _draw_csi(policy: UnrolledPolicy | NeuralPolicy, workers: int, count: int) -
     """Channels of the default cell with this number of workers, scaled to the policy's Pmax."""
     cell = Scenario(workers=workers)
     csi = draw_csi(cell, count, torch.Generator().manual_seed(0))
-    return csi * float(cell.pmax_w / policy.scenario.pmax_w.max())
+    return csi * float(cell.max_power / policy.scenario.max_power.max())
 
 
 @contextlib.contextmanager

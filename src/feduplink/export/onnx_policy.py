@@ -99,7 +99,7 @@ class OnnxPolicy:
         powers = self.run(np.ones((3, workers, workers), np.float32))
         if powers.shape != (3, workers) or powers.dtype != np.float32:
             raise ValueError("the output is not one power per channel and worker")
-        if not ((powers >= 0) & (powers <= 1.001 * float(self.scenario.pmax_w.max()))).all():
+        if not ((powers >= 0) & (powers <= 1.001 * float(self.scenario.max_power.max()))).all():
             raise ValueError("a power is not between 0 and Pmax")
 
     def allocate(self, csi: NDArray[np.floating[Any]]) -> NDArray[np.float32]:

@@ -199,7 +199,7 @@ class UnrolledGraph(nn.Module):
         scenario, network = policy.scenario, policy.network
         self.workers, self.any_number = scenario.workers, policy.fixed_workers is None
         # Four dimensions: starts, channels, workers, and columns or workers.
-        pmax_w = scenario.pmax_w.float()
+        pmax_w = scenario.max_power.float()
         self.pmax_w = nn.Buffer(pmax_w.expand(1, 1, 1, *pmax_w.shape or (1,)))
         self.alone_backoff = nn.Buffer(torch.tensor(ALONE))
         self.alone_power = nn.Buffer(torch.sigmoid(-self.alone_backoff))

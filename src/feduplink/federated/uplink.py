@@ -120,7 +120,7 @@ class UplinkRecord(TensorRecord):
         """
         state = upload(
             rounds.csi.double(),
-            _limited(transmission, rounds.present, rules.scenario.pmax_w),
+            _limited(transmission, rounds.present, rules.scenario.max_power),
             rules.scenario,
             bits=rules.bits,
             deadline_s=rules.deadline_s,

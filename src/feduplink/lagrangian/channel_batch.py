@@ -53,7 +53,7 @@ class ChannelBatch(TensorRecord):
         return cls(
             direct=csi.diagonal(dim1=-2, dim2=-1).contiguous(),
             cross=link.cross_gains(csi),
-            pmax_w=scenario.pmax_w.to(csi).expand(csi.shape[-1]),
+            pmax_w=scenario.max_power.to(csi).expand(csi.shape[-1]),
             waterfall=scenario.waterfall,
             static_power_w=scenario.static_power.to(csi).expand(csi.shape[-1]),
             amplifier_inefficiency=scenario.amplifier_inefficiency,

@@ -180,7 +180,7 @@ def distribution_bound(
     mean = float(certificate.upper.mean()) + lagrangian_constant(problem, multipliers)
     # With few channels the bound for gains as large as the strongest is tighter.
     gains = torch.full((1, scenario.workers), strongest)
-    possible = interference_free_bound(problem, scenario.pmax_w, gains)
+    possible = interference_free_bound(problem, scenario.max_power, gains)
     return DistributionBound(min(mean + slack, possible), confidence, strongest, count)
 
 
@@ -256,7 +256,7 @@ def find_unreachable(
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
     columns = (
         strongest.to("cpu", torch.float64),
-        scenario.pmax_w.expand_as(strongest),
+        scenario.max_power.expand_as(strongest),
         scenario.static_power.expand_as(strongest),
         *(_lower_limit(problem, kind) for kind in (Rate, EnergyEfficiency)),
     )

@@ -78,7 +78,7 @@ class Optimum:
     def interference_free_bound(self) -> float:
         """:func:`interference_free_bound` on these channels."""
         direct = self.csi.diagonal(dim1=-2, dim2=-1)
-        return interference_free_bound(self.problem, self.scenario.pmax_w, direct)
+        return interference_free_bound(self.problem, self.scenario.max_power, direct)
 
     @property
     def gap(self) -> float:

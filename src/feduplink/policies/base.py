@@ -253,7 +253,7 @@ class PowerPolicy(Policy):
                 f"policy: {self.name} returned powers of shape {tuple(power.shape)} for channels "
                 f"of shape {tuple(csi.shape)}; accepted: {tuple(csi.shape[:-1])}."
             )
-        power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.pmax_w.to(csi))
+        power = torch.minimum(power.to(csi.dtype).clamp_min(0.0), self.scenario.max_power.to(csi))
         return silence(power, self.silence_w)
 
 
@@ -291,7 +291,7 @@ class SchedulePolicy(Policy):
         planned = self.schedules(rounds, present.reshape(rounds.shape[:-1]), uploaded)
         if csi.ndim == 2:
             planned = planned.take(torch.tensor(0))
-        return planned.to(torch.float64).limited(self.scenario.pmax_w)
+        return planned.to(torch.float64).limited(self.scenario.max_power)
 
 
 class FunctionPolicy(PowerPolicy):
@@ -344,7 +344,7 @@ class NeuralPolicy(PowerPolicy, nn.Module):
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
         super().__init__(scenario)
         self.architecture = architecture or self.architecture_type()
-        least_w = float(scenario.pmax_w.min())
+        least_w = float(scenario.max_power.min())
         if self.architecture.silence_w >= least_w:
             raise InputError(
                 f"silence_w: {self.architecture.silence_w:g} W would silence a worker at its Pmax "
@@ -434,9 +434,9 @@ def allocate_from_noisy_csi(
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):
-        return decided.to(csi.device).limited(scenario.pmax_w)
+        return decided.to(csi.device).limited(scenario.max_power)
     power = decided.to(csi.device, torch.float64)
-    return torch.minimum(power, scenario.pmax_w.to(power))
+    return torch.minimum(power, scenario.max_power.to(power))
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class FullPower(PowerPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax for all, (N, L, L) to (N, L), W."""
-        return self.scenario.pmax_w.to(csi).expand(csi.shape[:-1])
+        return self.scenario.max_power.to(csi).expand(csi.shape[:-1])
 
 
 class Ideal(FullPower):
@@ -117,7 +117,7 @@ class RandomPower(SelectingPolicy):
     def candidate_powers(self, csi: Tensor) -> Tensor:
         """Random powers of all workers, (N, L, L) to (N, L), W."""
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
-        return unit * self.scenario.pmax_w.to(csi)
+        return unit * self.scenario.max_power.to(csi)
 
 
 class UnselectedRandomPower(RandomPower):
@@ -148,7 +148,7 @@ class Orthogonal(SelectingPolicy):
             self.scenario.static_power,
             self.scenario.amplifier_inefficiency,
         )
-        return torch.minimum(limit, self.scenario.pmax_w.to(limit))
+        return torch.minimum(limit, self.scenario.max_power.to(limit))
 
 
 class UnselectedOrthogonal(Orthogonal):

@@ -57,7 +57,7 @@ class OpenLoop(PowerPolicy):
         """Powers from the direct gains alone, (N, L, L) to (N, L), W."""
         path_loss = 1 / csi.diagonal(dim1=-2, dim2=-1)
         power = self.target * path_loss**self.fraction
-        return torch.minimum(power, self.scenario.pmax_w.to(power))
+        return torch.minimum(power, self.scenario.max_power.to(power))
 
     def tensors(self) -> dict[str, Tensor]:
         """P0 and a."""
@@ -105,7 +105,7 @@ class OpenLoop(PowerPolicy):
 
         for fraction in track_each("tuning of openloop", _FRACTIONS, "fractions"):
             # From "only the best link at full power" to "all at full power".
-            full = scenario.pmax_w * direct.double() ** fraction
+            full = scenario.max_power * direct.double() ** fraction
             for target in torch.logspace(
                 float(full.min().log10()) - 1, float(full.max().log10()), _TARGETS
             ).tolist():

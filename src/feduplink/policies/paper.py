@@ -40,9 +40,9 @@ class PerceptronPolicy(NeuralPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax · sigmoid(MLP([log10 H, log10 Pmax])), (N, L, L) to (N, L), W."""
-        pmax = self.scenario.pmax_w.log10().to(csi).expand(csi.shape[0], self._pmax_inputs)
+        pmax = self.scenario.max_power.log10().to(csi).expand(csi.shape[0], self._pmax_inputs)
         inputs = torch.cat((csi.flatten(1).log10(), pmax), dim=1).to(self.dtype)
-        return self.scenario.pmax_w.to(inputs) * torch.sigmoid(self.layers(inputs))
+        return self.scenario.max_power.to(inputs) * torch.sigmoid(self.layers(inputs))
 
 
 GRAPH_HIDDEN = (16, 32, 64, 16, 2)
@@ -114,7 +114,7 @@ class GraphPolicy(NeuralPolicy):
         """Pmax · sigmoid(GCN(Ĥ)), (N, L, L) to (N, L), W."""
         graph = normalised_adjacency(csi, transposed=self.architecture.transposed_graph)
         adjacency = graph.to(self.dtype)
-        pmax = self.scenario.pmax_w.to(adjacency)
+        pmax = self.scenario.max_power.to(adjacency)
         features = pmax.expand(csi.shape[:-1])[..., None]
         *hidden, last = self.layers
         # Memory for a second copy of large batches costs more than the activation.

@@ -74,7 +74,7 @@ class OrthogonalPolicy(PricedPolicy):
         """Every worker at the power that minimises its time plus κ times its energy."""
         scenario = self.scenario
         gain = csi.double().diagonal(dim1=-2, dim2=-1) * self.noise_reduction(present)
-        power = power_alone(gain, scenario.pmax_w, scenario.static_power, self.kappa)
+        power = power_alone(gain, scenario.max_power, scenario.static_power, self.kappa)
         return self.share(power * present)
 
     def noise_reduction(self, present: Tensor) -> Tensor:

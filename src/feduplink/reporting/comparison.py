@@ -52,7 +52,7 @@ def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> St
         scenario: scenario of all of them, for Pmax.
 
     """
-    pmax_mw = 1e3 * float(scenario.pmax_w.max())
+    pmax_mw = 1e3 * float(scenario.max_power.max())
     pmax_dbw = 10 * math.log10(pmax_mw) - 30
     linear = np.linspace(0, pmax_mw, _LINEAR_BINS + 1)
     decibel = pmax_dbw - np.arange(_DECIBEL_BINS, -1.0, -1.0)

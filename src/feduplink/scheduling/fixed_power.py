@@ -52,7 +52,7 @@ def _descend(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, kappa: float, takes_part: Tensor
 ) -> Tensor:
     """The best powers (N, L) W on the way down from all starts."""
-    highest = scenario.pmax_w.to(csi).expand(takes_part.shape).log()
+    highest = scenario.max_power.to(csi).expand(takes_part.shape).log()
     starts = [_received_alike(csi, highest, takes_part, share) for share in _COMPENSATION]
     position = torch.stack(starts).requires_grad_()
     lowest = highest + torch.tensor(_LOWEST, dtype=csi.dtype).log()

@@ -117,7 +117,7 @@ class PricedRounds:
 def _constants(scenario: Scenario, workers: int) -> tuple[Array, Array, Array]:
     """Pmax, P_c, and what it costs to leave out who has to send, (L,) each."""
     everyone = np.ones(workers)
-    radio = scenario.pmax_w.numpy() * everyone, scenario.static_power.numpy() * everyone
+    radio = scenario.max_power.numpy() * everyone, scenario.static_power.numpy() * everyone
     return *radio, ALWAYS_S * everyone
 
 

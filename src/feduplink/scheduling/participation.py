@@ -218,7 +218,7 @@ def _alone(
     """The time + κ · energy that worker i, if alone, stays under in a share d_i of rounds, (L,)."""
     gain = csi.double().diagonal(dim1=-2, dim2=-1)
     static = scenario.static_power.to(gain)
-    power = power_alone(gain, scenario.pmax_w, static, kappa)
+    power = power_alone(gain, scenario.max_power, static, kappa)
     time_s = link.airtime(gain * power, bits, scenario.bandwidth_hz)
     cost = time_s * (1 + kappa * (power + static))
     return torch.stack([c.quantile(float(d)) for c, d in zip(cost.T, delivery, strict=True)])

@@ -145,7 +145,7 @@ def create_app(
 def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) -> APIRouter:
     """Powers of the policy, and its description."""
     router = APIRouter()
-    pmax_w = _round_down(policy.scenario.pmax_w.numpy())
+    pmax_w = _round_down(policy.scenario.max_power.numpy())
     binary_body = {
         "schema": {
             "type": "string",
@@ -197,7 +197,7 @@ def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) 
     @router.get("/v1/policy", summary="Describe the policy and the limits of a request")
     async def describe() -> PolicyDescription:
         return PolicyDescription(
-            **policy.metadata, pmax_w=policy.scenario.pmax_w.tolist(), limits=limits
+            **policy.metadata, pmax_w=policy.scenario.max_power.tolist(), limits=limits
         )
 
     return router
@@ -239,7 +239,7 @@ def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> 
             f"csi must have N·L³ of at most {MAX_SCHEDULE_SIZE} for schedules; got {rounds} "
             f"channels of {workers} workers."
         )
-    radios_are_listed = scenario.pmax_w.ndim + scenario.static_power.ndim > 0
+    radios_are_listed = scenario.max_power.ndim + scenario.static_power.ndim > 0
     _check_number_of_workers(csi, scenario.workers if radios_are_listed else None)
     too_far_apart = InputError("csi has gains too far apart to compute a schedule.")
     try:
@@ -253,7 +253,7 @@ def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> 
             )
     except (RuntimeError, np.linalg.LinAlgError):  # singular matrix
         raise too_far_apart from None
-    schedule = schedule.limited(scenario.pmax_w)
+    schedule = schedule.limited(scenario.max_power)
     if not bool(schedule.durations_s.isfinite().all() and schedule.senders.all()):
         raise too_far_apart
     phases = [Phase.from_schedule(schedule, row) for row in range(rounds)]

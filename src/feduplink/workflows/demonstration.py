@@ -72,7 +72,7 @@ def demo(
     channels = make_channels(scenario, seed=seed)
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
-        f"antennas at up to {float(scenario.pmax_w.max()):g} W and interfere with each other.\n"
+        f"antennas at up to {float(scenario.max_power.max()):g} W and interfere with each other.\n"
         f"Drew {len(channels.test)} channels each for training, validation and test."
     )
     training = {}

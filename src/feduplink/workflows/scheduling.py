@@ -215,7 +215,7 @@ class Front(Result):
         shown = self.kappa[len(self.kappa) // 2]
         timeline = plot_timeline(
             self.schedules[shown].take(torch.tensor(0)),
-            float(self.scenario.pmax_w.max()),
+            float(self.scenario.max_power.max()),
             f"The first round, as scheduled at κ = {shown:g} s/J.",
         )
         return {"front": plot_front(self.costs, self.bounds, caption), "timeline": timeline}

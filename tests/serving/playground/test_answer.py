@@ -68,7 +68,7 @@ def test_the_schedule_delivers_every_model_at_its_stated_cost():
     direct, cross = np.diag(csi), csi - np.diag(np.diag(csi))
     rates = np.log1p(direct * powers / (1 + powers @ cross.T)) / LN2 * SCENARIO.bandwidth_hz
     assert (durations @ rates >= BITS * (1 - 1e-9)).all()
-    assert (powers <= float(SCENARIO.pmax_w)).all()
+    assert (powers <= float(SCENARIO.max_power)).all()
     drawn = np.where(powers > 0, powers + 0.01, 0).sum(-1)
     assert schedule.round_s == pytest.approx(durations.sum())
     assert schedule.round_j == pytest.approx(durations @ drawn)

@@ -113,7 +113,7 @@ class ScheduleAnswer(ShownPolicy):
         """The schedule of the shipped network for H (L, L) and ``bits`` per worker."""
         schedule = learned_schedules(
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
-        ).limited(scenario.pmax_w)
+        ).limited(scenario.max_power)
         computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
         return cls.of(
             LearnedSchedule,
@@ -205,7 +205,7 @@ class SceneEvaluation:
         rows = [(type(policy), policy.allocate(self.csi)) for policy in policies]
         for policy in trained:
             try:
-                power = torch.minimum(policy.allocate(self.csi), scenario.pmax_w)
+                power = torch.minimum(policy.allocate(self.csi), scenario.max_power)
                 rows.append((type(policy), power.double()))
             except InputError as error:
                 absent.append(AbsentPolicy.of(type(policy), why=str(error)))
@@ -243,7 +243,7 @@ class SceneEvaluation:
         return power[batch.value(power, self.prices).argmax()]
 
     def _workers(self) -> list[WorkerAnswer]:
-        snr = self.csi.diagonal() * self.scenario.pmax_w
+        snr = self.csi.diagonal() * self.scenario.max_power
         return [
             WorkerAnswer(id=worker, weight=weight, distance_m=distance, snr_db=decibel)
             for worker, weight, distance, decibel in zip(

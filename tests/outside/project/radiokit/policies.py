@@ -25,7 +25,7 @@ class HalfPower(PowerPolicy):
         return cls(scenario, float(median / (median + median)))
 
     def powers(self, csi: Tensor) -> Tensor:
-        return (self.share * self.scenario.pmax_w).to(csi).expand(csi.shape[:-1])
+        return (self.share * self.scenario.max_power).to(csi).expand(csi.shape[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
         return {"share": torch.tensor(self.share, dtype=torch.float64)}
@@ -47,4 +47,4 @@ class TinyNetwork(NeuralPolicy):
 
     def powers(self, csi: Tensor) -> Tensor:
         gain = csi.diagonal(dim1=-2, dim2=-1).log()[..., None].to(self.dtype)
-        return self.scenario.pmax_w.to(gain) * torch.sigmoid(self.layer(gain / 10))[..., 0]
+        return self.scenario.max_power.to(gain) * torch.sigmoid(self.layer(gain / 10))[..., 0]
