@@ -28,7 +28,6 @@ from feduplink.validation import ValidatedModel, parse_mapping
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
     Numbers: TypeAlias = float | Sequence[float] | Tensor
@@ -278,9 +277,12 @@ class Radio(ScenarioPart):
     )
 
     @property
-    def pmax_w(self) -> float | NDArray[np.float64]:
-        """Pmax, the largest transmit power, W: a number, or (L,) with one per worker."""
-        return self.max_power.numpy() if self.max_power.ndim else float(self.max_power)
+    def pmax_w(self) -> float | Tensor:
+        """Pmax, the largest transmit power, W: a number, or a tensor (L,) with one per worker.
+
+        Not an array of NumPy, which PyTorch refuses as a factor.
+        """
+        return self.max_power if self.max_power.ndim else float(self.max_power)
 
     @cached_property
     def max_power(self) -> Tensor:
