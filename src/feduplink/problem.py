@@ -340,10 +340,6 @@ class Problem:
         """The separable objective f of every worker, (..., L)."""
         return separable(self.objective).value(sinr, power)
 
-    def objective_value(self, sinr: Tensor, power: Tensor) -> float:
-        """g(E[f]) over a batch, (N, L) each."""
-        return float(self.utility.value(self.objective_values(sinr, power).mean(0)))
-
     def with_thresholds(self, thresholds: Tensor) -> Problem:
         """The same with other thresholds, (K, L)."""
         pairs = zip(self.constraints, thresholds, strict=True)
@@ -359,6 +355,6 @@ def separable(measure: AnyMeasure) -> SeparableMeasure:
     if not isinstance(measure, SeparableMeasure):
         raise InputError(
             f"measure: {measure.name} depends on the whole upload; accepted in the Lagrangian "
-            "(dual, pdx, optimum) and by open-loop tuning: a feduplink.SeparableMeasure."
+            "(dual, pdx, optimum): a feduplink.SeparableMeasure."
         )
     return measure

@@ -23,7 +23,6 @@ class Median(PowerPolicy):
     """Full power for direct gains over the median of the training channels."""
 
     name = "median"
-    is_tuned = True
 
     def __init__(self, scenario: Scenario, median: float) -> None:
         super().__init__(scenario)

@@ -138,7 +138,7 @@ def expectations(objective: list[float], constraints: list[list[float]]) -> Expe
 
 def test_expectations_are_means_over_the_batch_and_over_the_rounds_on_the_air():
     power = torch.tensor([[0.01, 0.02], [0.005, 0.0]])
-    expected = Expectations.estimate(PAIR_PROBLEM, PAIR_CSI, power)
+    expected = Expectations.estimate(PAIR_PROBLEM, link.upload(PAIR_CSI, power, PAIR))
     sinr = link.sinr(PAIR_CSI, power)
     rate = torch.log(1 + sinr)
     psr = torch.exp(-0.023 / sinr)
@@ -223,7 +223,7 @@ def test_lagrangian_by_hand_without_silent_workers():
 
 def test_gradient_is_finite_when_a_worker_is_silent_throughout_the_batch():
     power = torch.tensor([[0.01, 0.0], [0.01, 0.0]], requires_grad=True)
-    expected = Expectations.estimate(PAIR_PROBLEM, PAIR_CSI, power)
+    expected = Expectations.estimate(PAIR_PROBLEM, link.upload(PAIR_CSI, power, PAIR))
     state = PrimalDualState(torch.zeros(2), torch.zeros(2, 2), torch.ones(2), torch.ones(2, 2))
     state.lagrangian(expected).backward()
     assert power.grad.isfinite().all()
@@ -237,7 +237,7 @@ def test_an_upper_limit_over_all_rounds_by_hand():
         PAIR_PROBLEM.objective, PAIR_PROBLEM.utility, (Constraint.below(AveragePower(), limit),)
     )
     power = torch.tensor([[0.01, 0.02], [0.005, 0.0]], dtype=torch.float64, requires_grad=True)
-    expected = Expectations.estimate(problem, PAIR_CSI.double(), power)
+    expected = Expectations.estimate(problem, link.upload(PAIR_CSI.double(), power, PAIR))
     assert expected.constraints.flatten().tolist() == pytest.approx([-0.0075, -0.01])
     state = PrimalDualState.start(problem, expected)
     assert state.required.flatten().tolist() == [-0.005, -0.012]
@@ -503,7 +503,9 @@ def test_a_step_ascends_the_lagrangian(data):
     assert torch.equal(weights(), start)
 
     def lagrangian() -> float:
-        expected = Expectations.estimate(problem, data.training, policy(data.training))
+        expected = Expectations.estimate(
+            problem, link.upload(data.training, policy(data.training), policy.scenario)
+        )
         return state.lagrangian(expected).item()
 
     before = lagrangian()

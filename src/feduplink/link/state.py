@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 from feduplink.link.arrivals import ARRIVAL_RULES
-from feduplink.link.measures import SuccessRate, find_measure, success_rate
+from feduplink.link.measures import find_measure, success_rate
 from feduplink.link.quality import efficiency_of_rate, packet_success_rate, rate, sinr
 from feduplink.link.uploads import Schedule, Upload, energy, scheduled_upload
 
@@ -30,8 +30,7 @@ class LinkState:
         csi: H, (..., L, L).
         transmission: powers, (..., L) W, with which all workers start together, or a schedule.
         scenario: the radio.
-        success: the probability that an upload arrives, as a function of its SINR.
-        bits: Z of one upload, () or (L,).
+        bits: Z of one upload, () or (L,); None: of the model with 39,760 weights.
         deadline_s: end of a round, at which unfinished uploads stop and are lost; None: no end.
         rule: which SINR decides whether an upload arrives.
 
@@ -40,16 +39,16 @@ class LinkState:
     csi: Tensor
     transmission: Tensor | Schedule
     scenario: Scenario
-    success: SuccessRate
-    bits: Tensor
+    bits: Tensor | None = None
     deadline_s: float | None = None
     rule: ArrivalRule = "worst-phase"
 
     def __post_init__(self) -> None:
-        power = self.schedule.power
-        if power.shape[-1] != self.csi.shape[-1] or power.shape[:-2] != self.csi.shape[:-2]:
+        given = self.transmission
+        power = given.power[..., 0, :] if isinstance(given, Schedule) else given
+        if power.shape != self.csi.shape[:-1]:
             raise InputError(
-                f"power: shape {tuple(power.shape)} of the phases does not fit csi of shape "
+                f"power: shape {tuple(power.shape)} does not fit csi of shape "
                 f"{tuple(self.csi.shape)}; accepted: (..., L) in W, or a schedule of (..., K, L), "
                 "for csi of shape (..., L, L)."
             )
@@ -69,9 +68,15 @@ class LinkState:
     @cached_property
     def upload(self) -> Upload:
         """Airtimes, bits and SINRs over the phases of the round."""
+        bits = self.uploaded_bits
         return scheduled_upload(
-            self.csi, self.schedule, self.bits, self.scenario.bandwidth_hz, self.deadline_s
+            self.csi, self.schedule, bits, self.scenario.bandwidth_hz, self.deadline_s
         )
+
+    @cached_property
+    def uploaded_bits(self) -> Tensor:
+        """Z of one upload, () or (L,)."""
+        return self.scenario.model_bits() if self.bits is None else self.bits
 
     @property
     def airtime_s(self) -> Tensor:
@@ -96,7 +101,9 @@ class LinkState:
     def arrivals(self) -> Tensor:
         """The probability that an upload is complete and arrives, (..., L)."""
         sinr = ARRIVAL_RULES[self.rule](self.upload)
-        return self.success.value(sinr, self.upload.power) * self.upload.finished
+        objective = find_measure(self.scenario.objective).from_scenario(self.scenario)
+        success = success_rate(objective, self.scenario)
+        return success.value(sinr, self.upload.power) * self.upload.finished
 
     @cached_property
     def energy_j(self) -> Tensor:
@@ -104,7 +111,11 @@ class LinkState:
         scenario = self.scenario
         spent = self.upload
         return energy(
-            spent.power, spent.airtime_s, self.bits, scenario.static_power, scenario.compute_energy
+            spent.power,
+            spent.airtime_s,
+            self.uploaded_bits,
+            scenario.static_power,
+            scenario.compute_energy,
         )
 
 
@@ -154,7 +165,5 @@ def upload(
     >>> state.airtime_s.shape, state.energy_j.shape
     (torch.Size([2]), torch.Size([2]))
     """
-    objective = find_measure(scenario.objective).from_scenario(scenario)
-    uploaded = scenario.model_bits() if bits is None else torch.as_tensor(bits)
-    chance = success_rate(objective, scenario)
-    return LinkState(csi, transmission, scenario, chance, uploaded, deadline_s, rule)
+    uploaded = None if bits is None else torch.as_tensor(bits)
+    return LinkState(csi, transmission, scenario, uploaded, deadline_s, rule)

@@ -76,7 +76,6 @@ class Policy(ABC):
         name: name in tables, files and on the command line; by default that of the class.
         summary: what it does, in a few words, for readers of tables and pages.
         by_default: whether it is compared where no policies are named.
-        is_tuned: whether :meth:`make` tunes the policy on the training channels.
         has_state: whether a decision depends on the rounds before. Federations then ask for one
             round after the other, else for all rounds at once.
         is_lossless: every upload arrives, and time and energy are undefined.
@@ -93,7 +92,6 @@ class Policy(ABC):
     name: ClassVar[str] = class_name()
     summary: ClassVar[str] = ""
     by_default: ClassVar[bool] = False
-    is_tuned: ClassVar[bool] = False
     has_state: ClassVar[bool] = False
     is_lossless: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()

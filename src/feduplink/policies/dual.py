@@ -186,7 +186,6 @@ class DualPolicy(LagrangianPolicy):
 
     name = "dual"
     summary = "solves every channel at multipliers learned beforehand"
-    is_tuned = True
     colour, marker = "#009E73", "X"
 
     @classmethod

@@ -34,7 +34,6 @@ class OpenLoop(PowerPolicy):
     name = "openloop"
     summary = "fractional power control of 3GPP on the measured gain, tuned"
     by_default = True
-    is_tuned = True
     colour, marker = "#56B4E9", "D"
 
     def __init__(self, scenario: Scenario, *, target: float, fraction: float) -> None:
@@ -99,7 +98,7 @@ class OpenLoop(PowerPolicy):
         def attempt(target: float, fraction: float) -> None:
             nonlocal best
             candidate = cls(scenario, target=target, fraction=fraction)
-            rank = _rank(problem, csi, candidate.powers(seen))
+            rank = _rank(problem, link.upload(csi, candidate.powers(seen), scenario))
             if best is None or rank > best[0]:
                 best = (rank, candidate)
 
@@ -121,16 +120,15 @@ class OpenLoop(PowerPolicy):
         return best[1]
 
 
-def _rank(problem: Problem, csi: Tensor, power: Tensor) -> tuple[bool, float]:
+def _rank(problem: Problem, state: link.LinkState) -> tuple[bool, float]:
     """Order of preference: met constraints first, then the objective, else less violation."""
-    sinr = link.sinr(csi, power)
     violation = 0.0
     for constraint in problem.constraints:
-        values = constraint.value(sinr, power)
+        values = constraint.of(state)
         cautious = values.mean(0)
         if len(values) > 1:
             cautious -= values.std(0) / len(values) ** 0.5
         violation = max(violation, float(constraint.shortfall(cautious).max()))
     if violation > 0:
         return (False, -violation)
-    return (True, problem.objective_value(sinr, power))
+    return (True, float(problem.utility.value(problem.objective.of(state).mean(0))))

@@ -29,7 +29,6 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
 
     name = "pdx"
     summary = "an unrolled network for all scenarios, with the multipliers of this one"
-    is_tuned = True
     algorithm = "lagrangian"
     colour, marker = "#D55E00", "*"
 

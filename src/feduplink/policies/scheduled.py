@@ -122,7 +122,6 @@ class ComputedSchedule(PricedPolicy):
 
     name = "schedule"
     colour, marker = "#332288", "p"
-    is_tuned = True
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
 
     def __init__(

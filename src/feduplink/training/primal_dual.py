@@ -84,12 +84,12 @@ class Expectations:
     constraints: Tensor
 
     @classmethod
-    def estimate(cls, problem: Problem, csi: Tensor, power: Tensor) -> Expectations:
-        """Means over a batch, ``csi`` (N, L, L) and ``power`` (N, L) in W; differentiable."""
-        sinr = link.sinr(csi, power)
-        rows = [c.mean(c.value(sinr, power), power) for c in problem.constraints]
+    def estimate(cls, problem: Problem, state: link.LinkState) -> Expectations:
+        """Means over a batch of N rounds on the link; differentiable."""
+        power = state.power
+        rows = [c.mean(c.of(state), power) for c in problem.constraints]
         constraints = torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
-        return cls(problem.objective_values(sinr, power).mean(0), constraints)
+        return cls(problem.objective.of(state).mean(0), constraints)
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def primal_dual_step(
     """
     seen = csi if seen is None else seen
     power = policy(seen) if subset is None else subset_powers(policy, seen, subset)
-    expected = Expectations.estimate(problem, csi, power)
+    expected = Expectations.estimate(problem, link.upload(csi, power, policy.scenario))
     state = state or PrimalDualState.start(problem, expected, settings.required_start, subset)
     optimizer.zero_grad(set_to_none=True)
     (-state.lagrangian(expected)).backward()

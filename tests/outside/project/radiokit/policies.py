@@ -11,7 +11,6 @@ class HalfPower(PowerPolicy):
     """A share of Pmax for everyone, tuned on the training channels."""
 
     name = "halfpower"
-    is_tuned = True
     colour, marker = "#123456", "d"
 
     def __init__(self, scenario, share: float = 0.5) -> None:
