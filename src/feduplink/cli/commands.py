@@ -48,11 +48,6 @@ class Call:
         return self.command.workflow
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The workflow's options that are given."""
-        return self.given.options
-
-    @property
     def out(self) -> Path:
         """The directory for the files."""
         return self.given.common.out or self.command.default_out
@@ -63,13 +58,13 @@ class Call:
         options = {name: v for name, v in everywhere.items() if takes(self.workflow, name)}
         if takes(self.workflow, "scenario"):
             options["scenario"] = self.scenario()
-        return self.workflow(**options, **self.options, **further)
+        return self.workflow(**options, **self.given.options, **further)
 
     def scenario(self) -> Scenario | None:
         """The scenario; None if none is given and the workflow can do without."""
         if not (is_required(self.workflow, "scenario") or self.given.has_scenario()):
             return None
-        recording = self.options.get("channels")
+        recording = self.given.options.get("channels")
         fixed = {} if recording is None else {"workers": self._recorded_workers(recording)}
         return make_scenario(self.given, self._weights_of_model, **fixed)
 
@@ -79,7 +74,7 @@ class Call:
             return MODEL_WEIGHTS
         from feduplink.workflows.federation import task_of
 
-        return task_of(scenario, **self.options).weights
+        return task_of(scenario, **self.given.options).weights
 
     def _recorded_workers(self, path: str) -> int:
         """The number of workers of a recording, which is that of the scenario."""
@@ -187,7 +182,7 @@ def channels(
 def run_optimum(call: Call) -> None:
     """Find the optimum, and print how to check its proof if there is one."""
     run_workflow(call)
-    if (path := call.options.get("certificate")) is not None:
+    if (path := call.given.options.get("certificate")) is not None:
         console().print(f"the proof in {path}: feduplink check {path}")
 
 
@@ -197,7 +192,7 @@ def run_check(call: Call) -> None:
     if not checked.valid:
         raise ProofError(checked.failure)
     print(checked)
-    if call.options.get("channels") is None:
+    if call.given.options.get("channels") is None:
         print(f"SHA-256 of the channels: {checked.proof.channels_sha256}")
     print(checked.conclusion)
 
@@ -262,7 +257,7 @@ def sweep(
         figure=figure,
         processes=processes or os.cpu_count() or 1,
         out=out,
-        **call.options,
+        **call.given.options,
     )
 
 

@@ -346,22 +346,20 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     shtab = import_extra("shtab", "completion")
     paths = {"FILE": shtab.FILE, "PROOF": shtab.FILE, "DIR": shtab.DIRECTORY}
     functions: dict[str, str] = {}
-    for subparsers in parser._actions:
-        if not isinstance(subparsers, argparse._SubParsersAction):
-            continue
-        for command, declared in subparsers.choices.items():
-            for action in declared._actions:
-                names = getattr(action, "names", [])
-                if action.dest == "scenario":
-                    names = shipped_scenarios()
-                if names:
-                    function = f"_feduplink_{command}_{action.dest}_or_file"
-                    functions[function] = _completion_function(function, names, shell)
-                    action.complete = {shell: function}
-                elif isinstance(action.metavar, str) and action.metavar in paths:
-                    action.complete = paths[action.metavar]
-                elif isinstance(action.metavar, str) and action.metavar.startswith("{"):
-                    action.choices = action.metavar.strip("{}").split(",")
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for command, declared in commands.choices.items():
+        for action in declared._actions:
+            names = getattr(action, "names", [])
+            if action.dest == "scenario":
+                names = shipped_scenarios()
+            if names:
+                function = f"_feduplink_{command}_{action.dest}_or_file"
+                functions[function] = _completion_function(function, names, shell)
+                action.complete = {shell: function}
+            elif action.metavar in paths:
+                action.complete = paths[action.metavar]
+            elif str(action.metavar).startswith("{"):
+                action.choices = action.metavar.strip("{}").split(",")
     preamble = "\n".join(functions.values())
     return str(shtab.complete(parser, shell=shell, preamble=preamble))
 

@@ -246,14 +246,6 @@ class TrainingData:
             f"validation, {self.training.shape[-1]} workers)"
         )
 
-    def to(self, device: torch.device) -> TrainingData:
-        """The same channels on another device."""
-        return TrainingData(self.training.to(device), self.validation.to(device), self.fresh)
-
-    def checksum(self) -> str:
-        """SHA-256 of all channels."""
-        return checksum({"training": self.training, "validation": self.validation}, {})
-
 
 def primal_dual_step(
     policy: NeuralPolicy,
@@ -329,7 +321,8 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         check_subset_size(settings.subset_workers, policy)
         self.title, self.network, self.policy = policy.name, policy, policy
         self._device = next(policy.parameters()).device
-        self.data = data.to(self._device)
+        training, validation = (csi.to(self._device) for csi in (data.training, data.validation))
+        self.data = TrainingData(training, validation, data.fresh)
         self.settings, self.seed = settings, seed
         self.epochs, self.checkpoint_every = settings.epochs, settings.checkpoint_every
         self.callbacks = (EarlyStopping(settings.patience),)
@@ -401,6 +394,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     def identity(self) -> dict[str, Any]:
         """Policy, scenario, problem, settings, seed and a checksum of the channels."""
+        channels = {"training": self.data.training, "validation": self.data.validation}
         return {
             "policy": POLICIES.name_of(type(self.policy)),
             "architecture": self.policy.architecture.model_dump(mode="json"),
@@ -408,7 +402,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
             "problem": self._problem_identity,
             "settings": self.settings.model_dump(mode="json", exclude=_STOPPING_SETTINGS),
             "seed": self.seed,
-            "channel_set": self.data.checksum(),
+            "channel_set": checksum(channels, {}),
         }
 
     def state(self) -> PrimalDualState | None:

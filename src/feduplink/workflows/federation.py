@@ -284,8 +284,9 @@ def federate(
 
     """
     from feduplink import federated
-    from feduplink.channels import Channels
+    from feduplink.channels import Channels, resample_csi
     from feduplink.federated.data.partition import weighed_by_noise
+    from feduplink.federated.uplink import recorded_rounds
     from feduplink.policies.store import (
         default_policies,
         made_for,
@@ -319,7 +320,10 @@ def federate(
     count = rounds or found.rounds
     csi = None
     if recording is not None:
-        csi = _rounds_of(recording, runs * count, resampled=resample_channels, seed=seed)
+        csi = recording.test
+        if resample_channels:
+            csi = resample_csi(csi, runs * count, seed=seed)
+        csi = recorded_rounds(csi, runs * count, csi.shape[-1])
     settings = federated.FederationSettings(
         runs=runs,
         rounds=count,
@@ -448,15 +452,6 @@ def delivery_of(delivery: float | Sequence[float], scenario: Scenario) -> float 
             f"{scenario.workers} workers."
         )
     return float(rates[0]) if len(rates) == 1 else rates
-
-
-def _rounds_of(recording: Channels, count: int, *, resampled: bool, seed: int) -> Tensor:
-    """The channels of all rounds, (count, L, L): the test channels in order, or resampled."""
-    from feduplink.channels import resample_csi
-    from feduplink.federated.uplink import recorded_rounds
-
-    csi = resample_csi(recording.test, count, seed=seed) if resampled else recording.test
-    return recorded_rounds(csi, count, csi.shape[-1])
 
 
 def _presence(present: Tensor | str | None, rounds: int, workers: int) -> Tensor | None:

@@ -178,7 +178,8 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
         fields = options_of(function).model_fields
         arguments = inspect.signature(function).bind(*args, **kwargs).arguments
         further = arguments.pop(_catch_all(function), {})
-        plain = {name for name, field in fields.items() if not takes_objects(field)}
+        # Where the command line has a type of its own, Python takes objects too.
+        plain = {name for name, field in fields.items() if command_line(field).type is None}
         checked = options_of(function)(
             **{name: value for name, value in arguments.items() if name in plain}, **further
         )
@@ -255,11 +256,6 @@ def _form(metadata: Iterable[Any]) -> CommandLine:
     """The last form, which may stand around an option that is shared."""
     *_, form = CommandLine(), *(item for item in metadata if isinstance(item, CommandLine))
     return form
-
-
-def takes_objects(field: FieldInfo) -> bool:
-    """Whether Python takes more than the text of the command line."""
-    return command_line(field).type is not None
 
 
 def is_required(function: Callable[..., Any], name: str) -> bool:

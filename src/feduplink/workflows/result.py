@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import warnings
@@ -27,16 +26,8 @@ if TYPE_CHECKING:
     from feduplink.reporting.style import StyledFigure
     from feduplink.storage.tensorfile import TensorFile
 
-#: Class of the result of every kind, as ``metrics.json`` names it.
-RESULTS = {
-    "evaluation": "feduplink.workflows.evaluation:Evaluation",
-    "optimum": "feduplink.workflows.optimisation:OptimumResult",
-    "training": "feduplink.workflows.training:TrainingRun",
-    "phase-network": "feduplink.workflows.training:PhaseNetworkRun",
-    "front": "feduplink.workflows.scheduling:Front",
-    "federation": "feduplink.workflows.federation:FederatedComparison",
-    "sweep": "feduplink.workflows.sweeps:Sweep",
-}
+#: Class of the result of every kind, as ``metrics.json`` names it; a class enters itself.
+RESULTS: dict[str, type[Result]] = {}
 
 RESULT_FILE = "result.safetensors"
 
@@ -55,6 +46,11 @@ class Result(ABC):
     files: ClassVar[str] = METRICS_FILE
     table_file: ClassVar[str]
     parts: ClassVar[tuple[type, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Enter a class with a ``kind`` of its own into :data:`RESULTS`."""
+        if "kind" in vars(cls):
+            RESULTS[cls.kind] = cls
 
     @abstractmethod
     def metrics(self) -> dict[str, Any]:
@@ -162,11 +158,9 @@ def load_result(directory: str | Path) -> Any:
             f"result: {path} holds no result; accepted: a directory that evaluate, optimum, train, "
             "schedule, federate or sweep wrote."
         )
-    module, _, name = RESULTS[kind].partition(":")
-    found: type[Result] = getattr(importlib.import_module(module), name)
     content = read_tensors(path / RESULT_FILE, kind)
     with fitting(path / RESULT_FILE, kind, "this version"):
-        return found.from_tensors(content, Scenario(**metrics.get("scenario", {})), path)
+        return RESULTS[kind].from_tensors(content, Scenario(**metrics.get("scenario", {})), path)
 
 
 def _classes() -> list[type]:
