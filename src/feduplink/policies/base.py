@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
+
+#: An array of PyTorch or NumPy; what is computed from it is of the same kind.
+ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
 
 #: Gains that powers are computed from at once: 32,768 channels of 8 workers, to save memory.
 _GAINS_AT_ONCE = 1 << 21
@@ -222,13 +225,7 @@ class PowerPolicy(Policy):
             rows[rounds[:, None], columns] = self.allocate(smaller).to(csi.dtype)
         return power
 
-    @overload
-    def allocate(self, csi: Tensor) -> Tensor: ...
-
-    @overload
-    def allocate(self, csi: NDArray[Any]) -> NDArray[Any]: ...
-
-    def allocate(self, csi: Tensor | NDArray[Any]) -> Tensor | NDArray[Any]:
+    def allocate(self, csi: ArrayT) -> ArrayT:
         """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax].
 
         A NumPy array gives a NumPy array. Without gradients; ``powers`` of policies with weights is
