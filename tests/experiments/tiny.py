@@ -34,8 +34,8 @@ TINY = Scale(
 )
 
 _SMALL = (
-    Interference(scenarios={1.0: "default", 2.0: "interference-x2"}),
-    MaximumPower(scenarios={-20.0: "default", 0.0: "pmax-0dbw"}),
+    Interference(scenarios=((1.0, "default"), (2.0, "interference-x2"))),
+    MaximumPower(scenarios=((-20.0, "default"), (0.0, "pmax-0dbw"))),
     NetworkSize(workers=(8, 6)),
     CsiNoise(variances=(1.0, 1e4)),
     OptimalityGap(scenarios=("default", "interference-x2")),

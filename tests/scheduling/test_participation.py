@@ -4,14 +4,20 @@ import itertools
 
 import pytest
 import torch
+from torch import Tensor
 
 from feduplink import Scenario
 from feduplink.channels import make_channels
 from feduplink.errors import InputError
+from feduplink.link import Schedule
 from feduplink.scheduling import choose_rounds, expected_arrivals, find_rewards, find_schedules
 
 BITS = 1.0e6
 SMALL = Scenario(workers=4)
+
+
+def _schedules(csi: Tensor, rewards: Tensor) -> Schedule:
+    return choose_rounds(SMALL, csi, BITS, rewards, seconds_per_joule=10.0).schedule
 
 
 @pytest.mark.parametrize(("kappa", "reward"), [(0.0, 0.7), (20.0, 1.5)])
@@ -65,7 +71,13 @@ def test_rewards_give_the_required_delivery_rates():
     splits = make_channels(SMALL, 600, seed=0)
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
     rewards = find_rewards(
-        SMALL, splits.training[:200], BITS, delivery, seconds_per_joule=10.0, alike=True
+        SMALL,
+        splits.training[:200],
+        BITS,
+        delivery,
+        seconds_per_joule=10.0,
+        choose=_schedules,
+        alike=True,
     )
     assert rewards[1] == rewards[2] > rewards[0]
     rounds = choose_rounds(SMALL, splits.test, BITS, rewards, seconds_per_joule=10.0)
@@ -80,7 +92,7 @@ def test_rewards_give_the_required_delivery_rates():
 def test_rewards_from_few_channels_are_finite(count: int):
     csi = make_channels(SMALL, count, seed=0).training
     delivery = torch.tensor([0.2, 0.5, 0.5, 1.0], dtype=torch.float64)
-    rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0)
+    rewards = find_rewards(SMALL, csi, BITS, delivery, seconds_per_joule=10.0, choose=_schedules)
     assert rewards.isfinite().all()
     assert (rewards > 0).all()
 
@@ -89,4 +101,4 @@ def test_delivery_rates_outside_the_unit_interval_are_refused():
     csi = make_channels(SMALL, 2, seed=0).test
     for wrong in ([0.0] * 4, [1.1] * 4, [0.5] * 3):
         with pytest.raises(InputError, match=r"^delivery: .*; accepted: above 0 and at most 1"):
-            find_rewards(SMALL, csi, BITS, torch.tensor(wrong))
+            find_rewards(SMALL, csi, BITS, torch.tensor(wrong), choose=_schedules)

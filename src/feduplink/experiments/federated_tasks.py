@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import ConfigDict, RootModel
@@ -42,8 +42,6 @@ from feduplink.scenario import Scenario
 from feduplink.settings import Partition
 from feduplink.storage.files import write_text
 from feduplink.storage.run_directory import Claim
-
-Data = Literal["images", "airquality", "reviews"]
 
 #: Version of cached federated histories.
 FEDERATIONS_VERSION = 1
@@ -111,15 +109,13 @@ class Comparison:
     """One federated comparison, run once and cached for all experiments that show it.
 
     Attributes:
-        kind: kind of data.
-        runs: independent runs.
+        data: data set of the paper, ``mnist``, ``airquality`` or ``imdb``.
         policies: names of policies and schedules.
         partition: partition of the images among the workers.
         aggregation: average of the server.
     """
 
-    kind: Data
-    runs: int
+    data: str
     policies: tuple[str, ...] = ALL_POLICIES
     partition: Partition = "iid"
     aggregation: str = "exact"
@@ -128,7 +124,11 @@ class Comparison:
         """Run the federations, from the last checkpoint if there is one, or read the history."""
         task = self._load_task(context)
         scale = context.scale
-        rounds = scale.text_rounds if self.kind == "reviews" else scale.rounds
+        if self.data == "imdb":
+            runs, rounds = scale.text_runs, scale.text_rounds
+        else:
+            runs = scale.runs if self.partition == "iid" else scale.noniid_runs
+            rounds = scale.rounds
         scenario = Scenario()
         if self.partition == "gaussian":
             scenario = weighed_by_noise(scenario)
@@ -138,6 +138,7 @@ class Comparison:
             rounds or task.rounds,
             context.seed,
             scenario.model_dump(mode="json"),
+            runs,
             asdict(self),
         )
         versions = (POLICIES_VERSION, FEDERATIONS_VERSION)
@@ -150,7 +151,7 @@ class Comparison:
             {name: _make_policy(context, name, scenario, task) for name in self.policies},
             scenario,
             FederationSettings(
-                runs=self.runs,
+                runs=runs,
                 rounds=rounds,
                 aggregation=self.aggregation,
                 checkpoint_every=_CHECKPOINT_EVERY,
@@ -166,9 +167,9 @@ class Comparison:
 
     def _load_task(self, context: ExperimentContext) -> Task:
         workers = Scenario().workers
-        if self.kind == "images":
+        if self.data == "mnist":
             return load_images(context, self.partition)
-        if self.kind == "reviews":
+        if self.data == "imdb":
             size, work = context.scale.text_size, context.scale.text_work
             return imdb(workers=workers, directory=context.data, size=size, work=work)
         return load_task("airquality", workers=workers, directory=context.data)
@@ -192,13 +193,11 @@ class PaperErrors:
     """Final errors in the notebooks of the paper's authors.
 
     Attributes:
-        task: name of the task.
         rounds: number of rounds.
         ideal, rand, orth, pdg, pdm: final errors; those of ``rand`` and ``orth`` are without
             selection of workers. None if the notebooks have none.
     """
 
-    task: str
     rounds: int
     ideal: float
     rand: float
@@ -219,7 +218,6 @@ class FederatedTask(Experiment[FederatedResult]):
     """One i.i.d. task under both averages of the server.
 
     Attributes:
-        kind: kind of data.
         policies: what is compared under the exact average.
         shown: what the figure shows of these.
         published_policies: what is compared under the published one.
@@ -234,7 +232,7 @@ class FederatedTask(Experiment[FederatedResult]):
         "orth silence workers as in the paper's text; :unselected silence none, as in its code."
     )
     result_type = FederatedResult
-    kind: ClassVar[Data]
+    data: ClassVar[str]
     policies: ClassVar[tuple[str, ...]] = ALL_POLICIES
     shown: ClassVar[tuple[str, ...]] = (Ideal.name, *COMPARED)
     published_policies: ClassVar[tuple[str, ...]] = PAPER_POLICIES
@@ -245,10 +243,8 @@ class FederatedTask(Experiment[FederatedResult]):
 
         Orthogonal access and full power are run too, for the figure of time and energy.
         """
-        scale = context.scale
-        runs = scale.text_runs if self.kind == "reviews" else scale.runs
-        exact = Comparison(self.kind, runs, self.policies).run(context)
-        published = Comparison(self.kind, runs, self.published_policies, aggregation="published")
+        exact = Comparison(self.data, self.policies).run(context)
+        published = Comparison(self.data, self.published_policies, aggregation="published")
         shown = (name for name in self.policies if name in self.shown)
         return FederatedResult(
             comparisons={EXACT: exact.only(shown), PUBLISHED: published.run(context)}
@@ -258,7 +254,7 @@ class FederatedTask(Experiment[FederatedResult]):
         """The paper's order under each average, and its values under the published one."""
         return [
             *(claim for label in (EXACT, PUBLISHED) for claim in pdg_claims(result, label)),
-            *paper_error_claims(result, PUBLISHED, self.paper),
+            *paper_error_claims(result, PUBLISHED, self.data, self.paper),
         ]
 
     def plot(self, result: FederatedResult, caption: str = "") -> StyledFigure:
@@ -272,9 +268,8 @@ class HandwrittenDigits(FederatedTask):
     name = "mnist"
     title = "Handwritten digits"
     data = "mnist"
-    kind = "images"
     # Final errors of the authors' code: 100 rounds, three runs.
-    paper = PaperErrors("mnist", 100, ideal=0.135, rand=0.290, orth=0.295)
+    paper = PaperErrors(100, ideal=0.135, rand=0.290, orth=0.295)
 
 
 class AirQuality(FederatedTask):
@@ -283,9 +278,8 @@ class AirQuality(FederatedTask):
     name = "airquality"
     title = "Air quality"
     data = "airquality"
-    kind = "airquality"
     # Scaled RMSE in the authors' notebooks after 50 rounds.
-    paper = PaperErrors("airquality", 50, ideal=0.083, rand=0.29, orth=0.34, pdg=0.089, pdm=0.16)
+    paper = PaperErrors(50, ideal=0.083, rand=0.29, orth=0.34, pdg=0.089, pdm=0.16)
 
 
 class MovieReviews(FederatedTask):
@@ -294,11 +288,10 @@ class MovieReviews(FederatedTask):
     name = "imdb"
     title = "Movie reviews"
     data = "imdb"
-    kind = "reviews"
     policies = REVIEWS_POLICIES
     published_policies = REVIEWS_PUBLISHED_POLICIES
     # Error rates in the authors' notebooks after 50 rounds.
-    paper = PaperErrors("imdb", 50, ideal=0.14, rand=0.48, orth=0.48, pdg=0.18, pdm=0.27)
+    paper = PaperErrors(50, ideal=0.14, rand=0.48, orth=0.48, pdg=0.18, pdm=0.27)
 
 
 def pdg_claims(result: FederatedResult, label: str) -> list[Claim]:
@@ -347,15 +340,15 @@ def _error_fluctuation(run: RunHistory) -> float:
 
 
 def paper_error_claims(
-    result: FederatedResult, label: str, paper: PaperErrors, suffix: str = ""
+    result: FederatedResult, label: str, data: str, paper: PaperErrors, suffix: str = ""
 ) -> list[Claim]:
     """Judge whether the published average reproduces the final errors of the paper.
 
-    Returns no claim for other data or fewer rounds than the paper's. ``suffix`` describes the data
-    in the claim.
+    Returns no claim for other data than the paper's set ``data``, or for fewer rounds. ``suffix``
+    describes the data in the claim.
     """
     history = result.comparisons[label]
-    if (history.task, history.rounds) != (paper.task, paper.rounds):
+    if (history.task, history.rounds) != (data, paper.rounds):
         return []
     final = {name: result.final_error(label, name) for name in paper.by_name}
     return [
@@ -382,7 +375,6 @@ class AggregationRules(FederatedTask):
         "number of samples. Below: final errors minus that of ideal, paired by run."
     )
     data = "mnist"
-    kind = "images"
     shown = PAPER_POLICIES
 
     def claims(self, result: FederatedResult) -> list[Claim]:

@@ -144,25 +144,20 @@ class NoniidErrors(Experiment[FederatedResult]):
         "the runs, dots the runs."
     )
     result_type = FederatedResult
-    data = "mnist"
+    data: ClassVar[str] = "mnist"
     # Final errors in the authors' notebooks.
     paper: ClassVar[Mapping[Partition, PaperErrors]] = {
-        "gaussian": PaperErrors(
-            "mnist", 100, ideal=0.143, rand=0.216, orth=0.252, pdg=0.161, pdm=0.195
-        ),
-        "dirichlet": PaperErrors(
-            "mnist", 100, ideal=0.153, rand=0.304, orth=0.317, pdg=0.184, pdm=0.281
-        ),
+        "gaussian": PaperErrors(100, ideal=0.143, rand=0.216, orth=0.252, pdg=0.161, pdm=0.195),
+        "dirichlet": PaperErrors(100, ideal=0.153, rand=0.304, orth=0.317, pdg=0.184, pdm=0.281),
     }
 
     def run(self, context: ExperimentContext) -> FederatedResult:
         """Train under both partitions and both averages."""
-        runs = context.scale.noniid_runs
         found = {}
         for partition in self.paper:
-            exact = Comparison("images", runs, partition=partition).run(context)
+            exact = Comparison("mnist", partition=partition).run(context)
             found[f"{partition}, {EXACT}"] = exact.only((Ideal.name, *COMPARED))
-            published = Comparison("images", runs, PAPER_POLICIES, partition, "published")
+            published = Comparison("mnist", PAPER_POLICIES, partition, "published")
             found[f"{partition}, {PUBLISHED}"] = published.run(context)
         return FederatedResult(comparisons=found)
 
@@ -173,7 +168,7 @@ class NoniidErrors(Experiment[FederatedResult]):
             for average in (EXACT, PUBLISHED):
                 found += pdg_claims(result, f"{partition}, {average}")
             label = f"{partition}, {PUBLISHED}"
-            found += paper_error_claims(result, label, paper, f"; {partition}")
+            found += paper_error_claims(result, label, self.data, paper, f"; {partition}")
         return found
 
     def plot(self, result: FederatedResult, caption: str = "") -> StyledFigure:

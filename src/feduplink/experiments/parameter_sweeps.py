@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -187,17 +187,17 @@ class ScenarioSweep(ParameterSweep):
 
     Attributes:
         parameter: name of the parameter.
-        scenarios: name of a shipped scenario by value of the parameter.
+        scenarios: values of the parameter, each with the name of a shipped scenario.
     """
 
     parameter: ClassVar[str]
-    scenarios: Mapping[float, str]
+    scenarios: tuple[tuple[float, str], ...]
 
     def run(self, context: ExperimentContext) -> SweepResult:
         """Evaluate all policies at each value."""
-        scenarios = [Scenario.load(name) for name in self.scenarios.values()]
-        settings = evaluate_settings(context, scenarios)
-        return SweepResult.from_settings(self.parameter, list(self.scenarios), settings)
+        values, names = zip(*self.scenarios, strict=True)
+        settings = evaluate_settings(context, [Scenario.load(name) for name in names])
+        return SweepResult.from_settings(self.parameter, values, settings)
 
 
 @dataclass(frozen=True)
@@ -216,13 +216,11 @@ class Interference(ScenarioSweep):
     )
 
     parameter = "interference"
-    scenarios: Mapping[float, str] = field(
-        default_factory=lambda: {
-            1.0: "default",
-            2.0: "interference-x2",
-            4.0: "interference-x4",
-            8.0: "interference-x8",
-        }
+    scenarios: tuple[tuple[float, str], ...] = (
+        (1.0, "default"),
+        (2.0, "interference-x2"),
+        (4.0, "interference-x4"),
+        (8.0, "interference-x8"),
     )
 
     def claims(self, result: SweepResult) -> list[Claim]:
@@ -242,14 +240,12 @@ class MaximumPower(ScenarioSweep):
     )
 
     parameter = "Pmax (dBW)"
-    scenarios: Mapping[float, str] = field(
-        default_factory=lambda: {
-            -40.0: "pmax-minus-40dbw",
-            -30.0: "pmax-minus-30dbw",
-            -20.0: "default",
-            -10.0: "pmax-minus-10dbw",
-            0.0: "pmax-0dbw",
-        }
+    scenarios: tuple[tuple[float, str], ...] = (
+        (-40.0, "pmax-minus-40dbw"),
+        (-30.0, "pmax-minus-30dbw"),
+        (-20.0, "default"),
+        (-10.0, "pmax-minus-10dbw"),
+        (0.0, "pmax-0dbw"),
     )
 
     def claims(self, result: SweepResult) -> list[Claim]:

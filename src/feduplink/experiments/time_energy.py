@@ -22,7 +22,6 @@ from feduplink.experiments.context import ExperimentContext
 from feduplink.experiments.federated_tasks import (
     LEARNED_AT,
     Comparison,
-    Data,
     FederatedResult,
 )
 from feduplink.federated import FederatedHistory
@@ -114,11 +113,10 @@ class DigitsCosts(UploadCosts):
 
     def run(self, context: ExperimentContext) -> FederatedResult:
         """Add schedules to the comparisons of the other figures of digits."""
-        scale = context.scale
         comparisons = {
-            ALIKE: Comparison("images", scale.runs),
-            NOISY: Comparison("images", scale.noniid_runs, partition="gaussian"),
-            SKEWED: Comparison("images", scale.noniid_runs, partition="dirichlet"),
+            ALIKE: Comparison("mnist"),
+            NOISY: Comparison("mnist", partition="gaussian"),
+            SKEWED: Comparison("mnist", partition="dirichlet"),
         }
         return FederatedResult(
             comparisons={
@@ -185,18 +183,15 @@ class OtherDataCosts(UploadCosts):
     """One comparison of policies and schedules on other data than digits.
 
     Attributes:
-        kind: kind of data.
         label: label of the comparison.
     """
 
-    kind: ClassVar[Data]
+    data: ClassVar[str]
     label: ClassVar[str]
 
     def run(self, context: ExperimentContext) -> FederatedResult:
         """Run the comparison."""
-        scale = context.scale
-        runs = scale.text_runs if self.kind == "reviews" else scale.runs
-        history = Comparison(self.kind, runs, OTHER_DATA_POLICIES).run(context)
+        history = Comparison(self.data, OTHER_DATA_POLICIES).run(context)
         return FederatedResult(comparisons={self.label: history})
 
 
@@ -207,7 +202,6 @@ class AirQualityCosts(OtherDataCosts):
     title = "Time and energy on air quality"
     caption = f"Air quality with the average that the paper states: {_AXES}"
     data = "airquality"
-    kind = "airquality"
     label = "air quality"
 
 
@@ -218,7 +212,6 @@ class MovieReviewsCosts(OtherDataCosts):
     title = "Time and energy on reviews"
     caption = f"Movie reviews with the average that the paper states: {_AXES}"
     data = "imdb"
-    kind = "reviews"
     label = "reviews"
 
 

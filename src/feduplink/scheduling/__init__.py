@@ -2,10 +2,8 @@
 
 from feduplink.scheduling.column_generation import (
     BoundedSchedules,
-    ColumnGeneration,
     ScheduleSolution,
     bound_front,
-    bound_schedules,
     find_front,
     find_schedules,
     phase_prices,
@@ -16,7 +14,6 @@ from feduplink.scheduling.learned import (
     PricedRounds,
     learned_schedules,
     learned_senders,
-    load_phase_network,
     mixing_loss,
     save_phase_network,
     shipped_phase_network,
@@ -24,7 +21,6 @@ from feduplink.scheduling.learned import (
 from feduplink.scheduling.linear_program import MasterProgram, SingleProgram
 from feduplink.scheduling.participation import (
     ChosenRounds,
-    check_delivery,
     choose_rounds,
     expected_arrivals,
     find_rewards,
@@ -43,7 +39,6 @@ __all__ = [
     "AscentSteps",
     "BoundedSchedules",
     "ChosenRounds",
-    "ColumnGeneration",
     "MasterProgram",
     "NetworkView",
     "NetworkWeights",
@@ -56,8 +51,6 @@ __all__ = [
     "ascend",
     "best_alone",
     "bound_front",
-    "bound_schedules",
-    "check_delivery",
     "choose_rounds",
     "expected_arrivals",
     "find_fixed_powers",
@@ -67,7 +60,6 @@ __all__ = [
     "first_look",
     "learned_schedules",
     "learned_senders",
-    "load_phase_network",
     "mixing_loss",
     "network_step",
     "phase_cost",

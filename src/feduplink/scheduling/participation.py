@@ -142,8 +142,8 @@ def find_rewards(
     delivery: Tensor,
     *,
     seconds_per_joule: float = 0.0,
+    choose: Callable[[Tensor, Tensor], Schedule],
     alike: bool = False,
-    choose: Callable[[Tensor, Tensor], Schedule] | None = None,
 ) -> Tensor:
     """λ, (L,) s, with which every worker's model arrives in a share d_i of the rounds.
 
@@ -153,20 +153,13 @@ def find_rewards(
         bits: Z of a model, a scalar or (L,).
         delivery: d, (L,), above 0 and at most 1; 1 is to send in every round.
         seconds_per_joule: κ ≥ 0.
+        choose: senders and their schedules for channels (N, L, L) and rewards (L,), as the rewards
+            are to be used: by :func:`choose_rounds` or by a network.
         alike: no worker's channels differ from another's in distribution, so that those with the
             same d may have the same reward, learned from all of them together.
-        choose: senders and their schedules for channels (N, L, L) and rewards (L,), as the rewards
-            are to be used; None is by :func:`choose_rounds`.
     """
     check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
-    choose = choose or (
-        lambda some, rewards: (
-            choose_rounds(
-                scenario, some, bits, rewards, seconds_per_joule=seconds_per_joule
-            ).schedule
-        )
-    )
     always = delivery >= 1
     groups = delivery[:, None] == delivery if alike else torch.eye(len(delivery)).bool()
     mean_of = groups.double() / groups.sum(-1, keepdim=True)
