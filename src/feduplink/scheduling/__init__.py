@@ -21,6 +21,7 @@ from feduplink.scheduling.learned import (
 from feduplink.scheduling.linear_program import MasterProgram, SingleProgram
 from feduplink.scheduling.participation import (
     ChosenRounds,
+    check_delivery,
     choose_rounds,
     expected_arrivals,
     find_rewards,
@@ -51,6 +52,7 @@ __all__ = [
     "ascend",
     "best_alone",
     "bound_front",
+    "check_delivery",
     "choose_rounds",
     "expected_arrivals",
     "find_fixed_powers",
