@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from feduplink.errors import InputError
 from feduplink.progress import Callback, Step, Work
 from feduplink.storage.files import write_text
 from feduplink.validation import import_extra
@@ -115,3 +116,16 @@ def _scalars(work: Work, step: Step) -> dict[str, float]:
     if isinstance(step.detail, Record):
         return step.detail.scalars()
     return {f"{work.title}/{name}": value for name, value in step.figures.items()}
+
+
+def make_trackers(directory: Path | None, *, tensorboard: bool = False) -> list[Callback]:
+    """The trackers of a run: ``history.csv`` in its directory, and a log for TensorBoard.
+
+    A further tracker is a :class:`Callback` here and an argument that switches it on.
+    """
+    if directory is None:
+        if tensorboard:
+            raise InputError("tensorboard: accepted only with out, the directory of the log.")
+        return []
+    logs: list[Callback] = [CsvLog(directory / "history.csv")]
+    return [*logs, TensorBoardLog(directory / "tensorboard")] if tensorboard else logs

@@ -194,17 +194,25 @@ class Channels:
     @cached_property
     def training(self) -> Tensor:
         """Channels to train and tune on, (N, L, L)."""
-        return self.csi[self.rows["training"]]
+        return self._split("training")
 
     @cached_property
     def validation(self) -> Tensor:
         """Channels to choose the best epoch on, (N, L, L)."""
-        return self.csi[self.rows["validation"]]
+        return self._split("validation")
 
     @cached_property
     def test(self) -> Tensor:
         """Channels to report on, (N, L, L)."""
-        return self.csi[self.rows["test"]]
+        return self._split("test")
+
+    def _split(self, part: str) -> Tensor:
+        if len(self.rows[part]) == 0:
+            raise InputError(
+                f"channels: {self.origin}, without a {part} split; accepted: "
+                "make_channels(scenario, channels), which splits an array in three."
+            )
+        return self.csi[self.rows[part]]
 
     def __repr__(self) -> str:
         """The number of channels of each split, and where they come from."""

@@ -16,7 +16,7 @@ from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
-from feduplink.workflows.evaluation import as_names, channels_for
+from feduplink.workflows.evaluation import as_names, channels_for, tuning
 from feduplink.workflows.options import (
     POLICY_NAMES,
     ChannelsOption,
@@ -340,7 +340,8 @@ def federate(
         compared = make_policies(
             names,
             anywhere,
-            channels=recording or Channels.from_scenario(anywhere, seed=seed),
+            channels=(recording and tuning(recording))
+            or Channels.from_scenario(anywhere, seed=seed),
             seed=seed,
             options={
                 "kappa": kappa,

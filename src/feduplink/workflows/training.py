@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
-from feduplink.errors import InputError
 from feduplink.registry import TRAINABLE
 from feduplink.scenario import Scenario
 from feduplink.settings import (
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
     from feduplink.channels import Channels
     from feduplink.policies import Policy
-    from feduplink.progress import Callback
     from feduplink.reporting.style import StyledFigure
     from feduplink.storage.tensorfile import TensorFile
     from feduplink.training import History, Trainer
@@ -321,6 +319,7 @@ def train(
     from feduplink.policies.store import policy_class
     from feduplink.registry import POLICIES
     from feduplink.storage.run_directory import check_beginning, resume_hint
+    from feduplink.tracking import make_trackers
     from feduplink.training import make_trainer
     from feduplink.validation import usable_device
 
@@ -337,7 +336,7 @@ def train(
             trainer.resume(checkpoint)
         if kind is not LearnedSchedule:
             warn_unreachable(check_reachable(scenario, data.training))
-        trainer.run(_trackers(out, tensorboard), checkpoint)
+        trainer.run(make_trackers(out, tensorboard=tensorboard), checkpoint)
         run = _result(trainer, data)
     if out is not None:
         run.save(out)
@@ -366,14 +365,3 @@ def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun | PhaseNetwork
         else {"channels_per_split": len(data.test)},
         tuple(data.notes),
     )
-
-
-def _trackers(out: Path | None, tensorboard: bool) -> list[Callback]:
-    from feduplink.tracking import CsvLog, TensorBoardLog
-
-    if out is None:
-        if tensorboard:
-            raise InputError("tensorboard: accepted only with out, the directory of the log.")
-        return []
-    logs: list[Callback] = [CsvLog(out / "history.csv")]
-    return [*logs, TensorBoardLog(out / "tensorboard")] if tensorboard else logs
