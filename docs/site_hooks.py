@@ -65,7 +65,12 @@ def reference_pages() -> dict[str, str]:
     """The pages of the API reference, by their path below the documentation."""
     pages = {}
     for module, title in PUBLIC.items():
-        names = [name for name in public_names(module) if name != "__version__"]
+        # Sub-packages have a page of their own.
+        names = [
+            name
+            for name in public_names(module)
+            if name != "__version__" and f"{module}.{name}" not in PUBLIC
+        ]
         symbols = "\n\n".join(f"::: {module}.{name}" for name in names)
         pages[f"reference/{module}.md"] = f"# {title}: `{module}`\n\n{symbols}\n"
     for module, title in MODULES.items():
