@@ -83,7 +83,9 @@ def sinr(csi: Tensor, power: Tensor) -> Tensor:
         common = torch.promote_types(csi.dtype, power.dtype)
         csi, power = csi.to(common), power.to(common)
     direct = csi.diagonal(dim1=-2, dim2=-1)
-    return direct * power / interference(cross_gains(csi), power)
+    # Before the product: automatic differentiation sums gradients in this order.
+    disturbance = interference(cross_gains(csi), power)
+    return direct * power / disturbance
 
 
 def _fits(csi: Tensor, power: Tensor) -> bool:
