@@ -402,6 +402,14 @@ class Scenario(Goal, Radio, Cell):
         return cls(**parse_mapping(text, f"scenario: {origin}"))
 
 
+def check_scenario(given: object) -> None:
+    """Refuse an argument that is not a scenario."""
+    if not isinstance(given, Scenario):
+        raise InputError(
+            f"scenario: {type(given).__name__} is not accepted; accepted: a feduplink.Scenario."
+        )
+
+
 def shipped_scenarios() -> list[str]:
     """Names of the scenarios that ship with the package, for :meth:`Scenario.load`."""
     files = resources.files("feduplink.scenarios").iterdir()

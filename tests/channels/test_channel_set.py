@@ -249,3 +249,13 @@ def test_a_recording_has_no_fresh_channels(recording: Path):
     source = Channels.from_file(recording)
     with pytest.raises(InputError, match=r"^fresh channels: those from .*measured.h5 are recorded"):
         source.fresh(1, torch.Generator())
+
+
+def test_an_array_to_report_on_has_no_training_split():
+    channels = Channels.for_test(torch.ones(3, 2, 2))
+    assert len(channels.test) == 3
+    for part in ("training", "validation"):
+        with pytest.raises(
+            InputError, match=f"^channels: .* without a {part} split; accepted: make_"
+        ):
+            getattr(channels, part)

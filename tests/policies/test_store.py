@@ -411,3 +411,9 @@ def test_the_sentence_gives_both_values_and_says_what_becomes_of_the_powers():
         "pdg was made for another scenario: pmax_dbw 0 (here -20), rate_min 0.5 to 0.7 (here 0.7); "
         "its powers are cut at -20 dBW"
     )
+
+
+@pytest.mark.parametrize("make", [make_policy, lambda what, given: make_policies([what], given)])
+def test_what_is_not_a_scenario_is_refused(make):
+    with pytest.raises(InputError, match=r"^scenario: int is not accepted; accepted: a feduplink"):
+        make("max", 3)

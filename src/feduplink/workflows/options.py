@@ -42,9 +42,8 @@ from typing import (
 from pydantic import BaseModel, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
-from feduplink.errors import InputError
 from feduplink.registry import COMPARED, POLICIES
-from feduplink.scenario import Scenario
+from feduplink.scenario import check_scenario
 from feduplink.validation import ValidatedModel
 
 if TYPE_CHECKING:
@@ -180,11 +179,8 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
         fields = options_of(function).model_fields
         arguments = inspect.signature(function).bind(*args, **kwargs).arguments
         further = arguments.pop(_catch_all(function), {})
-        given = arguments.get("scenario")
-        if given is not None and not isinstance(given, Scenario):
-            raise InputError(
-                f"scenario: {type(given).__name__} is not accepted; accepted: a feduplink.Scenario."
-            )
+        if arguments.get("scenario") is not None:
+            check_scenario(arguments["scenario"])
         # Where the command line has a type of its own, Python takes objects too.
         plain = {name for name, field in fields.items() if command_line(field).type is None}
         checked = options_of(function)(
