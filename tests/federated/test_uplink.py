@@ -243,6 +243,26 @@ def test_a_policy_with_a_state_decides_round_by_round_with_feedback():
             assert feedback.transmitting.equal(record.transmitting[row])
 
 
+def test_of_a_single_round_only_the_workers_present_are_seen():
+    """As a policy with a state is asked, while workers come and go."""
+    scenario = Scenario(workers=3)
+    csi = Rounds.draw(scenario, everyone(1, 3), seed=0, run=0).csi[0]
+    present = torch.tensor([True, False, True])
+    policy = GraphPolicy.initialised(scenario, 0)
+    power = policy.step(csi, present=present)
+    assert power.shape == (3,)
+    assert power[1] == 0
+    torch.testing.assert_close(power[present], policy.allocate(csi[present][:, present]))
+
+
+def test_a_policy_with_a_state_while_workers_come_and_go():
+    present = presence(4, 2, {1: {0}, 2: {1}, 3: set()})
+    csi, uniform = CSI.expand(4, 2, 2), torch.full((4, 2), 0.5)
+    record = transmit(Alternating(SCENARIO), Rounds(csi, csi, uniform, present), RULES)
+    sent = [[True, True], [False, False], [False, True], [False, False]]
+    assert record.transmitting.tolist() == sent
+
+
 def test_all_rounds_at_once_are_the_rounds_one_by_one():
     scenario = Scenario(workers=3)
     drawn = Rounds.draw(scenario, presence(6, 3, {2: {0, 2}, 4: set()}), seed=0, run=0)

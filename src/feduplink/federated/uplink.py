@@ -75,7 +75,7 @@ class UplinkRules:
         scenario: the radio.
         bits: Z of a model, () or (L,) float64.
         deadline_s: end of a round, s, at which all workers stop: unfinished uploads are lost, their
-            energy until then is spent. None is no deadline.
+            energy until then is spent. None: no deadline.
         packet_success: which SINR decides whether an upload arrives.
 
     """

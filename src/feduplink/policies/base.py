@@ -213,9 +213,9 @@ class PowerPolicy(Policy):
             return self.allocate(csi)
         self._check_present(present)
         power = torch.zeros(present.shape, dtype=csi.dtype)
-        rows, seen, there = (
-            part.flatten(0, -n) for part, n in ((power, 2), (csi, 3), (present, 2))
-        )
+        size = present.shape[-1]
+        rows, there = power.view(-1, size), present.reshape(-1, size)
+        seen = csi.reshape(-1, *csi.shape[-2:])
         for workers in torch.tensor(sorted(set(map(tuple, there.tolist())))):
             if not bool(workers.any()):
                 continue
