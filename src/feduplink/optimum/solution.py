@@ -32,6 +32,8 @@ from feduplink.validation import usable_device
 
 #: Largest relative gap of an optimum that counts as certified.
 CERTIFIED_GAP = 0.02
+#: Its name beside those of policies. None that is feasible exceeds it by more than its gap.
+OPTIMUM = "optimum"
 
 
 @dataclass(frozen=True, repr=False)

@@ -164,7 +164,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def table(self) -> TextTable:
         """A row per policy, and one for the optimum if there is one."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 

@@ -129,7 +129,7 @@ class OptimumResult(Result):
 
     def table(self) -> TextTable:
         """The policy ``dual`` and the optimum."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         notes = list(self.notes)
         if self.distribution is not None:

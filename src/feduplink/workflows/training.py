@@ -167,7 +167,7 @@ class TrainingRun(_Training):
 
     def table(self) -> TextTable:
         """The policy on the test channels."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         judgements = {self.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
