@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feduplink.errors import InputError
-from feduplink.storage.files import read_limited, write_json
+from feduplink.storage.files import only_writer, read_limited, write_json
 from feduplink.version import __version__
 
 
@@ -243,17 +243,19 @@ def _walk(directory: Path) -> Iterator[FinishedRun]:
         yield from _walk(path)
 
 
-def check_free(directory: Path, command: str) -> None:
-    """Refuse a directory that contains the results of another command."""
-    if not (directory / METRICS_FILE).exists():
-        return
-    origin = read_metrics(directory).provenance
-    made_by = (origin and origin.command) or ""
-    if made_by.split()[1:2] != [command]:
-        raise InputError(
-            f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
-            "accepted: another directory."
-        )
+@contextlib.contextmanager
+def reserved(directory: Path, command: str) -> Iterator[None]:
+    """Be the only writer of a directory; one with the results of another command is refused."""
+    with only_writer(directory):
+        if (directory / METRICS_FILE).exists():
+            origin = read_metrics(directory).provenance
+            made_by = (origin and origin.command) or ""
+            if made_by.split()[1:2] != [command]:
+                raise InputError(
+                    f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
+                    "accepted: another directory."
+                )
+        yield
 
 
 def check_beginning(checkpoint: Path | None, what: str, *, resume: bool) -> None:

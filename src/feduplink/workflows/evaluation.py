@@ -250,9 +250,7 @@ def evaluate(
     """
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
-    from feduplink.validation import usable_device
 
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     names = default_policies() if policies is None else policies
     found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)

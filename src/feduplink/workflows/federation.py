@@ -294,9 +294,7 @@ def federate(
         make_policies,
     )
     from feduplink.storage.run_directory import check_beginning, resume_hint
-    from feduplink.validation import usable_device
 
-    usable_device(device)
     if engine == "flower":
         _check_flower_options(
             runs=(runs, 1),

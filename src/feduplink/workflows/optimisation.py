@@ -271,11 +271,9 @@ def find_optimum(
     from feduplink import optimum as search
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
-    from feduplink.validation import usable_device
 
     if whole_file and channels is None:
         raise InputError("whole-file: accepted only with --channels FILE.")
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     csi = data.csi if whole_file else data.test
     if confidence is not None and len(data.test) < _FEWEST_CHANNELS:

@@ -83,7 +83,7 @@ class Result(ABC):
 
     def to_tensors(self) -> TensorFile:
         """All fields, for :meth:`from_tensors`."""
-        from feduplink.storage.records import pack
+        from feduplink.storage.tensorfile import pack
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         return pack(values, _names())
@@ -91,7 +91,7 @@ class Result(ABC):
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
         """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
-        from feduplink.storage.records import unpack
+        from feduplink.storage.tensorfile import unpack
 
         return cls(**unpack(content, [*_classes(), *cls.parts], _finders(scenario, directory)))
 
@@ -179,18 +179,13 @@ def _classes() -> list[type]:
     return [Scenario, optimum.Optimum, *dual, *bounds, *rounds, *judged]
 
 
-def _names() -> dict[type, Any]:
+def _names() -> dict[type, str | None]:
     """Objects that the scenario describes are saved by name, a policy in a file of its own."""
     from feduplink.optimum.branch_and_bound import BranchingTree
     from feduplink.policies import Policy
     from feduplink.problem import Constraint, Problem
 
-    return {
-        Problem: lambda _problem: None,
-        Constraint: lambda constraint: constraint.name,
-        BranchingTree: lambda _tree: None,
-        Policy: lambda _policy: None,
-    }
+    return {Problem: None, Constraint: "name", BranchingTree: None, Policy: None}
 
 
 def _finders(scenario: Scenario, directory: Path) -> dict[str, Any]:

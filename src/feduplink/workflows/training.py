@@ -328,10 +328,9 @@ def train(
     check_beginning(checkpoint, "a training run", resume=resume)
     kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
-    options = {"preset": preset, **settings}
-    chosen = usable_device(device)
+    options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
-        trainer = make_trainer(kind, scenario, data, seed=seed, device=chosen, **options)
+        trainer = make_trainer(kind, scenario, data, seed=seed, **options)
         if resume and checkpoint is not None:
             trainer.resume(checkpoint)
         if kind is not LearnedSchedule:
