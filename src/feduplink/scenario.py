@@ -363,6 +363,13 @@ class Scenario(Goal, Radio, Cell):
             changes["ee_min"] = e0.tolist()
         return self.replace(**changes)
 
+    def any_cell(self) -> Scenario:
+        """The scenario that policies of a federation are made for.
+
+        The cell of a run is not known in advance.
+        """
+        return self.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+
     def to_yaml(self) -> str:
         """The scenario as YAML text; :meth:`load` reads it back to an equal one."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

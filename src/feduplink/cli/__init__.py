@@ -30,7 +30,6 @@ from feduplink.cli.options import (
     given_options,
 )
 from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
-from feduplink.progress import track
 from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
@@ -158,7 +157,7 @@ def _run(words: Sequence[str]) -> None:
             print(config_text(call.workflow, call.given, scenario), end="")
             return
         # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
-        with track("loading PyTorch", transient=True), _without_garbage_collection("torch"):
+        with _without_garbage_collection("torch"):
             import torch
 
             from feduplink.storage.run_directory import command, reserved

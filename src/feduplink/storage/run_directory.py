@@ -6,7 +6,6 @@ Provenance does not identify a machine: its only paths are those of the command 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import platform
 import shlex
@@ -91,15 +90,6 @@ Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` and its provenance, in which alone two runs with the same seed differ."""
     write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """Return the number, or None for NaN and infinity, which JSON cannot represent.
-
-    >>> finite_or_none(0.5), finite_or_none(float("inf"))
-    (0.5, None)
-    """
-    return value if value is not None and math.isfinite(value) else None
 
 
 class _Entry(BaseModel):

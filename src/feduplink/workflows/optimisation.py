@@ -22,7 +22,6 @@ from feduplink.tables import TextTable
 from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     judge_policies,
     optimum_entries,
     warn_unreachable,
@@ -269,6 +268,7 @@ def find_optimum(
     import torch
 
     from feduplink import optimum as search
+    from feduplink.channels import channels_for
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
 

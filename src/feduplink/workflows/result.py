@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from feduplink.errors import InputError
-from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.storage.files import write_text
 from feduplink.storage.run_directory import METRICS_FILE, write_metrics
@@ -107,11 +106,10 @@ class Result(ABC):
         from feduplink.storage.tensorfile import write_tensors
 
         target = Path(directory)
-        with track("writing tables and figures", transient=True):
-            self.write_files(target)
-            self._save_figures(target)
-            write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
-            write_metrics(target, {"result": self.kind, **self.metrics()})
+        self.write_files(target)
+        self._save_figures(target)
+        write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
+        write_metrics(target, {"result": self.kind, **self.metrics()})
         return target
 
     def _save_figures(self, directory: Path) -> None:

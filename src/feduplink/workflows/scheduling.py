@@ -13,7 +13,7 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
+from feduplink.workflows.evaluation import as_names, tuning
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
+    from feduplink.channels import channels_for
     from feduplink.federated import RoundCosts, Rounds, UplinkRules
     from feduplink.link import Schedule
     from feduplink.reporting.style import StyledFigure

@@ -28,7 +28,6 @@ from feduplink.settings import (
 from feduplink.tables import TextTable
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     judge_policies,
     warn_unreachable,
 )
@@ -314,6 +313,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
+    from feduplink.channels import channels_for
     from feduplink.optimum import check_reachable
     from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
@@ -326,8 +326,9 @@ def train(
     out = None if out is None else Path(out)
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
-    kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
+    found = POLICIES.find(policy) if isinstance(policy, str) else policy
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    kind = policy_class(found)
     options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
         trainer = make_trainer(kind, scenario, data, seed=seed, **options)
