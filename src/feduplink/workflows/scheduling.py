@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from feduplink.channels import channels_for
     from feduplink.federated import RoundCosts, Rounds, UplinkRules
     from feduplink.link import Schedule
     from feduplink.reporting.style import StyledFigure
@@ -274,6 +273,7 @@ def make_schedules(
         seed: of all random numbers.
 
     """
+    from feduplink.channels import channels_for
     from feduplink.federated import RoundCosts, UplinkRules
     from feduplink.federated.uplink import rounds_on
     from feduplink.policies import ComputedSchedule, TuningContext
