@@ -122,10 +122,6 @@ class OptimumResult(Result):
         write_proof(Path(path), export_proof(self.optimum, rows=self.rows))
         return Path(path)
 
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
-
     def table(self) -> TextTable:
         """The policy ``dual`` and the optimum."""
         from feduplink.reporting.comparison import comparison_table

@@ -73,8 +73,8 @@ class Result(ABC):
         return frame
 
     def headline(self) -> str:
-        """A line above the table, on the data of the result."""
-        return ""
+        """A line above the table: the number of channels and their origin, if there are any."""
+        return str(getattr(self, "origin", ""))
 
     def write_files(self, directory: Path) -> None:
         """Write tables and arrays, all but ``metrics.json``, :data:`RESULT_FILE` and figures."""
