@@ -240,7 +240,7 @@ def evaluate(
         device: where powers are computed.
 
     """
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
 

@@ -56,7 +56,7 @@ def export_policy(
     Returns:
         The file, and its largest differences to PyTorch.
     """
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.export import export_onnx
     from feduplink.policies import make_policy
     from feduplink.storage.run_directory import write_metrics

@@ -283,7 +283,8 @@ def federate(
 
     """
     from feduplink import federated
-    from feduplink.channels import Channels, channels_for, resample_csi
+    from feduplink.channels import Channels, resample_csi
+    from feduplink.channels.channel_set import channels_for
     from feduplink.federated.data.partition import weighed_by_noise
     from feduplink.federated.uplink import recorded_rounds
     from feduplink.policies.store import (

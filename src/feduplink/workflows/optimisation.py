@@ -264,7 +264,7 @@ def find_optimum(
     import torch
 
     from feduplink import optimum as search
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
 

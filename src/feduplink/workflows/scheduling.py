@@ -268,7 +268,7 @@ def make_schedules(
         seed: of all random numbers.
 
     """
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.federated import RoundCosts, UplinkRules
     from feduplink.federated.uplink import rounds_on
     from feduplink.policies.store import default_policies, make_policies, make_policy

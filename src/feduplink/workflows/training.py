@@ -313,7 +313,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import check_reachable
     from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
