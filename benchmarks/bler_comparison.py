@@ -21,7 +21,7 @@ from torch import Tensor
 
 from feduplink import Scenario
 from feduplink.channels import Channels, draw_training_csi, make_channels
-from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
 from feduplink.link.bler import TransportBlockSuccess
@@ -98,7 +98,7 @@ def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> No
     }
     settings = FederationSettings(runs=RUNS, rounds=ROUNDS)
     task = load_task("digits", workers=scenario.workers)
-    history = federate(task, policies, scenario, settings, seed=SEED)
+    history = Federation(task, policies, scenario, settings, seed=SEED).run()
     test = csi.test[:JUDGED]
     print(f"{JUDGED} channels; digits, {RUNS} runs of {ROUNDS} rounds\n")
     row(

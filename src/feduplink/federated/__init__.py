@@ -5,7 +5,6 @@ from feduplink.federated.federation import (
     Capacity,
     Federation,
     FederationSettings,
-    federate,
     measured_capacity,
     side_by_side,
 )
@@ -70,7 +69,6 @@ __all__ = [
     "error_rate",
     "evaluate",
     "everyone",
-    "federate",
     "find_aggregation",
     "load_task",
     "measured_capacity",
