@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from feduplink import PrimalDualLearning, Scenario, Trainer, TrainingData
+from feduplink import PrimalDualLearning, Scenario, Trainer
 from feduplink.channels import make_channels
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.judgement import Judgement
@@ -67,9 +67,8 @@ def trained(
     torch.set_num_threads(1)
     policy = kind.initialised(scenario, seed, preset.architecture)
     splits = make_channels(scenario, seed=seed)
-    data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
-    Trainer(algorithm(policy, data, preset.settings, seed=seed)).run()
+    Trainer(algorithm(policy, splits, preset.settings, seed=seed)).run()
     seconds = time.process_time() - start
     validation, test = (judge_policy(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds

@@ -16,7 +16,6 @@ from feduplink import (
     PrimalDualLearning,
     Scenario,
     Trainer,
-    TrainingData,
     draw_csi,
     read_channels,
     save_policy,
@@ -27,6 +26,7 @@ from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
 from feduplink.training import training_settings
+from splits import split_channels
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -154,7 +154,7 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     assert ended.status == 0
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4, weights="ones")
     policy = GraphPolicy.initialised(scenario, 0)
-    data = TrainingData(csi[0::3], csi[1::3])
+    data = split_channels(csi[0::3], csi[1::3])
     settings = training_settings(GraphPolicy, epochs=3)
     best = Trainer(PrimalDualLearning(policy, data, settings)).run()
     metrics = metrics_of(tmp_path / "runs/train")
