@@ -22,9 +22,11 @@ from feduplink.policies import (
     ComputedSchedule,
     LearnedSchedule,
     load_policy,
+    make_policies,
     make_policy,
     save_policy,
 )
+from feduplink.scheduling import PhaseNetwork
 
 SCENARIO = Scenario(workers=4)
 RULES = UplinkRules(SCENARIO, SCENARIO.model_bits(10_000))
@@ -146,6 +148,29 @@ def test_a_saved_schedule_decides_as_before(tmp_path):
     assert again.durations_s.equal(once.durations_s)
     other = make_policy("learned-schedule", SCENARIO, **{**given, "delivery": 0.4})
     assert other.identity() != policy.identity()
+
+
+def test_a_saved_network_takes_price_and_delivery_when_it_is_used(tmp_path):
+    channels = make_channels(SCENARIO, 30)
+    network = PhaseNetwork.initialised(seed=1)
+    path = save_policy(LearnedSchedule(SCENARIO, network=network), tmp_path)
+    given = {"channels": channels, "kappa": 10.0, "delivery": 0.5}
+    used = make_policy(path, SCENARIO, **given)
+    assert used.kappa == 10.0
+    assert used.rewards is not None
+    assert used.step(channels.test).power.equal(
+        LearnedSchedule(SCENARIO, 10.0, used.rewards, network).step(channels.test).power
+    )
+    assert load_policy(save_policy(used, tmp_path)).identity() == used.identity()
+    assert used.identity() != make_policy("learned-schedule", SCENARIO, **given).identity()
+
+
+def test_a_saved_network_with_a_price_keeps_it(tmp_path):
+    network = PhaseNetwork.initialised(seed=1)
+    path = save_policy(LearnedSchedule(SCENARIO, 3.0, network=network), tmp_path)
+    assert make_policies([path], SCENARIO, options={"kappa": 10.0})["learned-schedule"].kappa == 3
+    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not take it"):
+        make_policy(path, SCENARIO, kappa=10.0)
 
 
 def test_a_single_channel_gives_a_single_schedule():

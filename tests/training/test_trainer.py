@@ -420,11 +420,13 @@ def test_pdx_is_trained_to_a_policy_with_multipliers_for_the_scenario():
     assert policy.allocate(channels.test).shape == (10, 3)
 
 
-def test_learned_schedules_are_trained_to_their_network():
+def test_learned_schedules_are_trained_to_a_policy():
     channels = make_channels(SCENARIO, 10)
     trainer = make_trainer(LearnedSchedule, SCENARIO, channels, steps=100, batch_size=2)
     trainer.run()
-    assert isinstance(trainer.trained(), PhaseNetwork)
+    policy = trainer.trained()
+    assert isinstance(policy, LearnedSchedule)
+    assert isinstance(policy.network, PhaseNetwork)
 
 
 @pytest.mark.parametrize(

@@ -292,10 +292,15 @@ def make_schedules(
     given: dict[str, Any] = {"channels": tuning(data), "seed": seed}
     compared = make_policies(as_names(names), scenario, **given) if names else {}
     costs = {name: [RoundCosts.of_policy(p, rounds, rules)] for name, p in compared.items()}
-    for name in POLICIES.names():
-        if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ()):
-            priced = (make_policy(name, scenario, kappa=price, **given) for price in kappas)
-            costs[name] = [RoundCosts.of_policy(p, rounds, rules) for p in priced]
+    priced: dict[str, Any] = {
+        name: name
+        for name in POLICIES.names()
+        if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ())
+    }
+    priced |= {name: p for name, p in compared.items() if "kappa" in p.open_options}
+    for name, what in priced.items():
+        by_price = (make_policy(what, scenario, kappa=price, **given) for price in kappas)
+        costs[name] = [RoundCosts.of_policy(p, rounds, rules) for p in by_price]
     bounds: dict[float, float] = {}
     if rates == 1.0:
         schedules, bounds = _everyone(kappas, rounds, rules, budget_s)
