@@ -9,7 +9,6 @@ from torch import Tensor
 from feduplink import FullPower, InputError, Scenario, SchedulePolicy, link
 from feduplink.channels import Channels, make_channels
 from feduplink.federated import (
-    RoundCosts,
     Rounds,
     UplinkRules,
     everyone,
@@ -68,13 +67,13 @@ def test_schedules_are_faster_and_cheaper_than_full_power():
         "schedule": make_policy("schedule", SCENARIO, kappa=10.0),
         "tdma": make_policy("tdma", SCENARIO, kappa=10.0),
     }
-    found = {name: RoundCosts.of_policy(p, rounds, RULES) for name, p in policies.items()}
+    found = {name: transmit(p, rounds, RULES) for name, p in policies.items()}
     cost = {name: row.cost(10.0) for name, row in found.items()}
     for name in ("max", "fixed-power", "tdma"):
         assert (cost["schedule"] <= cost[name] * (1 + 2e-3)).all()
     assert (cost["fixed-power"] <= cost["max"] * (1 + 1e-6)).all()
-    assert found["schedule"].as_metrics()["kappa_s_per_j"] == 10.0
-    assert found["max"].as_metrics()["kappa_s_per_j"] is None
+    assert policies["schedule"].kappa == 10.0
+    assert policies["max"].kappa is None
 
 
 def test_the_absent_do_not_send():

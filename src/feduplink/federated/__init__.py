@@ -28,7 +28,6 @@ from feduplink.federated.server import (
 from feduplink.federated.tasks.loading import load_task, task_options
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.federated.uplink import (
-    RoundCosts,
     Rounds,
     UplinkRecord,
     UplinkRules,
@@ -56,7 +55,6 @@ __all__ = [
     "PolicyHistory",
     "PublishedAverage",
     "RoundBatches",
-    "RoundCosts",
     "Rounds",
     "RunHistory",
     "Task",
