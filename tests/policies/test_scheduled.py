@@ -15,7 +15,6 @@ from feduplink.federated import (
     presence,
     transmit,
 )
-from feduplink.federated.uplink import rounds_on
 from feduplink.link import Schedule
 from feduplink.policies import (
     ComputedSchedule,
@@ -33,6 +32,11 @@ RULES = UplinkRules(SCENARIO, SCENARIO.model_bits(10_000))
 
 def drawn(count: int = 5) -> Rounds:
     return Rounds.draw(SCENARIO, everyone(count, 4), seed=0, run=0)
+
+
+def rounds_on(csi: Tensor, scenario: Scenario) -> Rounds:
+    present = everyone(len(csi), scenario.workers)
+    return Rounds.draw(scenario, present, seed=0, run=0, recorded=csi)
 
 
 class InPairs(SchedulePolicy):

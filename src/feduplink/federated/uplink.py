@@ -237,11 +237,3 @@ def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
         schedule[start:end] = False
         schedule[start:end, sorted(changes[start])] = True
     return schedule
-
-
-def rounds_on(csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Rounds:
-    """One round on each of the channels (N, L, L), everyone present."""
-    count, workers = csi.shape[:2]
-    observed = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", 0))
-    uniform = torch.zeros(count, workers)
-    return Rounds(csi, observed, uniform, everyone(count, workers))

@@ -277,8 +277,7 @@ def make_schedules(
         seed: of all random numbers.
 
     """
-    from feduplink.federated import UplinkRecord, UplinkRules, transmit
-    from feduplink.federated.uplink import rounds_on
+    from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, transmit
     from feduplink.policies import ComputedSchedule, TuningContext
     from feduplink.policies.store import default_policies, make_policies, make_policy
     from feduplink.registry import POLICIES
@@ -289,7 +288,8 @@ def make_schedules(
     kappas = sorted({kappa} if isinstance(kappa, int | float) else set(kappa))
     if budget_s > 0 and rates != 1.0:
         raise InputError("budget-s: accepted only with everyone in every round, --delivery 1.")
-    rounds = rounds_on(data.test, scenario, seed=seed)
+    present = everyone(len(data.test), scenario.workers)
+    rounds = Rounds.draw(scenario, present, seed=seed, run=0, recorded=data.test)
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
     rules = UplinkRules(scenario, uploaded)
     names = default_policies() if policies is None else policies
