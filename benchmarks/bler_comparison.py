@@ -40,7 +40,7 @@ from feduplink.policies import (
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES
-from feduplink.training import PrimalDualLearning, Trainer, training_settings
+from feduplink.training import Preset, PrimalDualLearning, Trainer
 
 SEED = 0
 #: Channels to train on, to tune on, and to judge on.
@@ -134,7 +134,7 @@ def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> No
 def trained(scenario: Scenario, csi: Channels) -> Policy:
     torch.manual_seed(SEED)
     policy = GraphPolicy(scenario)
-    settings = training_settings(GraphPolicy, epochs=EPOCHS)
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=EPOCHS)
     Trainer(PrimalDualLearning(policy, csi, settings, seed=SEED)).run()
     return policy
 

@@ -25,7 +25,7 @@ from feduplink.channels import Realisations, make_channels, resample_csi
 from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
-from feduplink.training import training_settings
+from feduplink.training import Preset
 from splits import split_channels
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
@@ -155,7 +155,7 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4, weights="ones")
     policy = GraphPolicy.initialised(scenario, 0)
     data = split_channels(csi[0::3], csi[1::3])
-    settings = training_settings(GraphPolicy, epochs=3)
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=3)
     best = Trainer(PrimalDualLearning(policy, data, settings)).run()
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["best_epoch"] == best.number + 1

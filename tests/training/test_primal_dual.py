@@ -32,7 +32,6 @@ from feduplink.training import (
     draw_subset,
     primal_dual_step,
     subset_powers,
-    training_settings,
 )
 from link.own_measures import AveragePower, Sinr
 from recorder import Stop, StopAt
@@ -63,10 +62,10 @@ def test_ours_trains_at_the_policys_own_rate():
 
 
 def test_explicit_values_override_those_of_the_preset_and_are_checked():
-    settings = training_settings(PerceptronPolicy, "paper", margin=0.1)
+    settings = Preset.for_policy(PerceptronPolicy, "paper").settings.replace(margin=0.1)
     assert (settings.margin, settings.primal_dual_step) == (0.1, 1e-4)
     with pytest.raises(InputError, match=r"^margin: .*less than or equal to 1"):
-        training_settings(PerceptronPolicy, "paper", margin=2)
+        Preset.for_policy(PerceptronPolicy, "paper").settings.replace(margin=2)
 
 
 def test_pdg_of_the_paper_is_its_equation():
@@ -422,7 +421,7 @@ OTHERS = {
 
 def trainer(problem: Problem) -> Trainer:
     data = split_channels(torch.ones(4, 3, 3), torch.ones(4, 3, 3))
-    settings = training_settings(GraphPolicy, epochs=1)
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=1)
     policy = GraphPolicy.initialised(CELL)
     return Trainer(PrimalDualLearning(policy, data, settings, problem=problem))
 

@@ -1,6 +1,6 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.evaluation import evaluate_models
 from feduplink.federated.federation import (
     Capacity,
     Federation,
@@ -65,7 +65,7 @@ __all__ = [
     "clip_each_",
     "draw_batches",
     "error_rate",
-    "evaluate",
+    "evaluate_models",
     "everyone",
     "find_aggregation",
     "load_task",

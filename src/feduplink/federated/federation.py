@@ -20,7 +20,7 @@ from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
 from feduplink.errors import InputError
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.evaluation import evaluate_models
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
@@ -430,7 +430,7 @@ class Federation:
         """Errors of some global models, each on its run's test set, (simulations,)."""
         self.stack.module.eval()
         tests = [self.data[run].test for run in runs]
-        outputs = evaluate(
+        outputs = evaluate_models(
             self.stack, self.state.models(simulations), tests, self.task.evaluation_batch
         )
         errors = [

@@ -18,7 +18,6 @@ from feduplink.training.primal_dual import (
     draw_subset,
     primal_dual_step,
     subset_powers,
-    training_settings,
 )
 from feduplink.training.trainer import (
     Checkpoint,
@@ -61,5 +60,4 @@ __all__ = [
     "make_trainer",
     "primal_dual_step",
     "subset_powers",
-    "training_settings",
 ]

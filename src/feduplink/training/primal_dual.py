@@ -62,13 +62,6 @@ class Preset:
         return cls(settings, kind.architecture_type())
 
 
-def training_settings(
-    kind: type[NeuralPolicy], preset: PresetName = "ours", **changes: Any
-) -> TrainingSettings:
-    """The settings of a preset for a policy, with some fields changed and validated again."""
-    return Preset.for_policy(kind, preset).settings.replace(**changes)
-
-
 @dataclass(frozen=True)
 class Expectations:
     """Batch estimates of what the problem is about, for K constraints and L workers.
