@@ -83,6 +83,7 @@ class Policy(ABC):
             round after the other, else for all rounds at once.
         is_lossless: every upload arrives, and time and energy are undefined.
         options: names of the further arguments of :meth:`make`.
+        open_options: those of them that an object still takes, as one whose network is trained.
         algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
             ``package.module:Class``; None: there is nothing to train.
         colour, marker: of matplotlib, for all figures; None takes a free one.
@@ -98,6 +99,7 @@ class Policy(ABC):
     has_state: ClassVar[bool] = False
     is_lossless: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
+    open_options: tuple[str, ...] = ()
     algorithm: ClassVar[str | None] = None
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
@@ -116,6 +118,10 @@ class Policy(ABC):
             context: channels to tune on, the problem and the seed.
         """
         return cls(scenario)
+
+    def with_options(self, scenario: Scenario, context: TuningContext, **options: Any) -> Policy:
+        """The policy with further arguments of :meth:`make`, those in ``open_options``."""
+        return self
 
     def __repr__(self) -> str:
         """Its kind, the scenario in outline, and how many numbers it stores."""

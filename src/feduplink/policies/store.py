@@ -197,7 +197,7 @@ def make_policy(
     Scenario.check(scenario, "scenario")
     context = TuningContext(_tuning_channels(channels), problem, seed)
     found = _find(what, scenario, context)
-    accepted = found.options if isinstance(found, type) else ()
+    accepted = found.options if isinstance(found, type) else found.open_options
     for option in options.keys() - set(accepted):
         raise InputError(
             f"{option}: {found.name} does not take it; accepted options: "
@@ -294,10 +294,11 @@ def _made(
     context: TuningContext,
     options: Mapping[str, Any],
 ) -> Policy:
-    """The policy itself, or the one that its class makes with the options that it takes."""
+    """The policy, or the one that its class makes, with the options that it takes."""
+    accepted = found.options if isinstance(found, type) else found.open_options
+    taken = {name: value for name, value in options.items() if name in accepted}
     if isinstance(found, Policy):
-        return found
-    taken = {name: value for name, value in options.items() if name in found.options}
+        return found.with_options(scenario, context, **taken) if taken else found
     return found.make(scenario, context, **taken)
 
 

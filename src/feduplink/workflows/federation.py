@@ -367,17 +367,10 @@ def federate(
                 imports=imports,
             )
         else:
-            history = federated.federate(
-                found,
-                compared,
-                scenario,
-                settings,
-                seed=seed,
-                device=device,
-                recorded=csi,
-                checkpoint=checkpoint,
-                resume=resume,
+            federation = federated.Federation(
+                found, compared, scenario, settings, seed=seed, device=device, recorded=csi
             )
+            history = federation.run(checkpoint=checkpoint, resume=resume)
     differences = {
         name: differing
         for name, policy in compared.items()
