@@ -29,8 +29,7 @@ from feduplink.federated.tasks.task import FederatedData
 from feduplink.policies import Policy, make_policies
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.storage.records import pack, unpack
-from feduplink.storage.tensorfile import fitting, read_tensors, write_tensors
+from feduplink.storage.tensorfile import fitting, pack, read_tensors, unpack, write_tensors
 from feduplink.validation import ValidatedModel
 
 #: Device of the server and of the nodes.
