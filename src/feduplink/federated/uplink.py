@@ -61,7 +61,7 @@ class Rounds(TensorRecord):
             csi = recorded[run * rounds : (run + 1) * rounds]
         return cls(
             csi,
-            noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run)),
+            noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "round-noise", run)),
             torch.rand(rounds, workers, generator=torch_generator(seed, "arrivals", run)),
             present,
         )
@@ -282,6 +282,6 @@ class RoundCosts:
 def rounds_on(csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Rounds:
     """One round on each of the channels (N, L, L), everyone present."""
     count, workers = csi.shape[:2]
-    observed = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", 0))
+    observed = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
     uniform = torch.zeros(count, workers)
     return Rounds(csi, observed, uniform, everyone(count, workers))

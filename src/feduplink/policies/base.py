@@ -19,7 +19,7 @@ from feduplink.judgement import Judgement, judge
 from feduplink.link import Schedule
 from feduplink.problem import Problem
 from feduplink.progress import track
-from feduplink.randomness import stream_seed, torch_generator
+from feduplink.randomness import Stream, stream_seed, torch_generator
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
@@ -410,22 +410,31 @@ def allocate_from_noisy_csi(
     scenario: Scenario,
     *,
     seed: int = 0,
+    noise: Stream = "csi-noise",
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
 
-    They are computed on ``device``, by default where the channels are, and come back to these. A
-    policy that is a module is moved there meanwhile, others compute where their channels are.
+    Args:
+        policy: decides; its own Pmax, of the scenario that it was made for, does not matter.
+        csi: true channels (N, L, L), to which noise of variance ``scenario.csi_noise`` is added.
+        scenario: gives the noise and Pmax.
+        seed: of the noise.
+        noise: random stream of the noise. One for each purpose: noise that a policy was tuned or
+            selected on is not the noise that it is judged with.
+        device: where powers are computed, by default where the channels are. A policy that is a
+            module is moved there meanwhile, others compute where their channels are.
 
-    A policy made for another scenario may have another Pmax; the one of ``scenario`` holds. In
-    float64, because a rounded Pmax may exceed it, and the objective with it the optimum.
+    Returns:
+        Powers or schedules where the channels are. Powers are float64, because a rounded Pmax may
+        exceed the true one, and the objective with it the optimum.
     """
     check_csi(csi, scenario.workers)
     if policy.is_lossless or policy.has_state:
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise")).to(there)
+    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise)).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

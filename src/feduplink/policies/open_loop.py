@@ -91,7 +91,7 @@ class OpenLoop(PowerPolicy):
         """
         check_csi(csi, scenario.workers)
         problem = problem or Problem.from_scenario(scenario)
-        seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
+        seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "tuning-noise"))
         direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
 
