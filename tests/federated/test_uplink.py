@@ -18,9 +18,9 @@ from feduplink import (
     link,
     make_policy,
 )
-from feduplink.channels import draw_csi
+from feduplink.channels import draw_csi, observe_csi
 from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, presence, transmit
-from feduplink.federated.uplink import recorded_rounds, rounds_on
+from feduplink.federated.uplink import recorded_rounds
 from feduplink.policies import Feedback, Ideal
 
 SCENARIO = Scenario(workers=2, pmax_dbw=-20, bandwidth_hz=1e5, compute_energy_j_per_bit=1e-9)
@@ -305,7 +305,7 @@ def test_noise_of_the_first_run_is_not_noise_of_an_evaluation():
     scenario = Scenario(workers=3, csi_noise=1e4)
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(0))
     rounds = Rounds.draw(scenario, everyone(5, 3), seed=0, run=0, recorded=csi)
-    assert not rounds.observed.equal(rounds_on(csi, scenario, seed=0).observed)
+    assert not rounds.observed.equal(observe_csi(csi, scenario, seed=0))
 
 
 def test_bits_of_a_model():
