@@ -21,7 +21,12 @@ from feduplink import (
 )
 from feduplink.channels import Channels
 from feduplink.link import PacketSuccess, SeparableMeasure
-from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy, judge_policy
+from feduplink.policies import (
+    GRAPH_HIDDEN,
+    NeuralPolicy,
+    allocate_from_noisy_csi,
+    judge_policy,
+)
 from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
 from feduplink.training import (
     Expectations,
@@ -520,13 +525,18 @@ def test_the_policy_ends_with_the_weights_of_the_best_epoch(data):
 
 
 def test_a_policy_for_noisy_channels_learns_from_noisy_channels(data):
-    """The validation has the noise of an evaluation of the scenario."""
+    """The validation has noise of the same variance as an evaluation, and a stream of its own."""
     noisy = CELL.replace(csi_noise=1e5)
     trainer = Trainer(learning(data, policy=GraphPolicy.initialised(noisy)))
     best = trainer.run()
     clean = Trainer(learning(data)).run()
+    power = allocate_from_noisy_csi(
+        trainer.trained(), data.validation, noisy, noise="validation-noise"
+    )
+    assert best.objective == pytest.approx(judge(noisy, data.validation, power).objective)
     verdict = judge_policy(trainer.trained(), data.validation, noisy)
-    assert best.objective == pytest.approx(verdict.objective)
+    assert best.objective != verdict.objective
+    assert best.objective == pytest.approx(verdict.objective, abs=0.05)
     assert best.objective != pytest.approx(clean.objective)
     without_noise = judge_policy(trainer.trained(), data.validation, CELL)
     assert best.objective != pytest.approx(without_noise.objective)

@@ -60,7 +60,7 @@ class Rounds(TensorRecord):
             csi = recorded[run * rounds : (run + 1) * rounds]
         return cls(
             csi,
-            observe_csi(csi, scenario, seed=seed, run=run),
+            observe_csi(csi, scenario, seed=seed, noise="round-noise", run=run),
             torch.rand(rounds, workers, generator=torch_generator(seed, "arrivals", run)),
             present,
         )

@@ -351,7 +351,9 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
     def end_epoch(self, epoch: int) -> Epoch:
         """Judge the policy on the validation channels."""
         scenario, csi = self.policy.scenario, self._validation
-        power = allocate_from_noisy_csi(self.policy, csi, scenario, seed=self.seed)
+        power = allocate_from_noisy_csi(
+            self.policy, csi, scenario, seed=self.seed, noise="validation-noise"
+        )
         return Epoch.from_judgement(epoch, judge(scenario, csi, power, problem=self.problem))
 
     def identity(self) -> dict[str, Any]:
