@@ -37,12 +37,12 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
 from feduplink.registry import COMPARED, POLICIES
 from feduplink.scenario import Scenario
-from feduplink.validation import ValidatedModel, check_device
+from feduplink.validation import ValidatedModel, usable_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -93,7 +93,6 @@ class FieldsOf:
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1, description="Seed of all random numbers")]
 Device = Annotated[
     str,
-    AfterValidator(check_device),
     Field(description="Device to compute on: cpu, cuda or cuda:N"),
 ]
 ChannelsPerSplit = Annotated[
@@ -172,6 +171,8 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
             **{name: value for name, value in arguments.items() if name in plain}, **further
         )
         values = {name: getattr(checked, name) for name in checked.model_fields_set}
+        if "device" in values:
+            usable_device(values["device"])  # before anything takes long
         return function(**{**arguments, **values})  # type: ignore[call-arg]
 
     return call
