@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from feduplink.errors import InputError
 from feduplink.progress import track_each
 from feduplink.scenario import DRAWING_FIELDS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
@@ -29,6 +30,7 @@ from feduplink.workflows.options import (
     MaxBoxes,
     PoliciesOption,
     PolicyLike,
+    Reading,
     Seed,
     workflow,
 )
@@ -228,6 +230,7 @@ def evaluate(
     budget_s: BudgetS = None,
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> Evaluation:
     """Compare policies on test channels of a scenario, or on recorded channels.
 
@@ -246,6 +249,8 @@ def evaluate(
         budget_s: time limit of its proof, s; what is proved then depends on the machine.
         seed: of channels, tuning and CSI noise.
         device: where powers are computed.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.optimum import find_optimum
@@ -253,7 +258,7 @@ def evaluate(
     from feduplink.validation import usable_device
 
     usable_device(device)  # before anything takes long
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     names = default_policies() if policies is None else policies
     found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
     outcomes = judge_policies(
@@ -338,22 +343,25 @@ def channels_for(
     *,
     seed: int,
     has_data_sizes: bool = False,
+    split: bool = True,
+    **reading: Any,
 ) -> tuple[Scenario, Channels]:
     """The channels of a job, and the scenario as far as it applies to them.
 
     Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
     drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``.
+    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. A recorded file
+    is split unless told not to, an array is reported on as a whole; ``reading`` are the fields of
+    :class:`RecordingOptions`.
     """
-    import torch
-
     from feduplink.channels import Channels, make_channels
 
     if channels is None:
+        for name in reading:
+            raise InputError(f"{name.replace('_', '-')}: accepted only with --channels FILE.")
         return scenario, make_channels(scenario, channels_per_split, seed=seed)
-    if not isinstance(channels, Channels | str | os.PathLike):
-        channels = Channels.for_test(torch.as_tensor(channels))
-    data = make_channels(scenario, channels, seed=seed)
+    is_array = not isinstance(channels, Channels | str | os.PathLike)
+    data = make_channels(scenario, channels, seed=seed, split=split and not is_array, **reading)
     if data.file is None:
         return scenario, data
     usual = Scenario()

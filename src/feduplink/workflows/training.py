@@ -38,6 +38,7 @@ from feduplink.workflows.options import (
     CommandLine,
     Device,
     FieldsOf,
+    RecordingOptions,
     Resume,
     Seed,
     workflow,
@@ -290,6 +291,7 @@ def train(
                 ),
                 "network of pdg and pdm": GraphArchitecture,
                 "training of pdx (steps also of learned-schedule)": NetworkSettings,
+                "recorded channels": RecordingOptions,
             }
         ),
     ],
@@ -311,7 +313,9 @@ def train(
         resume: continue from the checkpoint in ``out``.
         seed: of all random numbers.
         device: where the training runs.
-        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
+        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``; and
+            ``noise_power_w``, ``transpose`` and ``channel_axes`` of recorded channels, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.optimum import check_reachable
@@ -327,7 +331,8 @@ def train(
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
     kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    reading = {n: settings.pop(n) for n in RecordingOptions.model_fields if n in settings}
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     options = {"preset": preset, **settings}
     chosen = usable_device(device)
     with resume_hint(checkpoint):
