@@ -273,7 +273,7 @@ class Channels:
         """What a reader of results on these channels has to know."""
         notes = []
         if self.pmax_w is not None:
-            notes.append(f"{self.origin}: {self.summary()}")
+            notes.append(str(self.summary()))
         if self.recorded and len(self.rows["training"]):
             parts = {part: len(self.rows[part]) for part in PARTS}
             notes.append(

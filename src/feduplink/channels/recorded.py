@@ -342,8 +342,8 @@ def _chosen_axes(
     if len(possible) > 1:
         raise InputError(
             f"{has} and {kind} numbers, which can be read in {len(possible)} ways; accepted: "
-            f"channel_axes {' or '.join(possible)}, where n is the channel, i the receive filter, "
-            "j the transmitter and r the antenna"
+            f"--channel-axes {' or '.join(possible)} (in Python channel_axes), where n is the "
+            "channel, i the receive filter, j the transmitter and r the antenna"
         )
     return possible[0]
 

@@ -2,7 +2,7 @@
 
 >>> summary = summarise(torch.tensor([[[1e3, 10.0], [20.0, 1e4]]]), torch.tensor(0.1))
 >>> print(summary)
-1 channel of 2 workers; median SNR at Pmax 20.0 dB, median SIR 10.5 dB, dynamic range 30.0 dB
+1 channel of 2 workers; median SNR at Pmax 25.0 dB, median SIR 23.5 dB, dynamic range 30.0 dB
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -94,7 +95,8 @@ def summarise(csi: Tensor, pmax_w: Tensor, order: str = "") -> ChannelSummary:
 
 
 def _median_db(values: Tensor) -> float:
-    return 10 * math.log10(max(float(values.median()), math.ulp(0.0)))
+    """Median of positive numbers, in dB."""
+    return float(np.median(10 * values.detach().double().log10().cpu().numpy()))
 
 
 def doubts(csi: Tensor, summary: ChannelSummary, noise_power_w: float) -> list[str]:
@@ -113,8 +115,8 @@ def doubts(csi: Tensor, summary: ChannelSummary, noise_power_w: float) -> list[s
     if not low <= summary.snr_db <= high:
         found.append(
             f"the median SNR at Pmax is {summary.snr_db:.0f} dB; gains have to be linear and "
-            "divided by the noise power, which noise_power_w does (the scenario's is "
-            f"{noise_power_w:.3g} W)"
+            "divided by the noise power, which --noise-power does (in Python noise_power_w; the "
+            f"scenario's is {noise_power_w:.3g} W)"
         )
     if transposed := looks_transposed(csi):
         found.append(transposed)
@@ -160,7 +162,7 @@ def looks_transposed(csi: Tensor) -> str:
     if is_reversed and _row_excess(gain_db) > _MIN_ROW_EXCESS:
         return (
             "H looks transposed: rows differ as columns should; column j of H is the transmitter, "
-            "row i the receive filter, and transpose exchanges them"
+            "row i the receive filter, and --transpose (in Python transpose) exchanges them"
         )
     return ""
 

@@ -16,7 +16,7 @@ import contextlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,10 @@ from numpy.typing import NDArray
 from feduplink.errors import InputError, did_you_mean
 from feduplink.storage.files import check_regular
 from feduplink.storage.hdf5 import dataset_in, reading_hdf5
+from feduplink.storage.matfile import mat_variables
 
 #: Kinds of NumPy types that are real numbers: floating point, signed and unsigned integers.
 _REAL_KINDS = "fiu"
-#: Classes of numeric arrays in a MAT file.
-_MATLAB_CLASSES = frozenset(
-    {"double", "single"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
 #: Maximum decompression ratio: that of deflate is 1032.
 _MAX_RATIO = 1100
 #: Bytes that an array may have whatever the size of its file.
@@ -157,7 +154,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 def _is_pair(dtype: np.dtype[Any]) -> bool:
     """Whether a type is MATLAB's for complex numbers in HDF5."""
-    fields = dtype.fields or {}
+    fields: Mapping[str, Any] = dtype.fields or {}
     return set(fields) == {"real", "imag"} and all(f[0].kind in "fiu" for f in fields.values())
 
 
@@ -276,33 +273,16 @@ class _MatFile(ArrayFile):
         self._path = path
 
     def arrays(self) -> list[StoredArray]:
-        # Whether numbers are complex is not in the list of contents.
-        return self._loaded(self._names())
-
-    def array(self, name: str) -> StoredArray:
-        if name not in self._names():
-            return super().array(name)
-        (found,) = self._loaded([name])
-        return found
-
-    def _names(self) -> list[str]:
-        import scipy.io
-
-        contents = scipy.io.whosmat(self._path)
-        return [name for name, _, kind in contents if kind in _MATLAB_CLASSES]
-
-    def _loaded(self, names: list[str]) -> list[StoredArray]:
-        import scipy.io
-
-        if not names:
-            return []
-        content = scipy.io.loadmat(self._path, variable_names=names)
-
-        def stored(name: str, values: NDArray[Any]) -> StoredArray:
-            dtype = values.dtype
-            return StoredArray(name, values.shape, str(dtype), _kind(dtype), lambda: values)
-
-        return [stored(name, np.asarray(content[name])) for name in names]
+        return [
+            StoredArray(
+                variable.name,
+                variable.shape,
+                variable.dtype,
+                ("complex" if variable.is_complex else "real") if variable.is_numeric else "",
+                variable.read,
+            )
+            for variable in mat_variables(self._path)
+        ]
 
 
 _MAGIC: dict[bytes, type[ArrayFile]] = {
