@@ -361,7 +361,11 @@ def _swapped(axes: str) -> str:
 def _interpreted(
     values: NDArray[Any] | Tensor, axes: str, noise_power_w: float | None
 ) -> Recording:
-    """H of an array whose axes are known."""
+    """H of an array whose axes are known.
+
+    Gains are H σ², effective coefficients g with |g|² = H σ², antenna coefficients h with the
+    matched filter's H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²).
+    """
     given = _as_tensor(values)
     order = f"{'h' if 'r' in axes else 'g' if given.is_complex() else 'H'}[{', '.join(axes)}]"
     usual = _ANTENNA_AXES if "r" in axes else _GAIN_AXES
@@ -379,6 +383,7 @@ def _interpreted(
         else:
             csi = ordered.abs().square() / noise
             how = ", H = |g|²"
+        csi = csi.to(given.real.dtype)
     else:
         _refuse_decibels(ordered)
         csi, how = ordered if noise_power_w is None else ordered / noise, ""
@@ -395,7 +400,8 @@ def _as_tensor(values: NDArray[Any] | Tensor) -> Tensor:
         is_integer = not (values.is_floating_point() or values.is_complex())
         return values.double() if is_integer and values.dtype != torch.bool else values
     native = {"f": np.float64, "i": np.float64, "u": np.float64, "c": np.complex128}
-    dtype = np.float32 if values.dtype == np.float32 else native[values.dtype.kind]
+    is_single = values.dtype in (np.float32, np.complex64)
+    dtype = values.dtype.newbyteorder("=") if is_single else native[values.dtype.kind]
     return torch.from_numpy(np.ascontiguousarray(values, dtype=dtype))
 
 
