@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -231,27 +232,21 @@ class _NpzFile(ArrayFile):
         self._path = path
 
     def arrays(self) -> list[StoredArray]:
-        found = []
+        with zipfile.ZipFile(self._path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+            return [self._stored(archive, member) for member in members]
+
+    def _stored(self, archive: zipfile.ZipFile, member: str) -> StoredArray:
         size = self._path.stat().st_size
-        with np.load(self._path, allow_pickle=False) as archive:
-            members = set(archive.zip.namelist())
-            for name in archive.files:
-                if f"{name}.npy" not in members:
-                    continue  # not an array
-                with archive.zip.open(f"{name}.npy") as file:
-                    shape, dtype = _npy_header(file)
+        with archive.open(member) as file:
+            shape, dtype = _npy_header(file)
 
-                def read(
-                    name: str = name,
-                    shape: tuple[int, ...] = shape,
-                    dtype: np.dtype[Any] = dtype,
-                ) -> NDArray[Any]:
-                    _check_size(shape, dtype.itemsize, size)
-                    with np.load(self._path, allow_pickle=False) as archive:
-                        return np.asarray(archive[name])
+        def read() -> NDArray[Any]:
+            _check_size(shape, dtype.itemsize, size)
+            with zipfile.ZipFile(self._path) as archive, archive.open(member) as file:
+                return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
-                found.append(StoredArray(name, shape, str(dtype), _kind(dtype), read))
-        return found
+        return StoredArray(member.removesuffix(".npy"), shape, str(dtype), _kind(dtype), read)
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
