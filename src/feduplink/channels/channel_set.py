@@ -1,7 +1,7 @@
 """Sets of channels: drawn from a scenario's model or recorded, split into training, validation and
 test.
 
->>> from feduplink.scenario import Scenario
+>>> from feduplink.scenario import DRAWING_FIELDS, Scenario
 >>> channels = make_channels(Scenario(workers=2), 5)
 >>> channels.origin, tuple(channels.test.shape), channels.recorded
 ('drawn from the scenario', (5, 2, 2), False)
@@ -22,14 +22,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from feduplink.channels.csi import check_antenna, check_csi, scale_interference
+from feduplink.channels.csi import check_antenna, check_csi, noisy_csi, scale_interference
 from feduplink.channels.models import AntennaChannelModel, ChannelModel, Realisations
 from feduplink.channels.recorded import Recording, read_recording, recorded_array
 from feduplink.channels.summary import ChannelSummary, doubts, summarise
 from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
 from feduplink.registry import CHANNEL_MODELS
-from feduplink.scenario import Scenario
+from feduplink.scenario import DRAWING_FIELDS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT, PARTS
 
 
@@ -113,6 +113,15 @@ def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
     """``count`` of the channels (N, L, L) drawn with replacement, (count, L, L)."""
     generator = torch_generator(seed, "round-channels")
     return csi[torch.randint(len(csi), (count,), generator=generator)]
+
+
+def observe_csi(csi: Tensor, scenario: Scenario, *, seed: int, run: int = 0) -> Tensor:
+    """The CSI of channels (N, L, L) that policies see, with the noise of the scenario.
+
+    It is drawn from the noise stream of the seed and run.
+    """
+    check_csi(csi, scenario.workers)
+    return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run))
 
 
 def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int = 0) -> Tensor:
@@ -373,3 +382,44 @@ def _recorded(
         recording, origin = read_recording(what, **reading), f"from {what}"
         return Channels._from_recording(recording, origin, file=str(what), split=split)
     return Channels._from_recording(recorded_array(what, **reading), "of an array", split=split)
+
+
+def channels_for(
+    scenario: Scenario,
+    channels: str | os.PathLike[str] | ArrayLike | Tensor | Channels | None,
+    channels_per_split: int,
+    *,
+    seed: int,
+    has_data_sizes: bool = False,
+    split: bool = True,
+    **reading: Any,
+) -> tuple[Scenario, Channels]:
+    """The channels of a job, and the scenario as far as it applies to them.
+
+    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
+    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
+    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. A file is split
+    unless ``split`` is false, an array is for the test as a whole; ``reading`` are further options
+    of :func:`make_channels`.
+    """
+    if channels is None:
+        for name in reading:
+            raise InputError(f"{name.replace('_', '-')}: accepted only with --channels FILE.")
+        return scenario, make_channels(scenario, channels_per_split, seed=seed)
+    is_array = not isinstance(channels, Channels | str | os.PathLike)
+    data = make_channels(scenario, channels, seed=seed, split=split and not is_array, **reading)
+    if data.file is None:
+        return scenario, data
+    if has_data_sizes:
+        data = replace(data, assumed_weights=None)
+    usual = Scenario()
+    warned = [
+        f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect"
+        for name in sorted(DRAWING_FIELDS)
+        if getattr(scenario, name) != getattr(usual, name)
+    ]
+    if data.assumed_weights is not None:
+        warned.append(data.notes[-1])
+    for sentence in warned:
+        warnings.warn(sentence, stacklevel=3)
+    return scenario.replace(interference=1.0), data

@@ -8,28 +8,24 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from feduplink.errors import InputError
 from feduplink.progress import track_each
-from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
 from feduplink.workflows.options import (
     BudgetS,
-    ChannelsLike,
     ChannelsOption,
     ChannelsPerSplit,
     Device,
     MaxBoxes,
     PoliciesOption,
-    PolicyLike,
     Reading,
     Seed,
     workflow,
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from feduplink.channels import Channels
     from feduplink.judgement import Judgement
     from feduplink.link import Schedule
     from feduplink.optimum import Optimum
@@ -153,10 +148,6 @@ class Evaluation(Result, Mapping[str, Outcome]):
         """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
-
     def remarks(self) -> list[str]:
         """The notes, and a sentence on each policy that was made for another scenario."""
         from feduplink.policies.store import made_for_sentence
@@ -166,7 +157,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def table(self) -> TextTable:
         """A row per policy, and one for the optimum if there is one."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 
@@ -253,14 +244,13 @@ def evaluate(
             :func:`feduplink.make_channels`.
 
     """
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
-    from feduplink.validation import usable_device
 
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     names = default_policies() if policies is None else policies
-    found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
+    found = make_policies(names, scenario, channels=data, seed=seed)
     outcomes = judge_policies(
         found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
     )
@@ -324,67 +314,10 @@ def judge_policies(
     return outcomes
 
 
-def tuning(channels: Channels) -> Channels | None:
-    """Channels to tune policies on; without a training split they are drawn from the scenario."""
-    return channels if len(channels.rows["training"]) else None
-
-
-def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike) -> Any:
-    """One policy is a list of one."""
-    if isinstance(policies, Mapping | Sequence) and not isinstance(policies, str):
-        return policies
-    return [policies]
-
-
-def channels_for(
-    scenario: Scenario,
-    channels: ChannelsLike | None,
-    channels_per_split: int,
-    *,
-    seed: int,
-    has_data_sizes: bool = False,
-    split: bool = True,
-    **reading: Any,
-) -> tuple[Scenario, Channels]:
-    """The channels of a job, and the scenario as far as it applies to them.
-
-    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
-    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. A recorded file
-    is split unless told not to, an array is reported on as a whole; ``reading`` are the fields of
-    :class:`RecordingOptions`.
-    """
-    from feduplink.channels import Channels, make_channels
-
-    if channels is None:
-        for name in reading:
-            raise InputError(f"{name.replace('_', '-')}: accepted only with --channels FILE.")
-        return scenario, make_channels(scenario, channels_per_split, seed=seed)
-    is_array = not isinstance(channels, Channels | str | os.PathLike)
-    data = make_channels(scenario, channels, seed=seed, split=split and not is_array, **reading)
-    if data.file is None:
-        return scenario, data
-    usual = Scenario()
-    for name in sorted(DRAWING_FIELDS):
-        if getattr(scenario, name) != getattr(usual, name):
-            option = name.replace("_", "-")
-            warn(f"recorded channels are taken as they are; {option} has no effect")
-    if has_data_sizes:
-        data = replace(data, assumed_weights=None)
-    if data.assumed_weights is not None:
-        warn(data.notes[-1])
-    return scenario.replace(interference=1.0), data
-
-
 def warn_unreachable(unreachable: Any) -> None:
     """Warn of every worker that cannot meet its thresholds on any channel."""
     for entry in unreachable:
-        warn(f"thresholds: {entry}")
-
-
-def warn(sentence: str) -> None:
-    """Warn the caller of a workflow."""
-    warnings.warn(sentence, stacklevel=4)
+        warnings.warn(f"thresholds: {entry}", stacklevel=3)
 
 
 def optimum_entries(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:

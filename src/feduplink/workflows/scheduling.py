@@ -13,7 +13,6 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -111,10 +110,6 @@ class Front(Result):
             costs.success.mean(0),
             self.bounds.get(kappa),
         )
-
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
 
     def table(self) -> TextTable:
         """A row per policy and κ."""
@@ -277,9 +272,9 @@ def make_schedules(
             :func:`feduplink.make_channels`.
 
     """
+    from feduplink.channels.channel_set import channels_for
     from feduplink.federated import RoundCosts, UplinkRules
     from feduplink.federated.uplink import rounds_on
-    from feduplink.policies import ComputedSchedule, TuningContext
     from feduplink.policies.store import default_policies, make_policies, make_policy
     from feduplink.registry import POLICIES
     from feduplink.scenario import float64
@@ -293,8 +288,8 @@ def make_schedules(
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
     rules = UplinkRules(scenario, uploaded)
     names = default_policies() if policies is None else policies
-    given: dict[str, Any] = {"channels": tuning(data), "seed": seed}
-    compared = make_policies(as_names(names), scenario, **given) if names else {}
+    given: dict[str, Any] = {"channels": data, "seed": seed}
+    compared = make_policies(names, scenario, **given) if names else {}
     costs = {name: [RoundCosts.of_policy(p, rounds, rules)] for name, p in compared.items()}
     for name in POLICIES.names():
         if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ()):
@@ -306,8 +301,8 @@ def make_schedules(
     else:
         schedules = {}
         for price in kappas:
-            policy = ComputedSchedule.make(
-                scenario, TuningContext(**given), kappa=price, delivery=rates, bits=uploaded
+            policy: Any = make_policy(
+                "schedule", scenario, kappa=price, delivery=rates, bits=uploaded, **given
             )
             schedules[price] = policy.step(rounds.observed, bits=uploaded)
     costs["schedule"] = [
