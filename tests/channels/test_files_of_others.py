@@ -365,6 +365,12 @@ def test_axes_that_do_not_fit_are_refused(write, axes, words):
         read_channels(write(H=CSI), channel_axes=axes)
 
 
+@pytest.mark.parametrize("noise", [0, -1e-14, float("nan"), float("inf"), "1e-14"])
+def test_a_noise_power_is_a_number_above_zero(noise):
+    with pytest.raises(InputError, match="noise_power_w: .*; accepted: a finite number above 0"):
+        make_channels(SCENARIO, CSI, noise_power_w=noise)
+
+
 def test_antenna_coefficients_have_one_axis_of_workers(tmp_path):
     np.save(tmp_path / "h.npy", np.ones((20, 4, 10), complex))
     with pytest.raises(InputError, match="have one axis of workers"):

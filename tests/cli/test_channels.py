@@ -312,3 +312,24 @@ def test_options_of_recordings_need_one(run: Run):
     sentence = refused(run("evaluate", *TINY, "--noise-power", 1e-13))
     assert "noise-power-w: accepted only with --channels FILE" in sentence
     assert "transpose: accepted only" in refused(run("federate", "--transpose"))
+    assert "transpose: accepted only" in refused(run("check", "proof.h5", "--transpose"))
+
+
+def test_the_proof_of_channels_of_matlab_is_about_these(run: Run, tmp_path: Path):
+    matlab_file(tmp_path)
+    file = ("--channels", "cell.mat", "--noise-power", 1e-13, "--transpose")
+    words = (*COMMANDS["optimum"], "--weights", "uniform", "--certificate", "proof.h5")
+    assert run(*words, *file).status == 0
+    assert run("check", "proof.h5", *file).status == 0
+    sentence = refused(run("check", "proof.h5", *file[:-1]))
+    assert "about other channels than those of cell.mat" in sentence
+
+
+def test_a_file_with_one_channel_is_solved_as_a_whole(run: Run, tmp_path: Path):
+    csi = draw_csi(Scenario(workers=3), 1, torch.Generator().manual_seed(2)).numpy()
+    np.save(tmp_path / "one.npy", csi[0])
+    words = (*COMMANDS["optimum"], "--channels", "one.npy", "--weights", "uniform")
+    ended = run(*words, "--whole-file")
+    assert ended.status == 0
+    assert "1 channel of 3 workers, H[i, j]" in ended.out
+    assert "1 recorded; accepted: 3 or more" in refused(run(*words))

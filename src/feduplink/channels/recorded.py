@@ -16,6 +16,7 @@ complex, n i r        antenna coefficients h_i; H_ij = |h_iᴴ h_j|² / ‖h_i�
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -366,6 +367,12 @@ def _interpreted(
     Gains are H σ², effective coefficients g with |g|² = H σ², antenna coefficients h with the
     matched filter's H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²).
     """
+    if noise_power_w is not None and not (
+        isinstance(noise_power_w, int | float) and 0 < noise_power_w < math.inf
+    ):
+        raise InputError(
+            f"noise_power_w: {noise_power_w!r}; accepted: a finite number above 0, in W."
+        )
     given = _as_tensor(values)
     order = f"{'h' if 'r' in axes else 'g' if given.is_complex() else 'H'}[{', '.join(axes)}]"
     usual = _ANTENNA_AXES if "r" in axes else _GAIN_AXES

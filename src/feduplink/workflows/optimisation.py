@@ -415,6 +415,8 @@ def check_proof(
     from feduplink.proofs.format import check_recording
 
     checker = import_extra("feduplink.proofs.checker", "check")
+    if channels is None and reading:
+        raise InputError(f"{next(iter(reading))}: accepted only with --channels FILE.")
     content = read_proof(Path(proof))
     if channels is not None:
         csi = read_channels(channels, **reading).csi
