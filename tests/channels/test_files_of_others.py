@@ -367,7 +367,7 @@ def test_axes_that_do_not_fit_are_refused(write, axes, words):
 
 @pytest.mark.parametrize("noise", [0, -1e-14, float("nan"), float("inf"), "1e-14"])
 def test_a_noise_power_is_a_number_above_zero(noise):
-    with pytest.raises(InputError, match="noise_power_w: .*; accepted: a finite number above 0"):
+    with pytest.raises(InputError, match=r"noise_power_w: .*; accepted: a finite number above 0"):
         make_channels(SCENARIO, CSI, noise_power_w=noise)
 
 
