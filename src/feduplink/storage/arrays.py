@@ -108,7 +108,7 @@ def reading_arrays(path: str | os.PathLike[str], what: str) -> Iterator[ArrayFil
         yield opened(source)
     except InputError as error:
         raise InputError(f"{what}: {path} {error}.") from None
-    except Exception as error:  # NumPy, SciPy and zipfile raise a dozen types for damaged files
+    except Exception as error:  # NumPy and zipfile raise a dozen types for damaged files
         reason = " ".join(str(error).split()).removesuffix(".")
         raise InputError(
             f"{what}: {path} cannot be read as {opened.format} (truncated or another format): "
