@@ -175,6 +175,7 @@ def test_arrays_of_python_follow_the_same_rules():
         (np.array([["a", "b"], ["c", "d"]]), "array of <U1 is not accepted"),
         (np.ones((3, 4, 5)), r"array that has shape \(3, 4, 5\); accepted: \(N, L, L\)"),
         (-CSI, "negative"),
+        (CSI + 0j, "in 2 ways; accepted: --channel-axes nij or nir"),
     ):
         with pytest.raises(InputError, match=words):
             make_channels(SCENARIO, wrong)

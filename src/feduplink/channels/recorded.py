@@ -160,7 +160,8 @@ def recorded_array(
 ) -> Recording:
     """Channels in an array of NumPy or PyTorch, by the rules of :func:`read_channels`.
 
-    Where the axes can be read in two orders, the channel index is the first.
+    Where the channel index may be the first or the last, it is the first. Complex numbers (N, L, L)
+    need ``channel_axes``, as in files.
     """
     values = array if isinstance(array, Tensor) else np.asarray(array)
     is_complex = values.is_complex() if isinstance(values, Tensor) else values.dtype.kind == "c"
@@ -174,7 +175,7 @@ def recorded_array(
     first = [axes for axes in possible if axes in (_GAIN_AXES, _ANTENNA_AXES)]
     kind = "complex" if is_complex else "real"
     try:
-        axes = _chosen_axes(shape, kind, first[:1] or possible, channel_axes)
+        axes = _chosen_axes(shape, kind, first or possible, channel_axes)
         axes = _swapped(axes) if transpose else axes
     except InputError as error:
         raise InputError(f"channels: an array that {error}.") from None
