@@ -80,6 +80,11 @@ def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, rec
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
     metrics = metrics_of(tmp_path / "runs/evaluate")
     assert metrics["scenario"] == scenario.model_dump(mode="json")
+    summary = metrics["channels"].pop("summary")
+    assert summary["order"] == "H[n, i, j] (n channel, i receive filter, j transmitter)"
+    assert summary["median_snr_db"] == pytest.approx(
+        10 * np.median((csi.diagonal(dim1=1, dim2=2) * scenario.pmax_w).log10()), abs=1e-4
+    )
     assert metrics["channels"] == {
         "source": f"from {recorded}",
         "count": 10,

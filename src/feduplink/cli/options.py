@@ -36,7 +36,7 @@ from feduplink.workflows.options import (
 )
 
 #: Options with a second, shorter name.
-_SHORT_NAMES = {"static_power_w": "--static-power"}
+_SHORT_NAMES = {"static_power_w": "--static-power", "noise_power_w": "--noise-power"}
 #: Largest configuration file, bytes.
 _MAX_CONFIG_BYTES = 1 << 20
 _Positive = Annotated[float, Field(gt=0)]
@@ -348,7 +348,12 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     Completed are commands, options, registered names, choices and files.
     """
     shtab = import_extra("shtab", "completion")
-    paths = {"FILE": shtab.FILE, "PROOF": shtab.FILE, "DIR": shtab.DIRECTORY}
+    paths = {
+        "FILE": shtab.FILE,
+        "FILE[:KEY]": shtab.FILE,
+        "PROOF": shtab.FILE,
+        "DIR": shtab.DIRECTORY,
+    }
     functions: dict[str, str] = {}
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     for command, declared in commands.choices.items():

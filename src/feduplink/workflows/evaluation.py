@@ -26,6 +26,7 @@ from feduplink.workflows.options import (
     Device,
     MaxBoxes,
     PoliciesOption,
+    Reading,
     Seed,
     workflow,
 )
@@ -220,6 +221,7 @@ def evaluate(
     budget_s: BudgetS = None,
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> Evaluation:
     """Compare policies on test channels of a scenario, or on recorded channels.
 
@@ -238,13 +240,15 @@ def evaluate(
         budget_s: time limit of its proof, s; what is proved then depends on the machine.
         seed: of channels, tuning and CSI noise.
         device: where powers are computed.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
 
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     names = default_policies() if policies is None else policies
     found = make_policies(names, scenario, channels=data, seed=seed)
     outcomes = judge_policies(

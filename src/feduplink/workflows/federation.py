@@ -23,6 +23,7 @@ from feduplink.workflows.options import (
     DataDirectory,
     Device,
     PoliciesOption,
+    Reading,
     Resume,
     Seed,
     workflow,
@@ -249,6 +250,7 @@ def federate(
     imports: Collection[str] = (),
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> FederatedComparison:
     """Train a federated model over the uplink; compare policies by error, time and energy.
 
@@ -280,6 +282,8 @@ def federate(
         imports: modules that Flower's processes import first.
         seed: of all random numbers.
         device: where workers are trained.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink import federated
@@ -310,8 +314,10 @@ def federate(
     checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=resume)
     recording: Channels | None = None
-    if channels is not None:
-        scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
+    if channels is not None or reading:
+        scenario, recording = channels_for(
+            scenario, channels, 0, seed=seed, has_data_sizes=True, **reading
+        )
     if isinstance(task, str):
         TASKS.find(task)  # so that an unknown name is refused before channels are drawn
     if recording is not None and len(recording.rows["training"]):

@@ -103,10 +103,11 @@ ChannelsPerSplit = Annotated[
 ChannelsOption = Annotated[
     ChannelsLike | None,
     Field(
-        description="Recorded channels (HDF5) instead of drawn ones, for the workers of the file. "
-        "They are split in turn into training, validation and test"
+        description="Recorded channels instead of drawn ones, for the workers of the file: HDF5, "
+        "NPZ, NPY or MAT, with the name of an array where the file has several. They are split in "
+        "turn into training, validation and test"
     ),
-    CommandLine(metavar="FILE", type=str | None),
+    CommandLine(metavar="FILE[:KEY]", type=str | None),
 ]
 #: Policies on the command line.
 POLICY_NAMES = CommandLine(
@@ -150,6 +151,32 @@ Processes = Annotated[
     Field(ge=1, le=1024, description="Processes to compute in at the same time"),
     CommandLine(metavar="N", default="one per processor"),
 ]
+
+
+class RecordingOptions(ValidatedModel):
+    """How an array of recorded channels is read."""
+
+    noise_power_w: float | None = Field(
+        None,
+        gt=0,
+        le=1e3,
+        description="Noise power, W, by which recorded gains are divided (default: they are "
+        "relative to the noise already)",
+    )
+    transpose: bool = Field(
+        False,
+        description="Exchange the two worker axes of recorded channels, for H[transmitter, "
+        "receiver]",
+    )
+    channel_axes: str | None = Field(
+        None,
+        description="Order of the axes of recorded channels, as ijn: n channel, i receive filter, "
+        "j transmitter, r antenna (default: found from the shape)",
+    )
+
+
+#: Keywords of a workflow on the reading of its channels.
+Reading = Annotated[Any, FieldsOf({"recorded channels": RecordingOptions})]
 
 
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

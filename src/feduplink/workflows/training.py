@@ -36,6 +36,7 @@ from feduplink.workflows.options import (
     CommandLine,
     Device,
     FieldsOf,
+    RecordingOptions,
     Resume,
     Seed,
     workflow,
@@ -225,6 +226,7 @@ def train(
                 ),
                 "network of pdg and pdm": GraphArchitecture,
                 "training of pdx (steps also of learned-schedule)": NetworkSettings,
+                "recorded channels": RecordingOptions,
             }
         ),
     ],
@@ -247,7 +249,9 @@ def train(
         resume: continue from the checkpoint in ``out``.
         seed: of all random numbers.
         device: where the training runs.
-        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
+        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``; and
+            ``noise_power_w``, ``transpose`` and ``channel_axes`` of recorded channels, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.channels.channel_set import channels_for
@@ -264,7 +268,8 @@ def train(
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
     found = POLICIES.find(policy) if isinstance(policy, str) else policy
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    reading = {n: settings.pop(n) for n in RecordingOptions.model_fields if n in settings}
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     kind = policy_class(found)
     options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
