@@ -19,6 +19,7 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
+from feduplink.units import UnitSystem
 from feduplink.validation import ValidatedModel, import_extra, parse_mapping
 from feduplink.workflows.options import (
     command_line,
@@ -32,7 +33,7 @@ from feduplink.workflows.options import (
 )
 
 #: Options with a second, shorter name.
-_SHORT_NAMES = {"static_power_w": "--static-power"}
+_SHORT_NAMES = {"static_power_w": "--static-power", "pmax_dbw": "--pmax"}
 #: Largest configuration file, bytes.
 _MAX_CONFIG_BYTES = 1 << 20
 _Positive = Annotated[float, Field(gt=0)]
@@ -67,6 +68,7 @@ class Common(ValidatedModel):
 
     out: Path | None = Field(None, description="Directory for the files of the result")
     imports: tuple[str, ...] = Field((), description="Modules to import first")
+    units: UnitSystem = Field("engineering", description="Units of tables, plots and pages")
 
 
 class Given(NamedTuple):
@@ -148,6 +150,13 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
         "--print-config",
         action="store_true",
         help="Print all options of this call as YAML, without running it",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="{engineering,nats}",
+        default=argparse.SUPPRESS,
+        help="Units of tables, plots and pages: dBm, bit/s/Hz, Mbit/J or the paper's dBW, nats/s/Hz, "
+        "nats/s/Hz/W; options and files of numbers do not change (default: engineering)",
     )
     parser.add_argument(
         "--import",
