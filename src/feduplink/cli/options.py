@@ -155,8 +155,9 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
         "--units",
         metavar="{engineering,nats}",
         default=argparse.SUPPRESS,
-        help="Units of tables, plots and pages: dBm, bit/s/Hz, Mbit/J or the paper's dBW, nats/s/Hz, "
-        "nats/s/Hz/W; options and files of numbers do not change (default: engineering)",
+        help="Units of tables, plots and pages: dBm, bit/s/Hz and Mbit/J, or the paper's dBW, "
+        "nats/s/Hz and nats/s/Hz/W; options and files of numbers do not change "
+        "(default: engineering)",
     )
     parser.add_argument(
         "--import",
