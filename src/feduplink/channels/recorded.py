@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -20,6 +21,9 @@ from feduplink.channels.models import Realisations
 from feduplink.errors import InputError
 from feduplink.storage.hdf5 import dataset_in, reading_hdf5, writing_hdf5
 from feduplink.storage.tensorfile import checksum
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"
@@ -38,12 +42,17 @@ def recording_identity(recorded: Tensor | None) -> str:
 
 
 def write_channels(
-    path: str | os.PathLike[str], channels: Realisations, *, scenario: str = ""
+    path: str | os.PathLike[str], channels: Realisations | Tensor | ArrayLike, *, scenario: str = ""
 ) -> None:
-    """Write channels; ``scenario`` (YAML text) is kept as an attribute of the file.
+    """Write channels to an HDF5 file, which appears under its name only when it is complete.
 
-    The file appears under its name only when it is complete.
+    Args:
+        path: of the file.
+        channels: H (N, L, L), or drawn channels, whose antenna coefficients are written too.
+        scenario: YAML text that is kept as an attribute of the file.
     """
+    if not isinstance(channels, Realisations):
+        channels = Realisations(torch.as_tensor(channels))
     csi = check_csi(channels.csi)
     with writing_hdf5(Path(path)) as file:
         file.create_dataset(CSI_DATASET, data=csi.to(torch.float32).numpy(), compression="gzip")

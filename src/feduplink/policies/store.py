@@ -87,12 +87,18 @@ def policy_class(found: object) -> type[Policy]:
     """What a registry or module gave, if it is the class of a policy."""
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InputError(
-            f"policy: {found!r} is none; accepted: a subclass of feduplink.policies.Policy."
+            f"policy: {found!r} is not a policy; accepted: a subclass of feduplink.PowerPolicy or "
+            "feduplink.SchedulePolicy, an object of one, or a function of csi and scenario."
         )
     return found
 
 
 def _file_of(path: Path) -> Path:
+    if path.suffix == ".py":
+        raise InputError(
+            f"policy: {path} is a Python file; accepted: {path.stem}:CLASS for a class in it, or "
+            "the directory of a training run."
+        )
     return path if path.suffix == ".safetensors" else path / POLICY_FILE
 
 
