@@ -320,7 +320,14 @@ def names_of(field: FieldInfo) -> list[str]:
 
 
 def _names_of(field: FieldInfo) -> str:
-    names = names_of(field)
+    aliases = {
+        name: alias
+        for item in field.metadata
+        if isinstance(item, Registry)
+        for alias, name in item.aliases.items()
+        if ":" not in name
+    }
+    names = [f"{n} ({aliases[n]})" if n in aliases else n for n in names_of(field)]
     return f": {', '.join(names)} or package.module:Object" if names else ""
 
 

@@ -246,6 +246,7 @@ def make_policies(
         }
     if isinstance(names, str | os.PathLike):
         names = [names]
+    names = [POLICIES.aliases.get(n, n) if isinstance(n, str) else n for n in names]
     wanted = {what: _find(what, scenario, context) for what in dict.fromkeys(names)}
     classes = {found.name for found in wanted.values() if isinstance(found, type)}
     policies: dict[str, Policy] = {}
@@ -278,10 +279,10 @@ def _find(what: PolicyLike, scenario: Scenario, context: TuningContext) -> Polic
     found: object = what
     if isinstance(what, str | os.PathLike):
         name = str(what)
-        if name not in POLICIES.names() and Path(name).exists():
+        if name not in (*POLICIES.names(), *POLICIES.aliases) and Path(name).exists():
             return _saved(name, scenario, context.channels)
         try:
-            POLICIES.check(name)
+            name = POLICIES.check(name)
         except InputError as error:
             accepted = str(error).removesuffix(".")
             raise InputError(f"{accepted}, or the directory of a training run.") from None
