@@ -81,8 +81,8 @@ def test_figures_without_matplotlib_name_the_line_that_installs_it():
     code = """
 import importlib, sys
 sys.modules["matplotlib"] = None
-import feduplink.reporting.comparison_table, feduplink.reporting.page
-for name in "style comparison federated optimum schedule sweep training".split():
+import feduplink.reporting.comparison, feduplink.reporting.page
+for name in "style federated optimum schedule sweep training".split():
     try:
         importlib.import_module(f"feduplink.reporting.{name}")
     except ValueError as error:
@@ -92,7 +92,7 @@ for name in "style comparison federated optimum schedule sweep training".split()
     assert (
         done.stdout.splitlines()
         == ["plots: matplotlib is not installed; accepted after pip install 'feduplink[plots]'."]
-        * 7
+        * 6
     )
 
 

@@ -2,10 +2,12 @@
 
 from feduplink.channels.channel_set import (
     Channels,
+    channels_for,
     draw_channels,
     draw_csi,
     draw_training_csi,
     make_channels,
+    observe_csi,
     resample_csi,
 )
 from feduplink.channels.csi import (
@@ -38,6 +40,7 @@ __all__ = [
     "RayleighCell",
     "Realisations",
     "base_station_positions",
+    "channels_for",
     "check_csi",
     "denoised_csi",
     "distances",
@@ -53,6 +56,7 @@ __all__ = [
     "mmse_csi",
     "mrc_csi",
     "noisy_csi",
+    "observe_csi",
     "rayleigh",
     "read_channels",
     "resample_csi",

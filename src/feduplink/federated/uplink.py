@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feduplink.channels import check_csi, draw_csi, noisy_csi
+from feduplink.channels import check_csi, draw_csi, observe_csi
 from feduplink.errors import InputError
+from feduplink.judgement import finite_or_none
 from feduplink.link import Schedule, upload
 from feduplink.policies import Feedback, Policy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.storage.run_directory import finite_or_none
 from feduplink.tensor_record import TensorRecord
 
 
@@ -61,7 +61,7 @@ class Rounds(TensorRecord):
             csi = recorded[run * rounds : (run + 1) * rounds]
         return cls(
             csi,
-            noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run)),
+            observe_csi(csi, scenario, seed=seed, run=run),
             torch.rand(rounds, workers, generator=torch_generator(seed, "arrivals", run)),
             present,
         )
@@ -200,11 +200,6 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
     return csi[:count]
 
 
-def any_cell(scenario: Scenario) -> Scenario:
-    """The scenario that policies are made for: the cell of a run is not known in advance."""
-    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
-
-
 def everyone(rounds: int, workers: int) -> Tensor:
     """A presence without comings and goings, (N, L) bool."""
     return torch.ones(rounds, workers, dtype=torch.bool)
@@ -282,6 +277,6 @@ class RoundCosts:
 def rounds_on(csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Rounds:
     """One round on each of the channels (N, L, L), everyone present."""
     count, workers = csi.shape[:2]
-    observed = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", 0))
+    observed = observe_csi(csi, scenario, seed=seed)
     uniform = torch.zeros(count, workers)
     return Rounds(csi, observed, uniform, everyone(count, workers))

@@ -21,7 +21,6 @@ from feduplink.federated import (
     RunHistory,
     Task,
     UplinkRecord,
-    any_cell,
     load_task,
 )
 from feduplink.federated.models.stacked import ModelStack, Weights
@@ -122,7 +121,7 @@ class TaskRun(ValidatedModel):
         """Name and object of the policy, tuned for the scenario."""
         found = make_policies(
             [self.policy],
-            any_cell(self.scenario),
+            self.scenario.any_cell(),
             seed=self.seed,
             options={
                 "kappa": self.kappa,

@@ -41,13 +41,14 @@ from feduplink.optimum.primal_recovery import (
     repair_by_silence,
 )
 from feduplink.optimum.proof_export import export_proof
-from feduplink.optimum.solution import Optimum, find_optimum
+from feduplink.optimum.solution import OPTIMUM, Optimum, find_optimum
 
 __all__ = [
     "COARSE",
     "FINE",
     "MAX_BOXES",
     "MAX_VIOLATION",
+    "OPTIMUM",
     "PRIMAL_GAP",
     "PRIMAL_TOLERANCE",
     "SEARCH",

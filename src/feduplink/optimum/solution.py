@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.judgement import Judgement, judge
+from feduplink.judgement import Judgement, finite_or_none, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum.bounds import (
     Unreachable,
@@ -26,12 +26,13 @@ from feduplink.optimum.primal_recovery import MAX_VIOLATION, repair_by_silence
 from feduplink.problem import Problem
 from feduplink.progress import Callback
 from feduplink.scenario import Scenario
-from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
 from feduplink.validation import usable_device
 
 #: Largest relative gap of an optimum that counts as certified.
 CERTIFIED_GAP = 0.02
+#: Its name beside those of policies. None that is feasible exceeds it by more than its gap.
+OPTIMUM = "optimum"
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from feduplink.channels import Channels, check_csi, noisy_csi
+from feduplink.channels import Channels, check_csi, observe_csi
 from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.link import Schedule
 from feduplink.problem import Problem
 from feduplink.progress import track
-from feduplink.randomness import stream_seed, torch_generator
+from feduplink.randomness import stream_seed
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
@@ -420,12 +420,11 @@ def allocate_from_noisy_csi(
     A policy made for another scenario may have another Pmax; the one of ``scenario`` holds. In
     float64, because a rounded Pmax may exceed it, and the objective with it the optimum.
     """
-    check_csi(csi, scenario.workers)
     if policy.is_lossless or policy.has_state:
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise")).to(there)
+    seen = observe_csi(csi, scenario, seed=seed).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

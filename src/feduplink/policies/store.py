@@ -18,7 +18,7 @@ from feduplink.errors import InputError
 from feduplink.policies.base import FunctionPolicy, Policy, TuningContext
 from feduplink.problem import Problem
 from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
-from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario, check_scenario
+from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario
 from feduplink.settings import PARTS
 from feduplink.storage.tensorfile import (
     TensorFile,
@@ -200,7 +200,7 @@ def make_policy(
     >>> make_policy("max", Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
     tensor([[0.0100, 0.0100]])
     """
-    check_scenario(scenario)
+    Scenario.check(scenario, "scenario")
     context = TuningContext(_tuning_channels(channels), problem, seed)
     found = _find(what, scenario, context)
     accepted = found.options if isinstance(found, type) else ()
@@ -234,7 +234,7 @@ def make_policies(
         seed: of random numbers.
         options: further arguments of ``make``; a class is given those in its ``options``.
     """
-    check_scenario(scenario)
+    Scenario.check(scenario, "scenario")
     if not names:
         raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
     context, options = TuningContext(_tuning_channels(channels), problem, seed), options or {}

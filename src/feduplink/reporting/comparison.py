@@ -1,31 +1,33 @@
-"""Plots of a comparison: objective and constraints by policy, histogram of transmit powers."""
+"""A comparison of policies: its table, the plot of objective and constraints, transmit powers.
+
+The table needs no matplotlib, which the functions that plot import.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from feduplink.judgement import ConstraintValue, Judgement
-from feduplink.optimum import Optimum
-from feduplink.reporting.comparison_table import OPTIMUM, with_optimum
-from feduplink.reporting.style import (
-    MUTED,
-    SHADE,
-    Look,
-    StyledFigure,
-    feasibility_note,
-    figure,
-    looks_of,
-    marker_style,
-    objective_label,
-    set_objective_scale,
-)
+from feduplink.optimum import OPTIMUM, Optimum
 from feduplink.scenario import Scenario
+from feduplink.tables import TextTable
 
+if TYPE_CHECKING:
+    from feduplink.reporting.style import Look, StyledFigure
+
+_CONSTRAINTS = (
+    "constraints: smallest margin with its confidence interval, all intervals jointly 95 %; "
+    "infeasible: violated by more than 1 % of the limit; inconclusive: the interval allows both"
+)
+_DISTANCES = (
+    "below optimum: for policies that meet every constraint on these very channels, as the optimum "
+    "does; the others have no such distance"
+)
 #: Bins of the linear axis, from 0 to Pmax, and of the axis in dB, down from Pmax.
 _LINEAR_BINS = 40
 _DECIBEL_BINS = 40
@@ -41,6 +43,157 @@ _FULL = 0.99
 _Powers = np.ndarray[Any, np.dtype[np.float64]]
 
 
+def comparison_table(
+    judgements: Mapping[str, Judgement],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
+    notes: Sequence[str] = (),
+) -> TextTable:
+    """Return the table of a comparison, one row per policy.
+
+    Args:
+        judgements: judgements by policy.
+        scenario: scenario of all of them.
+        optimum: optimum of the same channels; adds a row, and a column with the distance of each
+            policy that meets the constraints on these channels.
+        notes: on these policies and channels, without capitals and full stops.
+    """
+    rows = with_optimum(judgements, optimum)
+    return TextTable(
+        _title(scenario),
+        _columns(judgements, optimum),
+        [_row(name, row, optimum) for name, row in rows.items()],
+        _remarks(judgements, optimum),
+        notes,
+    )
+
+
+def with_optimum(
+    judgements: Mapping[str, Judgement], optimum: Optimum | None
+) -> Mapping[str, Judgement]:
+    """Return the judgements with that of the optimum, if there is one, at their end."""
+    return {**judgements, OPTIMUM: optimum.solution.judgement} if optimum else judgements
+
+
+def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
+    """Explain the columns and the bound, a sentence each without its capital and full stop."""
+    remarks = [*_units(judgements), _CONSTRAINTS]
+    if optimum is None:
+        return remarks
+    above = (
+        f"{optimum.gap:.4f} above the best one found"
+        if math.isfinite(optimum.gap)
+        else "but none was found that lets every worker be heard"
+    )
+    bounded = "no policy"
+    if not all(judgement.is_simultaneous for judgement in judgements.values()):
+        bounded = "no policy with one power per worker and round, which schedules do not have,"
+    return [
+        *remarks,
+        _DISTANCES,
+        f"{bounded} that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
+        f"{above}",
+    ]
+
+
+def _units(judgements: Mapping[str, Judgement]) -> list[str]:
+    """Explain the columns of the constraints, a sentence for each kind of mean."""
+    over = {True: "mean while it transmits", False: "mean over all rounds"}
+    constraints = [reached.constraint for reached in _first(judgements)]
+    sentences = []
+    for on_air, mean in over.items():
+        shown = [c.measure for c in constraints if c.measure.on_air_only is on_air]
+        if shown:
+            named = [f"{m.label} ({m.unit})" if m.unit else m.label for m in shown]
+            *more, last = named
+            listed = f"{', '.join(more)} and {last}" if more else last
+            sentences.append(f"{listed}: the worst worker's {mean}")
+    return sentences
+
+
+def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
+    """The constraints of the first judgement; all have the same ones."""
+    return list(next(iter(judgements.values())).constraints.values()) if judgements else []
+
+
+def _title(scenario: Scenario) -> str:
+    parts = [
+        f"{scenario.workers} worker{'s' if scenario.workers > 1 else ''}",
+        f"Pmax {_threshold(scenario.pmax_dbw)} dBW",
+        f"interference x{scenario.interference:g}",
+        f"objective {scenario.objective}",
+    ]
+    if scenario.utility != "weighted-sum":
+        parts.append(f"utility {scenario.utility}")
+    if scenario.csi_noise > 0:
+        parts.append(f"CSI noise of variance {scenario.csi_noise:g}")
+    return ", ".join(parts)
+
+
+def _columns(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
+    return [
+        "policy",
+        "objec-\ntive",
+        *(["below\noptimum"] if optimum else []),
+        "weigh-\nted PER",
+        "partici-\npation",
+        *(_constraint_column(reached) for reached in _first(judgements)),
+        "constraints,\nmargin in %",
+    ]
+
+
+def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
+    below = optimum.below(judgement) if optimum else None
+    return [
+        name,
+        _number(judgement.objective, ".4f"),
+        *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
+        _percent(judgement.weighted_per, 2),
+        _percent(judgement.participation, 1),
+        *(_number(value.worst, _form(value)) for value in judgement.constraints.values()),
+        # The optimum is of these channels, and meets the constraints on them.
+        "feasible here" if name == OPTIMUM else _verdict(judgement),
+    ]
+
+
+def _constraint_column(value: ConstraintValue) -> str:
+    constraint = value.constraint
+    limits = constraint.limit.tolist()
+    shown = limits[0] if len(set(limits)) == 1 else limits
+    return f"{constraint.measure.label}\n{'<=' if constraint.at_most else '>='} {_threshold(shown)}"
+
+
+def _form(value: ConstraintValue) -> str:
+    """Three significant digits of the largest limit, so that rows compare."""
+    largest = float(value.constraint.limit.abs().max())
+    if largest == 0:
+        return ".3g"
+    return f".{min(9, max(0, 2 - math.floor(math.log10(largest))))}f"
+
+
+def _verdict(judgement: Judgement) -> str:
+    """The verdict, and the smallest margin with half the width of its confidence interval."""
+    width = judgement.margin_ci
+    if width == 0 and judgement.margin == 0:
+        return judgement.verdict  # nothing is constrained
+    half = f"{100 * width:.1f}" if math.isfinite(width) else "∞"
+    return f"{judgement.verdict} {100 * judgement.margin:+z.1f}±{half}"
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _percent(share: float, digits: int) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.{digits}f} %"
+
+
+def _threshold(value: float | Sequence[float]) -> str:
+    if isinstance(value, Sequence):
+        return f"{min(value):.4g} to {max(value):.4g}"
+    return f"{value:.4g}"
+
+
 def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigure:
     """Plot the share of worker-rounds at each power, in mW and in dBW; one row per policy.
 
@@ -52,6 +205,8 @@ def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> St
         scenario: scenario of all of them, for Pmax.
 
     """
+    from feduplink.reporting.style import figure, looks_of
+
     pmax_mw = 1e3 * float(scenario.max_power.max())
     pmax_dbw = 10 * math.log10(pmax_mw) - 30
     linear = np.linspace(0, pmax_mw, _LINEAR_BINS + 1)
@@ -78,16 +233,16 @@ def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> St
 
 
 def _plot_bars(axes: Any, levels: _Powers, worker_rounds: int, edges: _Powers, look: Look) -> None:
-    """Draw shares of all worker-rounds as bars; one far above all others is cut off."""
-    weights = np.full(len(levels), 1 / worker_rounds)
+    """Draw percentages of all worker-rounds as bars; one far above all others is cut off."""
+    weights = np.full(len(levels), 100 / worker_rounds)
     shares, *_ = axes.hist(levels, edges, weights=weights, color=look.colour, hatch=look.hatch)
     second, highest = np.sort(shares)[-2:]
     if 0 < _CUT * second < highest:
         axes.set_ylim(0, _CUT * second)
-        axes.set_title(f"highest bar: {100 * highest:.3g} %, cut off", loc="right", fontsize=8)
+        axes.set_title(f"highest bar: {highest:.3g} %, cut off", loc="right", fontsize=8)
     axes.set_xlim(edges[0])
     axes.axvline(edges[-1], color="black", linestyle="--", linewidth=1.0)
-    axes.yaxis.set_major_formatter(lambda share, _place: f"{100 * share:g} %")
+    axes.yaxis.set_major_formatter("{x:g} %")
     axes.locator_params(axis="y", nbins=3)
 
 
@@ -99,9 +254,9 @@ def plot_comparison(
 
     With an ``optimum``, objectives that it proves unreachable are shaded.
     """
-    constraints = [
-        value.constraint for value in next(iter(judgements.values())).constraints.values()
-    ]
+    from feduplink.reporting.style import MUTED, feasibility_note, figure
+
+    constraints = next(iter(judgements.values())).constraints
     rows = with_optimum(judgements, optimum)
     caption = "Objective, participation and worst constraints of every policy"
     width = 6.2 + 2.15 * len(constraints)
@@ -113,8 +268,9 @@ def plot_comparison(
         _mark(participation, rows, [row.participation for row in rows.values()])
         participation.set_xlabel("participation")
         participation.set_xlim(-0.05, 1.08)
-        for axes, constraint in zip(others, constraints, strict=True):
-            ratios = [_worst_ratio(row.constraints[constraint.name]) for row in rows.values()]
+        for axes, (name, value) in zip(others, constraints.items(), strict=True):
+            constraint = value.constraint
+            ratios = [_worst_ratio(row.constraints[name]) for row in rows.values()]
             ratios = [max(ratio, _MIN_RATIO) for ratio in ratios]
             axes.set_xscale("log", subs=(2, 5))
             axes.xaxis.set_major_formatter("{x:g}")
@@ -123,7 +279,7 @@ def plot_comparison(
             axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
             limit = "limit" if constraint.at_most else "threshold"
             axes.set_xlabel(f"worst worker's\n{constraint.measure.label} / {limit}")
-        notes = [feasibility_note(_feasible(name, row) for name, row in judgements.items())]
+        notes = [feasibility_note([_feasible(name, row) for name, row in judgements.items()])]
         if optimum is not None:
             notes.append("grey: proved out of reach for policies that meet the constraints")
         drawing.suptitle("\n".join(notes), fontsize=8, color=MUTED)
@@ -134,6 +290,8 @@ def plot_objectives(
     axes: Any, judgements: Mapping[str, Judgement], optimum: Optimum | None = None
 ) -> None:
     """Plot only the objectives, into given axes."""
+    from feduplink.reporting.style import SHADE, objective_label, set_objective_scale
+
     rows = with_optimum(judgements, optimum)
     labels = [f"{name}  {row.objective:.4f}" for name, row in rows.items()]
     axes.set_yticks(range(len(rows)), labels)
@@ -168,6 +326,8 @@ def _worst_ratio(value: ConstraintValue) -> float:
 
 
 def _mark(axes: Any, rows: Mapping[str, Judgement], values: Sequence[float]) -> None:
+    from feduplink.reporting.style import looks_of, marker_style
+
     looks = looks_of(rows)
     for place, ((name, row), value) in enumerate(zip(rows.items(), values, strict=True)):
         axes.plot(value, place, zorder=3, **marker_style(looks[name], _feasible(name, row), 8))

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from feduplink.errors import InputError
+from feduplink.optimum import OPTIMUM as OPTIMUM
 from feduplink.registry import POLICIES
-from feduplink.reporting.comparison_table import OPTIMUM as OPTIMUM
 from feduplink.storage.files import replaced_atomically
 
 try:

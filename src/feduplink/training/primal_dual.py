@@ -25,7 +25,6 @@ from feduplink.judgement import judge
 from feduplink.policies import allocate_from_noisy_csi
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
-from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
@@ -335,13 +334,12 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         )
         self.generator = torch_generator(seed, "batches")
         self._state: PrimalDualState | None = None
-        with track("loading PyTorch's optimisers", transient=True):  # seconds, for the first one
-            self.optimizer = torch.optim.Adam(
-                policy.parameters(),
-                lr=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                fused=True,
-            )
+        self.optimizer = torch.optim.Adam(
+            policy.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
 
     @classmethod
     def make(cls, request: TrainingRequest) -> Self:

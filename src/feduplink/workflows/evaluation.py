@@ -8,21 +8,19 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from feduplink.progress import track_each
-from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
 from feduplink.workflows.options import (
     BudgetS,
-    ChannelsLike,
     ChannelsOption,
     ChannelsPerSplit,
     Device,
@@ -164,7 +162,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def table(self) -> TextTable:
         """A row per policy, and one for the optimum if there is one."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 
@@ -248,11 +246,10 @@ def evaluate(
         device: where powers are computed.
 
     """
+    from feduplink.channels import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
-    from feduplink.validation import usable_device
 
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     names = default_policies() if policies is None else policies
     found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
@@ -331,52 +328,10 @@ def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyL
     return [policies]
 
 
-def channels_for(
-    scenario: Scenario,
-    channels: ChannelsLike | None,
-    channels_per_split: int,
-    *,
-    seed: int,
-    has_data_sizes: bool = False,
-) -> tuple[Scenario, Channels]:
-    """The channels of a job, and the scenario as far as it applies to them.
-
-    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
-    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``.
-    """
-    import torch
-
-    from feduplink.channels import Channels, make_channels
-
-    if channels is None:
-        return scenario, make_channels(scenario, channels_per_split, seed=seed)
-    if not isinstance(channels, Channels | str | os.PathLike):
-        channels = Channels.for_test(torch.as_tensor(channels))
-    data = make_channels(scenario, channels, seed=seed)
-    if data.file is None:
-        return scenario, data
-    usual = Scenario()
-    for name in sorted(DRAWING_FIELDS):
-        if getattr(scenario, name) != getattr(usual, name):
-            option = name.replace("_", "-")
-            warn(f"recorded channels are taken as they are; {option} has no effect")
-    if has_data_sizes:
-        data = replace(data, assumed_weights=None)
-    if data.assumed_weights is not None:
-        warn(data.notes[-1])
-    return scenario.replace(interference=1.0), data
-
-
 def warn_unreachable(unreachable: Any) -> None:
     """Warn of every worker that cannot meet its thresholds on any channel."""
     for entry in unreachable:
-        warn(f"thresholds: {entry}")
-
-
-def warn(sentence: str) -> None:
-    """Warn the caller of a workflow."""
-    warnings.warn(sentence, stacklevel=4)
+        warnings.warn(f"thresholds: {entry}", stacklevel=3)
 
 
 def optimum_entries(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:

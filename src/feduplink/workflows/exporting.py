@@ -14,7 +14,7 @@ from pydantic import Field
 
 from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
-from feduplink.workflows.evaluation import channels_for, tuning
+from feduplink.workflows.evaluation import tuning
 from feduplink.workflows.options import (
     ChannelsOption,
     ChannelsPerSplit,
@@ -57,6 +57,7 @@ def export_policy(
     Returns:
         The file, and its largest differences to PyTorch.
     """
+    from feduplink.channels import channels_for
     from feduplink.export import export_onnx
     from feduplink.policies import make_policy
     from feduplink.storage.run_directory import write_metrics

@@ -16,7 +16,7 @@ from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
+from feduplink.workflows.evaluation import as_names, tuning
 from feduplink.workflows.options import (
     POLICY_NAMES,
     ChannelsOption,
@@ -284,7 +284,7 @@ def federate(
 
     """
     from feduplink import federated
-    from feduplink.channels import Channels, resample_csi
+    from feduplink.channels import Channels, channels_for, resample_csi
     from feduplink.federated.data.partition import weighed_by_noise
     from feduplink.federated.uplink import recorded_rounds
     from feduplink.policies.store import (
@@ -294,9 +294,7 @@ def federate(
         make_policies,
     )
     from feduplink.storage.run_directory import check_beginning, resume_hint
-    from feduplink.validation import usable_device
 
-    usable_device(device)
     if engine == "flower":
         _check_flower_options(
             runs=(runs, 1),
@@ -314,6 +312,11 @@ def federate(
     recording: Channels | None = None
     if channels is not None:
         scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
+    if isinstance(task, str):
+        TASKS.find(task)  # so that an unknown name is refused before channels are drawn
+    tuned_on = recording and tuning(recording)
+    if tuned_on is None:
+        tuned_on = Channels.from_scenario(scenario.any_cell(), seed=seed)
     found = task_of(scenario, task, partition=partition, data=data)
     if partition == "gaussian" and "weights" not in scenario.model_fields_set:
         scenario = weighed_by_noise(scenario)
@@ -335,13 +338,12 @@ def federate(
     )
     names = as_names([*SCHEDULED, *default_policies()] if policies is None else policies)
     shares = delivery_of(delivery, scenario)
-    anywhere = federated.any_cell(scenario)
+    anywhere = scenario.any_cell()
     with resume_hint(checkpoint):
         compared = make_policies(
             names,
             anywhere,
-            channels=(recording and tuning(recording))
-            or Channels.from_scenario(anywhere, seed=seed),
+            channels=tuned_on,
             seed=seed,
             options={
                 "kappa": kappa,

@@ -22,7 +22,6 @@ from feduplink.tables import TextTable
 from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     judge_policies,
     optimum_entries,
     warn_unreachable,
@@ -129,7 +128,7 @@ class OptimumResult(Result):
 
     def table(self) -> TextTable:
         """The policy ``dual`` and the optimum."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         notes = list(self.notes)
         if self.distribution is not None:
@@ -269,13 +268,12 @@ def find_optimum(
     import torch
 
     from feduplink import optimum as search
+    from feduplink.channels import channels_for
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
-    from feduplink.validation import usable_device
 
     if whole_file and channels is None:
         raise InputError("whole-file: accepted only with --channels FILE.")
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     csi = data.csi if whole_file else data.test
     if confidence is not None and len(data.test) < _FEWEST_CHANNELS:

@@ -13,7 +13,7 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
+from feduplink.workflows.evaluation import as_names, tuning
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -273,6 +273,7 @@ def make_schedules(
         seed: of all random numbers.
 
     """
+    from feduplink.channels import channels_for
     from feduplink.federated import RoundCosts, UplinkRules
     from feduplink.federated.uplink import rounds_on
     from feduplink.policies import ComputedSchedule, TuningContext

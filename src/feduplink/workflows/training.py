@@ -28,7 +28,6 @@ from feduplink.settings import (
 from feduplink.tables import TextTable
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     judge_policies,
     warn_unreachable,
 )
@@ -167,7 +166,7 @@ class TrainingRun(_Training):
 
     def table(self) -> TextTable:
         """The policy on the test channels."""
-        from feduplink.reporting.comparison_table import comparison_table
+        from feduplink.reporting.comparison import comparison_table
 
         judgements = {self.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
@@ -314,6 +313,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
+    from feduplink.channels import channels_for
     from feduplink.optimum import check_reachable
     from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
@@ -326,12 +326,12 @@ def train(
     out = None if out is None else Path(out)
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
-    kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
+    found = POLICIES.find(policy) if isinstance(policy, str) else policy
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
-    options = {"preset": preset, **settings}
-    chosen = usable_device(device)
+    kind = policy_class(found)
+    options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
-        trainer = make_trainer(kind, scenario, data, seed=seed, device=chosen, **options)
+        trainer = make_trainer(kind, scenario, data, seed=seed, **options)
         if resume and checkpoint is not None:
             trainer.resume(checkpoint)
         if kind is not LearnedSchedule:
