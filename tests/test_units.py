@@ -78,7 +78,5 @@ def test_powers_of_zero_watts_or_less_are_refused(text):
 
 @pytest.mark.parametrize("text", ["10 dBq", "dBm", "mW10", "tenmW", "1.2.3", "nan"])
 def test_other_texts_are_not_powers(text):
-    with pytest.raises(
-        InputError, match=r"pmax_dbw: .* is not a power; accepted: a finite number in dBW"
-    ):
+    with pytest.raises(InputError, match=r"pmax_dbw: .* is not a power; accepted: a finite number"):
         Scenario(pmax_dbw=text)

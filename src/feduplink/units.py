@@ -124,8 +124,8 @@ def parse_power_dbw(text: str, field: str = "power") -> float:
     unit = found[2].lower() if found and found[2] else "dbw"
     if not math.isfinite(value) or (unit in _WATTS and value <= 0):
         raise InputError(
-            f"{field}: {text!r} is not a power; accepted: a finite number in dBW, or with its unit, "
-            "dBW, dBm, W, mW or uW, above 0 if in watts."
+            f"{field}: {text!r} is not a power; accepted: a finite number in dBW, or with its "
+            "unit, dBW, dBm, W, mW or uW, above 0 if in watts."
         )
     if unit in _WATTS:
         return 10 * math.log10(value * _WATTS[unit])
