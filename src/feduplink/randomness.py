@@ -1,7 +1,8 @@
 """Independent random streams that derive from one seed.
 
-Channels, data, model weights and arrivals each have a stream of their own, so that changing how
-many numbers one of them draws leaves the others as they were.
+Every purpose has its own stream, so that drawing more numbers for one leaves the others unchanged,
+and so that no realisation of the CSI noise that a policy was tuned or selected on is met again when
+the policy is judged.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ Stream = Literal[
     "test-channels",
     "round-channels",
     "csi-noise",
+    "tuning-noise",
+    "calibration-noise",
+    "validation-noise",
+    "round-noise",
     "batches",
     "model",
     "policy",
@@ -51,6 +56,10 @@ STREAM_IDS: dict[Stream, int] = {
     "cell": 12,
     "minibatch-order": 13,
     "scene": 14,
+    "tuning-noise": 15,
+    "calibration-noise": 16,
+    "validation-noise": 17,
+    "round-noise": 18,
 }
 
 

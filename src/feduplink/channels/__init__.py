@@ -2,7 +2,6 @@
 
 from feduplink.channels.channel_set import (
     Channels,
-    channels_for,
     draw_channels,
     draw_csi,
     draw_training_csi,
@@ -40,7 +39,6 @@ __all__ = [
     "RayleighCell",
     "Realisations",
     "base_station_positions",
-    "channels_for",
     "check_csi",
     "denoised_csi",
     "distances",

@@ -118,13 +118,21 @@ def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
     return csi[torch.randint(len(csi), (count,), generator=generator)]
 
 
-def observe_csi(csi: Tensor, scenario: Scenario, *, seed: int, run: int = 0) -> Tensor:
-    """The CSI of channels (N, L, L) that policies see, with the noise of the scenario.
+def observe_csi(
+    csi: Tensor, scenario: Scenario, *, seed: int, noise: Stream = "csi-noise", run: int = 0
+) -> Tensor:
+    """The CSI that policies see, (N, L, L): true channels with the noise of the scenario.
 
-    It is drawn from the noise stream of the seed and run.
+    Args:
+        csi: true channels H, (N, L, L).
+        scenario: gives the variance of the noise.
+        seed: of the noise.
+        noise: random stream of the noise. Every purpose has its own, so that a policy is not judged
+            with the noise that it was tuned or selected on.
+        run: number of a federated run.
     """
     check_csi(csi, scenario.workers)
-    return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run))
+    return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise, run))
 
 
 def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int = 0) -> Tensor:

@@ -19,7 +19,7 @@ from feduplink.judgement import Judgement, judge
 from feduplink.link import Schedule
 from feduplink.problem import Problem
 from feduplink.progress import track
-from feduplink.randomness import stream_seed
+from feduplink.randomness import Stream, stream_seed
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
 from feduplink.settings import SILENCE_W, Architecture
@@ -83,6 +83,7 @@ class Policy(ABC):
             round after the other, else for all rounds at once.
         is_lossless: every upload arrives, and time and energy are undefined.
         options: names of the further arguments of :meth:`make`.
+        open_options: those of them that an object still takes, as one whose network is trained.
         algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
             ``package.module:Class``; None: there is nothing to train.
         colour, marker: of matplotlib, for all figures; None takes a free one.
@@ -98,6 +99,7 @@ class Policy(ABC):
     has_state: ClassVar[bool] = False
     is_lossless: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
+    open_options: tuple[str, ...] = ()
     algorithm: ClassVar[str | None] = None
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
@@ -116,6 +118,10 @@ class Policy(ABC):
             context: channels to tune on, the problem and the seed.
         """
         return cls(scenario)
+
+    def with_options(self, scenario: Scenario, context: TuningContext, **options: Any) -> Policy:
+        """The policy with further arguments of :meth:`make`, those in ``open_options``."""
+        return self
 
     def __repr__(self) -> str:
         """Its kind, the scenario in outline, and how many numbers it stores."""
@@ -410,21 +416,29 @@ def allocate_from_noisy_csi(
     scenario: Scenario,
     *,
     seed: int = 0,
+    noise: Stream = "csi-noise",
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
 
-    They are computed on ``device``, by default where the channels are, and come back to these. A
-    policy that is a module is moved there meanwhile, others compute where their channels are.
+    Args:
+        policy: decides; its own Pmax, of the scenario that it was made for, does not matter.
+        csi: true channels, to which the noise of the scenario is added.
+        scenario: gives the noise and Pmax.
+        seed: of the noise.
+        noise: random stream of the noise, as in :func:`feduplink.channels.observe_csi`.
+        device: where powers are computed, by default where the channels are. A policy that is a
+            module is moved there meanwhile, others compute where their channels are.
 
-    A policy made for another scenario may have another Pmax; the one of ``scenario`` holds. In
-    float64, because a rounded Pmax may exceed it, and the objective with it the optimum.
+    Returns:
+        Powers or schedules where the channels are. Powers are float64, because a rounded Pmax may
+        exceed the true one, and the objective with it the optimum.
     """
     if policy.is_lossless or policy.has_state:
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = observe_csi(csi, scenario, seed=seed).to(there)
+    seen = observe_csi(csi, scenario, seed=seed, noise=noise).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

@@ -89,7 +89,7 @@ class OpenLoop(PowerPolicy):
         violation where none does; the grid is then refined once around the best.
         """
         problem = problem or Problem.from_scenario(scenario)
-        seen = observe_csi(csi, scenario, seed=seed)
+        seen = observe_csi(csi, scenario, seed=seed, noise="tuning-noise")
         direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
 

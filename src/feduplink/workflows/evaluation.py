@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,6 @@ from feduplink.workflows.options import (
     Device,
     MaxBoxes,
     PoliciesOption,
-    PolicyLike,
     Seed,
     workflow,
 )
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from feduplink.channels import Channels
     from feduplink.judgement import Judgement
     from feduplink.link import Schedule
     from feduplink.optimum import Optimum
@@ -149,10 +147,6 @@ class Evaluation(Result, Mapping[str, Outcome]):
         """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
-
     def remarks(self) -> list[str]:
         """The notes, and a sentence on each policy that was made for another scenario."""
         from feduplink.policies.store import made_for_sentence
@@ -246,13 +240,13 @@ def evaluate(
         device: where powers are computed.
 
     """
-    from feduplink.channels import channels_for
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
 
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     names = default_policies() if policies is None else policies
-    found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
+    found = make_policies(names, scenario, channels=data, seed=seed)
     outcomes = judge_policies(
         found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
     )
@@ -314,18 +308,6 @@ def judge_policies(
         else:
             outcomes[name] = Outcome(decided, judged, differences)
     return outcomes
-
-
-def tuning(channels: Channels) -> Channels | None:
-    """Channels to tune policies on; without a training split they are drawn from the scenario."""
-    return channels if len(channels.rows["training"]) else None
-
-
-def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike) -> Any:
-    """One policy is a list of one."""
-    if isinstance(policies, Mapping | Sequence) and not isinstance(policies, str):
-        return policies
-    return [policies]
 
 
 def warn_unreachable(unreachable: Any) -> None:

@@ -16,7 +16,6 @@ from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
-from feduplink.workflows.evaluation import as_names, tuning
 from feduplink.workflows.options import (
     POLICY_NAMES,
     ChannelsOption,
@@ -284,7 +283,8 @@ def federate(
 
     """
     from feduplink import federated
-    from feduplink.channels import Channels, channels_for, resample_csi
+    from feduplink.channels import Channels, resample_csi
+    from feduplink.channels.channel_set import channels_for
     from feduplink.federated.data.partition import weighed_by_noise
     from feduplink.federated.uplink import recorded_rounds
     from feduplink.policies.store import (
@@ -314,8 +314,9 @@ def federate(
         scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
     if isinstance(task, str):
         TASKS.find(task)  # so that an unknown name is refused before channels are drawn
-    tuned_on = recording and tuning(recording)
-    if tuned_on is None:
+    if recording is not None and len(recording.rows["training"]):
+        tuned_on = recording
+    else:
         tuned_on = Channels.from_scenario(scenario.any_cell(), seed=seed)
     found = task_of(scenario, task, partition=partition, data=data)
     if partition == "gaussian" and "weights" not in scenario.model_fields_set:
@@ -336,7 +337,7 @@ def federate(
         present=_presence(present, count, scenario.workers),
         checkpoint_every=checkpoint_every,
     )
-    names = as_names([*SCHEDULED, *default_policies()] if policies is None else policies)
+    names = [*SCHEDULED, *default_policies()] if policies is None else policies
     shares = delivery_of(delivery, scenario)
     anywhere = scenario.any_cell()
     with resume_hint(checkpoint):
@@ -366,22 +367,14 @@ def federate(
                 imports=imports,
             )
         else:
-            history = federated.federate(
-                found,
-                compared,
-                scenario,
-                settings,
-                seed=seed,
-                device=device,
-                recorded=csi,
-                checkpoint=checkpoint,
-                resume=resume,
+            federation = federated.Federation(
+                found, compared, scenario, settings, seed=seed, device=device, recorded=csi
             )
+            history = federation.run(checkpoint=checkpoint, resume=resume)
     differences = {
         name: differing
         for name, policy in compared.items()
-        if name not in names
-        and (differing := made_for(policy, anywhere, recorded=recording is not None))
+        if (differing := made_for(policy, anywhere, recorded=recording is not None))
     }
     usual = federated.task_options(task) if isinstance(task, str) else {}
     entries: dict[str, Any] = {

@@ -154,10 +154,6 @@ Processes = Annotated[
 ]
 
 
-class Options(ValidatedModel):
-    """Base of the models that :func:`options_of` derives; one field per option."""
-
-
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Validate the options of a call: a wrong one raises ``InputError`` as on the command line.
 
@@ -217,7 +213,7 @@ def field_groups(function: Callable[..., Any]) -> dict[str, dict[str, FieldInfo]
 
 
 @functools.cache
-def options_of(function: Callable[..., Any]) -> type[Options]:
+def options_of(function: Callable[..., Any]) -> type[ValidatedModel]:
     """The model of a workflow's options, derived from its signature.
 
     Fields have the type that a text is given with; see :class:`CommandLine`. All are optional: the
@@ -242,8 +238,7 @@ def options_of(function: Callable[..., Any]) -> type[Options]:
         kind = annotated if form.type is None else form.type
         fields[parameter.name] = (Annotated[kind, *metadata], default)
     name = f"{function.__name__.title().replace('_', '')}Options"
-    # pydantic's __init__ of the base turns its errors into sentences.
-    return create_model(name, __base__=Options, __doc__=function.__doc__, **fields)
+    return create_model(name, __base__=ValidatedModel, __doc__=function.__doc__, **fields)
 
 
 def command_line(field: FieldInfo) -> CommandLine:

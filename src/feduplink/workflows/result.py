@@ -73,8 +73,8 @@ class Result(ABC):
         return frame
 
     def headline(self) -> str:
-        """A line above the table, on the data of the result."""
-        return ""
+        """A line above the table: the number of channels and their origin, if there are any."""
+        return str(getattr(self, "origin", ""))
 
     def write_files(self, directory: Path) -> None:
         """Write tables and arrays, all but ``metrics.json``, :data:`RESULT_FILE` and figures."""
@@ -164,7 +164,7 @@ def load_result(directory: str | Path) -> Any:
 def _classes() -> list[type]:
     """Classes of other packages in the fields of results, beside those found by name."""
     from feduplink import optimum
-    from feduplink.federated import FederatedHistory, RoundCosts, RunHistory
+    from feduplink.federated import FederatedHistory, RunHistory, UplinkRecord
     from feduplink.judgement import ConstraintValue, Judgement
     from feduplink.lagrangian import Multipliers
     from feduplink.link import Schedule
@@ -172,7 +172,7 @@ def _classes() -> list[type]:
 
     dual = [optimum.DualSolution, optimum.DualStep, Multipliers]
     bounds = [optimum.Certificate, optimum.DistributionBound, optimum.Unreachable]
-    rounds = [Schedule, RoundCosts, FederatedHistory, RunHistory]
+    rounds = [Schedule, UplinkRecord, FederatedHistory, RunHistory]
     judged = [Judgement, ConstraintValue, Epoch, NetworkEpoch]
     return [Scenario, optimum.Optimum, *dual, *bounds, *rounds, *judged]
 
