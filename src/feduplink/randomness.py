@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 import torch
 
+from feduplink.errors import InputError
+
 Stream = Literal[
     "train-channels",
     "validation-channels",
@@ -63,6 +65,8 @@ STREAM_IDS: dict[Stream, int] = {
 
 def stream_seed(seed: int, stream: Stream, index: int = 0) -> int:
     """A 63-bit seed for one stream; distinct streams and indices give unrelated seeds."""
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise InputError(f"seed: {seed!r} is not accepted; accepted: an integer of 0 or more.")
     sequence = np.random.SeedSequence([seed, STREAM_IDS[stream], index])
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 

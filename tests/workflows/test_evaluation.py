@@ -124,7 +124,7 @@ def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
 
 
 def test_what_is_no_policy_is_refused(default_scenario):
-    with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is none; accepted: a sub"):
+    with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is not a policy; acc"):
         make_policies(["fractions:Fraction"], default_scenario)
 
 

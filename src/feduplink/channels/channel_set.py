@@ -61,6 +61,10 @@ def draw_channels(
     """As :func:`draw_csi`, with the antenna coefficients unless they are not to be kept."""
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
+    if not isinstance(generator, torch.Generator):
+        raise InputError(
+            f"generator: {generator!r} is not a torch.Generator; make_channels takes a seed."
+        )
     model = _model(scenario)
     # Where nothing is kept there is no cell to share, and a model need not take one.
     shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}

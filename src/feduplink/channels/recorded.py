@@ -80,12 +80,17 @@ def recording_identity(recorded: Tensor | None) -> str:
 
 
 def write_channels(
-    path: str | os.PathLike[str], channels: Realisations, *, scenario: str = ""
+    path: str | os.PathLike[str], channels: Realisations | Tensor | ArrayLike, *, scenario: str = ""
 ) -> None:
-    """Write channels; ``scenario`` (YAML text) is kept as an attribute of the file.
+    """Write channels to an HDF5 file, which appears under its name only when it is complete.
 
-    The file appears under its name only when it is complete.
+    Args:
+        path: of the file.
+        channels: H (N, L, L), or drawn channels, whose antenna coefficients are written too.
+        scenario: YAML text that is kept as an attribute of the file.
     """
+    if not isinstance(channels, Realisations):
+        channels = Realisations(torch.as_tensor(channels))
     csi = check_csi(channels.csi)
     with writing_hdf5(Path(path)) as file:
         file.create_dataset(CSI_DATASET, data=csi.to(torch.float32).numpy(), compression="gzip")

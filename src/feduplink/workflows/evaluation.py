@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -148,6 +149,20 @@ class Evaluation(Result, Mapping[str, Outcome]):
         """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
+    def findings(self) -> list[str]:
+        """The best policies, the bound, and who loses or silences most."""
+        judged = self.judgements
+        found = [*_best_policies(judged), *_losses(judged)]
+        if self.optimum is not None and math.isfinite(self.optimum.upper_bound):
+            bound = self.optimum.upper_bound
+            found.insert(
+                1,
+                "No feasible policy with one power per worker and round exceeds "
+                f"{bound:.4f} on these channels, if arrivals are decided by the SINR with all "
+                "senders active (certified upper bound).",
+            )
+        return found
+
     def remarks(self) -> list[str]:
         """The notes, and a sentence on each policy that was made for another scenario."""
         from feduplink.policies.store import made_for_sentence
@@ -205,6 +220,49 @@ class Evaluation(Result, Mapping[str, Outcome]):
             "comparison": plot_comparison(self.judgements, self.optimum),
             "power-histogram": plot_power_histogram(self.powers, self.scenario),
         }
+
+
+#: A policy is named as losing many models, or as silencing many workers, from this share on.
+_NOTABLE_SHARE = 0.1
+
+
+def _best_policies(judged: Mapping[str, Judgement]) -> list[str]:
+    """The highest objective among the policies that may satisfy the constraints."""
+    candidates = {name: row for name, row in judged.items() if row.feasible is not False}
+    if not candidates:
+        return ["No policy satisfies all constraints."]
+    ranked = sorted(candidates, key=lambda name: -candidates[name].objective)
+    shown = [f"{name} ({candidates[name].objective:.4f})" for name in ranked[:3]]
+    found = [
+        "The highest objective of the policies that are feasible or inconclusive: "
+        f"{', then '.join(shown)}."
+    ]
+    if refused := [name for name in judged if name not in candidates]:
+        found.append(f"Infeasible on these channels: {', '.join(refused)}.")
+    return found
+
+
+def _losses(judged: Mapping[str, Judgement]) -> list[str]:
+    """Policies under which many models are lost, or many workers do not transmit."""
+    lossy = [
+        f"{name} ({row.weighted_per:.0%})"
+        for name, row in judged.items()
+        if row.weighted_per > _NOTABLE_SHARE
+    ]
+    quiet = [
+        f"{name} ({1 - row.participation:.0%})"
+        for name, row in judged.items()
+        if 1 - row.participation > _NOTABLE_SHARE
+    ]
+    found = []
+    if lossy:
+        found.append(f"Share of the transmitted models that are lost: {', '.join(lossy)}.")
+    if quiet:
+        found.append(
+            f"Workers that do not transmit: {', '.join(quiet)} of all workers and rounds. The "
+            "weighted PER does not count them, the objective does."
+        )
+    return found
 
 
 @workflow

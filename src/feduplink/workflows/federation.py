@@ -14,7 +14,7 @@ from feduplink.errors import InputError
 from feduplink.registry import AGGREGATIONS, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.tables import TextTable
+from feduplink.tables import TextTable, three_digits
 from feduplink.validation import import_extra
 from feduplink.workflows.options import (
     POLICY_NAMES,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from feduplink.channels import Channels
     from feduplink.federated import FederatedHistory, PolicyHistory, Task
+    from feduplink.federated.history import Cost
     from feduplink.reporting.style import StyledFigure
 
 CHECKPOINT_FILE = "federated.safetensors"
@@ -54,6 +55,10 @@ Delivery = Annotated[
         metavar="D[,D...]", type=tuple[Annotated[float, Field(gt=0, le=1)], ...], default="1"
     ),
 ]
+
+
+#: A worker whose model arrives in fewer of the rounds is reported.
+_HEARD = 0.5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -92,6 +97,38 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     def table(self) -> TextTable:
         """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
         return replace(self.history.table(self.target), notes=self.notes)
+
+    def findings(self) -> list[str]:
+        """Who reaches the target fastest and with least energy, who does not, and who is heard."""
+        history, found = self.history, []
+        costs: dict[str, tuple[Cost, str]] = {
+            "time": ("airtime_s", "s"),
+            "energy": ("energy_j", "J"),
+        }
+        for quantity, (cost, unit) in costs.items():
+            reached = {
+                name: value
+                for name in self
+                if (value := history.median_cost_to(name, self.target, cost)) is not None
+            }
+            ranked = sorted(reached, key=reached.__getitem__)[:3]
+            shown = ", ".join(f"{name} {three_digits(reached[name])} {unit}" for name in ranked)
+            if shown:
+                found.append(
+                    f"Least {quantity} until the {history.metric_name} is at most "
+                    f"{self.target:.3g} (median over the runs): {shown}."
+                )
+        late = [n for n in self if history.median_cost_to(n, self.target, "rounds") is None]
+        if late:
+            found.append(f"Not reached in half of the runs or more: {', '.join(late)}.")
+        least = {n: min(self[n].delivered) for n in self if any(run.arrived for run in self[n])}
+        neglected = [f"{name} {share:.0%}" for name, share in least.items() if share < _HEARD]
+        if neglected:
+            found.append(
+                "Share of the rounds in which the model of the worker that is heard least arrives: "
+                f"{', '.join(neglected)}; at least {_HEARD:.0%} with the others."
+            )
+        return found
 
     def plot(
         self,

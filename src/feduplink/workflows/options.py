@@ -40,6 +40,7 @@ from typing import (
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
+from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import COMPARED, POLICIES
 from feduplink.scenario import Scenario
 from feduplink.validation import ValidatedModel, usable_device
@@ -188,7 +189,7 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
     @functools.wraps(function)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         fields = options_of(function).model_fields
-        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+        arguments = _arguments(function, args, kwargs)
         further = arguments.pop(_catch_all(function), {})
         if arguments.get("scenario") is not None:
             Scenario.check(arguments["scenario"], "scenario")
@@ -203,6 +204,29 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
         return function(**{**arguments, **values})  # type: ignore[call-arg]
 
     return call
+
+
+def _arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by name; one that does not fit raises :class:`InputError`."""
+    signature = inspect.signature(function)
+    name, accepted = function.__name__, signature.parameters
+    if not _catch_all(function):
+        for given in kwargs:
+            if given not in accepted:
+                guess = did_you_mean(given, accepted)
+                raise InputError(
+                    f"{given}: {name} has no such argument{guess} accepted: {', '.join(accepted)}."
+                )
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        first = [p.name for p in accepted.values() if p.kind in kinds]
+        raise InputError(
+            f"{name}: {error}; accepted: {name}({', '.join(first)}), and options by name."
+        ) from None
 
 
 @functools.cache

@@ -335,7 +335,7 @@ def _run_all(runs: Sequence[_Run], processes: int) -> list[dict[str, Any]]:
     if processes == 1:
         found = [_attempt(run) for run in track_each(title, runs)]
     else:
-        with process_pool(processes, _start_process) as pool:
+        with process_pool(processes, start_single_threaded) as pool:
             submitted = [pool.submit(_attempt, run) for run in runs]
             found = [future.result() for future in track_each(title, submitted)]
     for run, ended in zip(runs, found, strict=True):
@@ -351,8 +351,8 @@ def _attempt(run: _Run) -> dict[str, Any] | InputError:
         return error
 
 
-def _start_process() -> None:
-    """In each process: one thread, and no progress bars, which the first process shows."""
+def start_single_threaded() -> None:
+    """Begin a process of a pool with one thread and no progress bars, which its parent shows."""
     import torch
 
     torch.set_num_threads(1)
