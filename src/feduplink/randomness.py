@@ -29,6 +29,7 @@ Stream = Literal[
     "cell",
     "minibatch-order",
     "scene",
+    "verdict-channels",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -49,6 +50,7 @@ STREAM_IDS: dict[Stream, int] = {
     "cell": 12,
     "minibatch-order": 13,
     "scene": 14,
+    "verdict-channels": 15,
 }
 
 
