@@ -273,9 +273,7 @@ class SequentialTest:
         shortfalls: estimates and intervals of the last analysis.
     """
 
-    def __init__(
-        self, scenario: Scenario, problem: Problem | None, sizes: tuple[int, ...]
-    ) -> None:
+    def __init__(self, scenario: Scenario, problem: Problem | None, sizes: tuple[int, ...]) -> None:
         self.scenario = scenario
         self.problem = problem or Problem.from_scenario(scenario)
         self.sizes = sizes

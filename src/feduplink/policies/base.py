@@ -22,7 +22,7 @@ from feduplink.progress import track
 from feduplink.randomness import stream_seed, torch_generator
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
-from feduplink.settings import SILENCE_W, Architecture
+from feduplink.settings import MAX_VERDICT_CHANNELS, SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
 
@@ -87,6 +87,8 @@ class Policy(ABC):
             ``package.module:Class``; None: there is nothing to train.
         colour, marker: of matplotlib, for all figures; None takes a free one.
         kappa: price of energy κ that the policy chooses its powers by, s/J; None: there is none.
+        max_verdict_channels: largest number of drawn channels that ``evaluate`` asks for powers on
+            to decide the verdict; lower it for a policy that takes many milliseconds per channel.
 
     ``by_default``, ``colour`` and ``marker`` are those of a class itself and not of derived ones: a
     policy derived from a shipped one is another one, and looks like another one.
@@ -102,6 +104,7 @@ class Policy(ABC):
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
     kappa: float | None = None
+    max_verdict_channels: ClassVar[int] = MAX_VERDICT_CHANNELS
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -410,9 +413,12 @@ def allocate_from_noisy_csi(
     scenario: Scenario,
     *,
     seed: int = 0,
+    block: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
+
+    Other blocks of channels have other noise of the same ``seed``.
 
     They are computed on ``device``, by default where the channels are, and come back to these. A
     policy that is a module is moved there meanwhile, others compute where their channels are.
@@ -425,7 +431,7 @@ def allocate_from_noisy_csi(
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise")).to(there)
+    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", block)).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

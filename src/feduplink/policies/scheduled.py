@@ -29,6 +29,7 @@ from feduplink.scheduling import (
     learned_senders,
     shipped_phase_network,
 )
+from feduplink.settings import CHANNELS_PER_SPLIT
 
 #: Largest number of training channels that rewards for delivery are learned on.
 _MAX_REWARD_CHANNELS = 512
@@ -122,6 +123,8 @@ class ComputedSchedule(PricedPolicy):
 
     name = "schedule"
     colour, marker = "#332288", "p"
+    # Linear programs that take a quarter of a second for every channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
 
     def __init__(
@@ -244,6 +247,8 @@ class FixedPower(PricedPolicy):
 
     name = "fixed-power"
     colour, marker = "#44AA99", "p"
+    # A search of a quarter of a second for every channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
         """One phase per round."""

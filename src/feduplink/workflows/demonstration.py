@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feduplink.scenario import Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.workflows.evaluation import Evaluation, evaluate
 from feduplink.workflows.federation import FederatedComparison, federate, task_of
 from feduplink.workflows.options import Seed, workflow
@@ -64,26 +65,25 @@ def demo(
         tell: is called with sentences and results as they come.
 
     """
-    from feduplink.channels import make_channels
     from feduplink.reporting.page import read_sections, write_page
     from feduplink.storage.run_directory import FinishedRun, part
 
     task = task_of(scenario, "digits")  # before anything takes long
-    channels = make_channels(scenario, seed=seed)
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         f"antennas at up to {float(scenario.max_power.max()):g} W and interfere with each other.\n"
-        f"Drew {len(channels.test)} channels each for training, validation and test."
+        f"{CHANNELS_PER_SPLIT} channels each are drawn for training, validation and test, and more "
+        "to decide the verdicts."
     )
     training = {}
     for name in _LEARNED:
         tell(f"Training {name} for {epochs} epochs ...")
         with part():
-            training[name] = train(scenario, name, channels=channels, epochs=epochs, seed=seed)
+            training[name] = train(scenario, name, epochs=epochs, seed=seed)
             training[name].save(out / name)
     tell("Learning multipliers of dual and pdx, then searching the optimum ...")
     policies = {name: training[name].policy if name in training else name for name in _COMPARED}
-    evaluation = evaluate(scenario, policies, channels=channels, optimum=True, seed=seed)
+    evaluation = evaluate(scenario, policies, optimum=True, seed=seed)
     evaluation.save(out)
     tell(evaluation)
     tell(explanation(evaluation, epochs))
@@ -104,7 +104,8 @@ def explanation(evaluation: Evaluation, epochs: int) -> str:
     """The findings of a comparison, one sentence per line."""
     scenario, optimum = evaluation.scenario, evaluation.optimum
     judged = evaluation.judgements
-    candidates = {name: row for name, row in judged.items() if row.feasible is not False}
+    candidates = {name: row for name, row in judged.items() if row.feasible}
+    undecided = [name for name, row in judged.items() if row.feasible is None]
     quiet = min(outcome.participation for outcome in evaluation.values())
     lines = [
         f"The objective is the {scenario.utility} over the workers of the mean {scenario.objective}"
@@ -118,9 +119,11 @@ def explanation(evaluation: Evaluation, epochs: int) -> str:
     if candidates:
         best = max(candidates, key=lambda name: candidates[name].objective)
         lines.append(
-            f"Of the policies that are feasible or inconclusive, {best} has the highest "
-            f"objective: {candidates[best].objective:.4f}."
+            f"Of the feasible policies, {best} has the highest objective: "
+            f"{candidates[best].objective:.4f}."
         )
+    if undecided:
+        lines.append(f"The verdict is inconclusive for: {', '.join(undecided)}.")
     if optimum is not None:
         lines.append(
             "The optimum was searched knowing all test channels. No policy with one power per "

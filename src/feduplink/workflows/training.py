@@ -29,17 +29,18 @@ from feduplink.tables import TextTable
 from feduplink.workflows.evaluation import (
     Outcome,
     channels_for,
+    decide_verdicts,
     judge_policies,
     warn_unreachable,
 )
 from feduplink.workflows.options import (
     ChannelsOption,
-    ChannelsPerSplit,
     CommandLine,
     Device,
     FieldsOf,
     Resume,
     Seed,
+    TestChannelsPerSplit,
     workflow,
 )
 from feduplink.workflows.result import Result
@@ -265,7 +266,7 @@ def train(
     ],
     *,
     channels: ChannelsOption = None,
-    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    channels_per_split: TestChannelsPerSplit = None,
     preset: Annotated[
         PresetName | None,
         Field(
@@ -304,7 +305,8 @@ def train(
         scenario: the cell, the radio and the problem.
         policy: a registered name, ``package.module:Class`` or a class.
         channels: recorded or drawn channels.
-        channels_per_split: number of channels to draw for each split, without ``channels``.
+        channels_per_split: number of channels to draw for each split, without ``channels``, and
+            of the verdict; None: 1000, and as many as the verdict takes (see ``evaluate``).
         preset: ``ours`` or ``paper``.
         tensorboard: also log for TensorBoard, in ``out``.
         out: directory for result, checkpoint and log; without it none is written.
@@ -327,7 +329,8 @@ def train(
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
     kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    per_split = channels_per_split or CHANNELS_PER_SPLIT
+    scenario, data = channels_for(scenario, channels, per_split, seed=seed)
     options = {"preset": preset, **settings}
     chosen = usable_device(device)
     with resume_hint(checkpoint):
@@ -337,13 +340,17 @@ def train(
         if kind is not LearnedSchedule:
             warn_unreachable(check_reachable(scenario, data.training))
         trainer.run(make_trackers(out, tensorboard=tensorboard), checkpoint)
-        run = _result(trainer, data)
+        is_fixed = channels is not None or channels_per_split is not None
+        run = _result(trainer, data, is_fixed=is_fixed)
     if out is not None:
         run.save(out)
     return run
 
 
-def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun | PhaseNetworkRun:
+def _result(
+    trainer: Trainer[Any], data: Channels, *, is_fixed: bool
+) -> TrainingRun | PhaseNetworkRun:
+    """The result; the verdict rests on the test channels alone if their number is fixed."""
     from feduplink.policies import Policy
 
     trained, algorithm = trainer.trained(), trainer.algorithm
@@ -351,15 +358,18 @@ def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun | PhaseNetwork
     if not isinstance(trained, Policy):
         return PhaseNetworkRun(*common, trained.state_dict())
 
-    def judged(csi: Tensor) -> Outcome:
-        policies = {trained.name: trained}
-        return judge_policies(policies, csi, trained.scenario, seed=algorithm.seed)[trained.name]
-
+    policies, scenario, seed = {trained.name: trained}, trained.scenario, algorithm.seed
+    on_test = judge_policies(policies, data.test, scenario, seed=seed)
+    if not is_fixed:
+        on_test = decide_verdicts(on_test, policies, data, scenario, seed=seed)
+    on_validation = None
+    if algorithm.record_type.is_validated:
+        on_validation = judge_policies(policies, data.validation, scenario, seed=seed)[trained.name]
     return TrainingRun(
         *common,
         trained,
-        judged(data.test),
-        judged(data.validation) if algorithm.record_type.is_validated else None,
+        on_test[trained.name],
+        on_validation,
         {"channels": data.as_metrics()}
         if data.recorded
         else {"channels_per_split": len(data.test)},
