@@ -40,6 +40,8 @@ def test_the_ids_of_streams_never_change():
         "search": 11,
         "cell": 12,
         "minibatch-order": 13,
+        "scene": 14,
+        "verdict-channels": 15,
     }.items() <= STREAM_IDS.items()
     assert set(STREAM_IDS) == set(get_args(Stream))
     assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)

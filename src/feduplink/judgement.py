@@ -295,14 +295,17 @@ class SequentialTest:
 
     def add(self, csi: Tensor, power: Tensor | Schedule) -> None:
         """Add channels H (N, L, L) with powers (N, L) W or schedules; test at a planned size."""
-        self.channels += len(csi)
         if not self.problem.constraints:
+            self.channels += len(csi)
             return
         state = _true_state(self.scenario, csi, power)
         counted = [constraint.counted(state.power) for constraint in self.problem.constraints]
-        added = SampleMoments.from_samples(
-            self.problem.constraint_values_of(state), torch.stack(counted)
-        )
+        self.add_samples(self.problem.constraint_values_of(state), torch.stack(counted))
+
+    def add_samples(self, values: Tensor, counted: Tensor) -> None:
+        """Add constraint values of N channels and the mask of those that count, (K, N, L) each."""
+        self.channels += values.shape[-2]
+        added = SampleMoments.from_samples(values, counted)
         self.moments = added if self.moments is None else self.moments.merged(added)
         if self.channels in self.sizes:
             self.shortfalls = Shortfalls.from_moments(self.moments, self.problem, self._error())

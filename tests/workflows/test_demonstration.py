@@ -14,7 +14,8 @@ from feduplink.workflows import demo
 def test_the_demo_compares_all_policies_and_writes_a_page(tmp_path: Path):
     scenario = Scenario(workers=3)
     said: list[object] = []
-    shown = demo(scenario, out=tmp_path / "here", epochs=2, rounds=2, runs=1, tell=said.append)
+    given = {"epochs": 2, "rounds": 2, "runs": 1, "channels_per_split": 1000}
+    shown = demo(scenario, out=tmp_path / "here", **given, tell=said.append)
     metrics = json.loads((tmp_path / "here/metrics.json").read_text())
     assert set(metrics["policies"]) == {
         "rand",

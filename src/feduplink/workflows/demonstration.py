@@ -48,6 +48,7 @@ def demo(
     epochs: int = _EPOCHS,
     rounds: int = _ROUNDS,
     runs: int = _RUNS,
+    channels_per_split: int | None = None,
     tell: Callable[[Any], None] = lambda _text: None,
 ) -> Demonstration:
     """Run a small end-to-end comparison and write an HTML report.
@@ -62,6 +63,8 @@ def demo(
         epochs: of the training of ``pdm`` and ``pdg``.
         rounds: of every federated run.
         runs: independent federated runs of every policy.
+        channels_per_split: number of channels of each split and of the verdicts; None: 1000, and as
+            many as the verdicts take.
         tell: is called with sentences and results as they come.
 
     """
@@ -72,18 +75,19 @@ def demo(
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         f"antennas at up to {float(scenario.max_power.max()):g} W and interfere with each other.\n"
-        f"{CHANNELS_PER_SPLIT} channels each are drawn for training, validation and test, and more "
-        "to decide the verdicts."
+        f"{channels_per_split or CHANNELS_PER_SPLIT} channels each are drawn for training, "
+        "validation and test."
     )
+    drawn: dict[str, Any] = {"channels_per_split": channels_per_split, "seed": seed}
     training = {}
     for name in _LEARNED:
         tell(f"Training {name} for {epochs} epochs ...")
         with part():
-            training[name] = train(scenario, name, epochs=epochs, seed=seed)
+            training[name] = train(scenario, name, epochs=epochs, **drawn)
             training[name].save(out / name)
     tell("Learning multipliers of dual and pdx, then searching the optimum ...")
     policies = {name: training[name].policy if name in training else name for name in _COMPARED}
-    evaluation = evaluate(scenario, policies, optimum=True, seed=seed)
+    evaluation = evaluate(scenario, policies, optimum=True, **drawn)
     evaluation.save(out)
     tell(evaluation)
     tell(explanation(evaluation, epochs))
