@@ -21,7 +21,7 @@ from torch import Tensor
 
 from feduplink import Scenario
 from feduplink.channels import Channels, draw_training_csi, make_channels
-from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.judgement import judge
 from feduplink.lagrangian import ChannelBatch, Prices, improve
 from feduplink.link.bler import TransportBlockSuccess
@@ -40,7 +40,7 @@ from feduplink.policies import (
 from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES
-from feduplink.training import PrimalDualLearning, Trainer, TrainingData, training_settings
+from feduplink.training import Preset, PrimalDualLearning, Trainer
 
 SEED = 0
 #: Channels to train on, to tune on, and to judge on.
@@ -98,7 +98,7 @@ def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> No
     }
     settings = FederationSettings(runs=RUNS, rounds=ROUNDS)
     task = load_task("digits", workers=scenario.workers)
-    history = federate(task, policies, scenario, settings, seed=SEED)
+    history = Federation(task, policies, scenario, settings, seed=SEED).run()
     test = csi.test[:JUDGED]
     print(f"{JUDGED} channels; digits, {RUNS} runs of {ROUNDS} rounds\n")
     row(
@@ -134,9 +134,8 @@ def compare(scenario: Scenario, csi: Channels, further: dict[str, Policy]) -> No
 def trained(scenario: Scenario, csi: Channels) -> Policy:
     torch.manual_seed(SEED)
     policy = GraphPolicy(scenario)
-    data = TrainingData(csi.training, csi.validation)
-    settings = training_settings(GraphPolicy, epochs=EPOCHS)
-    Trainer(PrimalDualLearning(policy, data, settings, seed=SEED)).run()
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=EPOCHS)
+    Trainer(PrimalDualLearning(policy, csi, settings, seed=SEED)).run()
     return policy
 
 

@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
-from feduplink import PrimalDualLearning, Scenario, Trainer, TrainingData
+from feduplink import PrimalDualLearning, Scenario, Trainer
 from feduplink.channels import make_channels
 from feduplink.experiments.optimality_gap import OptimalityGap
 from feduplink.judgement import Judgement
 from feduplink.policies import GraphPolicy, NeuralPolicy, PerceptronPolicy, judge_policy
 from feduplink.settings import GraphArchitecture
-from feduplink.training import Preset, training_settings
+from feduplink.training import Preset
 
 KINDS: tuple[type[NeuralPolicy], ...] = (PerceptronPolicy, GraphPolicy)
 
@@ -67,9 +67,8 @@ def trained(
     torch.set_num_threads(1)
     policy = kind.initialised(scenario, seed, preset.architecture)
     splits = make_channels(scenario, seed=seed)
-    data = TrainingData(splits.training, splits.validation)
     start = time.process_time()
-    Trainer(algorithm(policy, data, preset.settings, seed=seed)).run()
+    Trainer(algorithm(policy, splits, preset.settings, seed=seed)).run()
     seconds = time.process_time() - start
     validation, test = (judge_policy(policy, c, scenario) for c in (splits.validation, splits.test))
     return validation, test, seconds
@@ -102,7 +101,7 @@ def presets() -> None:
         changed: dict[str, Any] = {}
         for label, fields in STEPS.items():
             changed |= {field: getattr(paper.settings, field) for field in fields}
-            preset = Preset(training_settings(kind, **changed), ours.architecture)
+            preset = Preset(ours.settings.replace(**changed), ours.architecture)
             print_row(kind.name, label, trained(kind, preset, Scenario(), 0)[1])
         print_row(kind.name, "`--preset paper`", trained(kind, paper, Scenario(), 0)[1])
         plain = trained(kind, paper, Scenario(), 0, PlainAscent)[1]
@@ -132,10 +131,11 @@ def subsets(epochs: int) -> None:
     print("| --- | --- | ---: | ---: | ---: |")
     for label, (scenario, step, sizes) in cells.items():
         for size in sizes:
-            settings = training_settings(
-                GraphPolicy, epochs=epochs, subset_workers=size, primal_dual_step=step
+            ours = Preset.for_policy(GraphPolicy)
+            settings = ours.settings.replace(
+                epochs=epochs, subset_workers=size, primal_dual_step=step
             )
-            preset = Preset(settings, Preset.for_policy(GraphPolicy).architecture)
+            preset = Preset(settings, ours.architecture)
             _, test, seconds = trained(GraphPolicy, preset, scenario, 0)
             print_row(label, f"{size or 'all'} of {scenario.workers}", test, f" {seconds:.0f} |")
 

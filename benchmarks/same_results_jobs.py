@@ -418,8 +418,12 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
         "the fields of a saved training are in another order",
     ),
     (
-        r"phase-network(/(convergence|history|result)|\.stdout).*",
-        "the training of learned schedules keeps its history",
+        r"phase-network(/|\.stdout).*",
+        "a trained network of learned schedules is a policy, judged and saved like others",
+    ),
+    (
+        r"schedule[a-z-]*/result\.safetensors#.*",
+        "the rounds of a saved front are records of the uplink",
     ),
 )
 #: Places that were renamed: a pattern of the old "JOB/FILE#PLACE" and its replacement.

@@ -173,18 +173,6 @@ def test_a_bar_shows_title_count_and_figures(monkeypatch: pytest.MonkeyPatch):
         assert text in last
 
 
-@pytest.mark.parametrize("transient", [False, True])
-def test_a_transient_bar_is_cleared(monkeypatch: pytest.MonkeyPatch, transient: bool):
-    terminal = on_a_terminal(monkeypatch)
-    bars = ProgressBars(delay_s=0)
-    work = Work("loading", 1, transient=transient)
-    bars.on_begin(work)
-    bars.on_step(work, Step(1))
-    bars.on_end(work)
-    last = terminal.getvalue().rstrip("\n").split("\r")[-1]
-    assert ("loading" in last) == (not transient)
-
-
 def test_only_the_outermost_bar_stays(monkeypatch: pytest.MonkeyPatch):
     terminal = on_a_terminal(monkeypatch)
     bars = ProgressBars(delay_s=0)

@@ -41,7 +41,12 @@ def test_the_ids_of_streams_never_change():
         "cell": 12,
         "minibatch-order": 13,
         "scene": 14,
-        "verdict-channels": 15,
+        "tuning-noise": 15,
+        "calibration-noise": 16,
+        "validation-noise": 17,
+        "round-noise": 18,
+        "verdict-channels": 19,
+        "verdict-noise": 20,
     }.items() <= STREAM_IDS.items()
     assert set(STREAM_IDS) == set(get_args(Stream))
     assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)

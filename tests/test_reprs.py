@@ -17,7 +17,6 @@ from feduplink import (
     PrimalDualLearning,
     Scenario,
     Trainer,
-    TrainingData,
     TrainingSettings,
     draw_channels,
     evaluate,
@@ -26,6 +25,7 @@ from feduplink.channels import make_channels
 from feduplink.lagrangian import DualPoint
 from feduplink.optimum import find_optimum
 from feduplink.policies import judge_policy, shipped_pdx
+from splits import split_channels
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,9 @@ def test_the_reprs_of_policies(optimum: Optimum):
 
 
 def test_the_repr_of_a_trainer(csi: Tensor):
-    policy, data = GraphPolicy.initialised(Scenario(workers=3)), TrainingData(csi, csi)
+    policy, data = GraphPolicy.initialised(Scenario(workers=3)), split_channels(csi, csi)
     trainer = Trainer(PrimalDualLearning(policy, data, TrainingSettings(epochs=2)))
     assert repr(trainer) == "Trainer(pdg, 0 of 2 epochs)"
-    assert repr(data) == "TrainingData(30 channels for training, 30 for validation, 3 workers)"
     best = trainer.run()
     assert repr(trainer) == f"Trainer(pdg, 2 of 2 epochs, best: {best})"
     assert str(best).startswith(f"epoch {best.number + 1}, objective 0.")

@@ -342,3 +342,8 @@ def test_an_invalid_constraint_is_refused_in_one_sentence(text: str):
         ConstraintText.parse(text, workers=3)
     assert str(refusal.value).startswith(f"constraints: {text!r} is not accepted; accepted: NAME")
     assert "one limit or 3, one per worker" in str(refusal.value)
+
+
+def test_any_cell_is_redrawn_and_does_not_move():
+    kept = Scenario(workers=3, geometry="kept", speed_mps=2.0, coherence_time_s=1.0)
+    assert kept.any_cell() == Scenario(workers=3)

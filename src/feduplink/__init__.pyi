@@ -36,7 +36,6 @@ from .training import (
     PrimalDualLearning,
     Trainer,
     TrainingCallback,
-    TrainingData,
     make_trainer,
 )
 from .version import __version__
@@ -96,7 +95,6 @@ __all__ = [
     "Task",
     "Trainer",
     "TrainingCallback",
-    "TrainingData",
     "TrainingRun",
     "TrainingSettings",
     "__version__",

@@ -27,7 +27,6 @@ from feduplink.link import LinkState, Schedule, success_rate, upload
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
 from feduplink.settings import MAX_VERDICT_CHANNELS
-from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
 
 #: A constraint counts as satisfied if its relative shortfall is at most this.
@@ -472,6 +471,15 @@ class Judgement:
         return {name: finite_or_none(value) for name, value in values.items()}
 
 
+def finite_or_none(value: float | None) -> float | None:
+    """Return the number, or None for NaN and infinity, which JSON cannot represent.
+
+    >>> finite_or_none(0.5), finite_or_none(float("inf"))
+    (0.5, None)
+    """
+    return value if value is not None and math.isfinite(value) else None
+
+
 def feasible_first(
     violation: float, objective: float, tolerance: float = 0.0
 ) -> tuple[bool, float]:
@@ -524,9 +532,8 @@ def judge(
     per = success_rate(problem.objective, scenario).error(state.sinr, power)
     shortfalls = Shortfalls.from_problem(problem, state)
     shortfall, shortfall_error = shortfalls.worst
-    objective = problem.objective.of(state).mean(0)
     return Judgement(
-        objective=float(problem.utility.value(objective)),
+        objective=float(problem.utility_of(state)),
         weighted_per=float((weights * per).sum() / weights.sum()),
         participation=float(on_air.double().mean()),
         constraints={

@@ -340,6 +340,10 @@ class Problem:
         """The separable objective f of every worker, (..., L)."""
         return separable(self.objective).value(sinr, power)
 
+    def utility_of(self, state: LinkState) -> Tensor:
+        """g(E[f]), the utility of the mean objective over N rounds on the link, scalar."""
+        return self.utility.value(self.objective.of(state).mean(0))
+
     def with_thresholds(self, thresholds: Tensor) -> Problem:
         """The same with other thresholds, (K, L)."""
         pairs = zip(self.constraints, thresholds, strict=True)

@@ -51,7 +51,6 @@ class Work:
         total: largest amount of work; None if unknown.
         unit: what is counted, in the plural: ``epochs``.
         earlier: steps already done by the run that this one resumes.
-        transient: whether its bar disappears when it ends.
         source: the object that does the work, such as a :class:`~feduplink.training.Trainer`.
     """
 
@@ -59,7 +58,6 @@ class Work:
     total: float | None = None
     unit: str = ""
     earlier: Sequence[Step] = ()
-    transient: bool = False
     source: object = None
 
 
@@ -122,7 +120,6 @@ def track(
     callbacks: Sequence[Callback] = (),
     *,
     earlier: Sequence[Step] = (),
-    transient: bool = False,
     source: object = None,
 ) -> Iterator[Progress]:
     """Report the block as work; the arguments are the fields of :class:`Work`.
@@ -133,7 +130,7 @@ def track(
     ... def count() -> int:
     ...     return 3
     """
-    work = Work(title, total, unit, tuple(earlier), transient, source)
+    work = Work(title, total, unit, tuple(earlier), source)
     called = (*callbacks, *_enclosing.get(), *progress_bars())
     with contextlib.ExitStack() as stack:
         for callback in called:
@@ -190,7 +187,7 @@ class ProgressBars(Callback):
             total=work.total,
             unit=f" {work.unit or 'steps'}",
             initial=work.earlier[-1].done if work.earlier else 0,
-            leave=not self._bars and not work.transient,
+            leave=not self._bars,
             delay=self.delay_s,
             dynamic_ncols=True,
             file=sys.stderr,

@@ -1,7 +1,8 @@
 """Independent random streams that derive from one seed.
 
-Channels, data, model weights and arrivals each have a stream of their own, so that changing how
-many numbers one of them draws leaves the others as they were.
+Every purpose has its own stream, so that drawing more numbers for one leaves the others unchanged,
+and so that no realisation of the CSI noise that a policy was tuned or selected on is met again when
+the policy is judged.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ Stream = Literal[
     "test-channels",
     "round-channels",
     "csi-noise",
+    "tuning-noise",
+    "calibration-noise",
+    "validation-noise",
+    "round-noise",
     "batches",
     "model",
     "policy",
@@ -30,6 +35,7 @@ Stream = Literal[
     "minibatch-order",
     "scene",
     "verdict-channels",
+    "verdict-noise",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -50,7 +56,12 @@ STREAM_IDS: dict[Stream, int] = {
     "cell": 12,
     "minibatch-order": 13,
     "scene": 14,
-    "verdict-channels": 15,
+    "tuning-noise": 15,
+    "calibration-noise": 16,
+    "validation-noise": 17,
+    "round-noise": 18,
+    "verdict-channels": 19,
+    "verdict-noise": 20,
 }
 
 

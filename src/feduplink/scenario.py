@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import yaml
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from feduplink.errors import InputError, unknown_name
 from feduplink.registry import CHANNEL_MODELS, MEASURES
@@ -178,12 +178,6 @@ class Goal(ScenarioPart):
         "measure or package.module:Class, and one limit or one per worker",
     )
 
-    @field_validator("constraints", mode="before")
-    @classmethod
-    def _listed(cls, given: Any) -> Any:
-        """One constraint need not be a list."""
-        return [given] if isinstance(given, str) else given
-
     @model_validator(mode="after")
     def _check_measures(self) -> Self:
         objective, *constrained = self.measures
@@ -333,10 +327,10 @@ class Scenario(Goal, Radio, Cell):
     :class:`Goal`.
     """
 
-    # Type checkers would derive one from the fields, stricter than what is accepted: a list is one
-    # value per worker, one constraint need not be a list.
-    def __init__(self, /, **fields: Any) -> None:
-        super().__init__(**fields)
+    if TYPE_CHECKING:
+        # Type checkers would derive one from the fields, stricter than what is accepted: a list is
+        # one value per worker, one constraint need not be a list.
+        def __init__(self, /, **fields: Any) -> None: ...
 
     def __eq__(self, other: object) -> bool:
         # Not pydantic's, which also compares the tensors that were computed from the fields.
@@ -369,6 +363,13 @@ class Scenario(Goal, Radio, Cell):
             changes["ee_min"] = e0.tolist()
         return self.replace(**changes)
 
+    def any_cell(self) -> Scenario:
+        """The scenario that policies of a federation are made for.
+
+        The cell of a run is not known in advance.
+        """
+        return self.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
+
     def to_yaml(self) -> str:
         """The scenario as YAML text; :meth:`load` reads it back to an equal one."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -400,14 +401,6 @@ class Scenario(Goal, Radio, Cell):
     def from_text(cls, text: str | bytes, origin: str = "the text") -> Scenario:
         """Read a scenario from YAML, or JSON; ``origin`` names the text in a refusal."""
         return cls(**parse_mapping(text, f"scenario: {origin}"))
-
-
-def check_scenario(given: object) -> None:
-    """Refuse an argument that is not a scenario."""
-    if not isinstance(given, Scenario):
-        raise InputError(
-            f"scenario: {type(given).__name__} is not accepted; accepted: a feduplink.Scenario."
-        )
 
 
 def shipped_scenarios() -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
+import types
+from typing import TYPE_CHECKING, Any, Literal, Self, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from feduplink.errors import InputError, did_you_mean, unknown_name
 
@@ -35,6 +37,28 @@ class ValidatedModel(BaseModel):
         """
         return type(self)(**{**self.model_dump(include=self.model_fields_set), **changes})
 
+    @classmethod
+    def check(cls, given: object, name: str) -> None:
+        """Refuse an argument of this name that is not one."""
+        if not isinstance(given, cls):
+            raise InputError(
+                f"{name}: {type(given).__name__} is not accepted; accepted: a "
+                f"feduplink.{cls.__name__}."
+            )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_texts(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """A text for a field that takes several values holds them with commas between them."""
+        return {
+            name: split_text(value)
+            if isinstance(value, str)
+            and name in cls.model_fields
+            and all(map(is_list, kinds_of(cls.model_fields[name])))
+            else value
+            for name, value in fields.items()
+        }
+
     @model_validator(mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, fields: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +71,23 @@ class ValidatedModel(BaseModel):
             if any(isinstance(entry, bool) for entry in entries):
                 raise ValueError(f"{name}: {_shown(value)} is neither a number nor a text")
         return fields
+
+
+def split_text(text: str) -> list[str]:
+    """The values in a text, with commas between them."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
+    """The types of a field's values, without None."""
+    union = get_origin(field.annotation) in (Union, types.UnionType)
+    kinds = get_args(field.annotation) if union else (field.annotation,)
+    return tuple(kind for kind in kinds if kind is not type(None))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a type is that of several values."""
+    return get_origin(kind) in (tuple, list)
 
 
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
@@ -168,6 +209,12 @@ def import_extra(module: str, extra: str) -> Any:
         raise InputError(
             f"{missing} is not installed; accepted after pip install 'feduplink[{extra}]'."
         ) from None
+
+
+def check_device(name: str) -> str:
+    """Refuse the name of a device that the machine does not have."""
+    usable_device(name)
+    return name
 
 
 def usable_device(device: str | torch.device) -> torch.device:

@@ -23,6 +23,7 @@ from feduplink.channels import (
     Realisations,
     draw_training_csi,
     make_channels,
+    observe_csi,
     resample_csi,
 )
 from feduplink.randomness import torch_generator
@@ -259,3 +260,20 @@ def test_an_array_to_report_on_has_no_training_split():
             InputError, match=f"^channels: .* without a {part} split; accepted: make_"
         ):
             getattr(channels, part)
+
+
+def test_csi_without_noise_is_observed_as_it_is(default_csi: Tensor, default_scenario: Scenario):
+    assert torch.equal(observe_csi(default_csi, default_scenario, seed=1), default_csi)
+
+
+def test_the_noise_on_observed_csi_depends_on_seed_and_run(default_csi: Tensor):
+    scenario = Scenario(csi_noise=25.0)
+    seen = observe_csi(default_csi, scenario, seed=1)
+    assert torch.equal(seen, observe_csi(default_csi, scenario, seed=1, run=0))
+    for seed, run in ((2, 0), (1, 1)):
+        assert not torch.equal(seen, observe_csi(default_csi, scenario, seed=seed, run=run))
+
+
+def test_observed_csi_has_the_workers_of_the_scenario(default_csi: Tensor):
+    with pytest.raises(InputError, match="csi: "):
+        observe_csi(default_csi, Scenario(workers=3), seed=0)

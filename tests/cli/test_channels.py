@@ -16,17 +16,17 @@ from feduplink import (
     PrimalDualLearning,
     Scenario,
     Trainer,
-    TrainingData,
     draw_csi,
     read_channels,
     save_policy,
     write_channels,
 )
 from feduplink.channels import Realisations, make_channels, resample_csi
-from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.policies import judge_policy
 from feduplink.randomness import torch_generator
-from feduplink.training import training_settings
+from feduplink.training import Preset
+from splits import split_channels
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -119,7 +119,7 @@ def test_every_command_draws_from_a_model_of_ones_own(
     elif command == "federate":
         policies = {"max": FullPower(scenario)}
         task, settings = load_task("digits", workers=3), FederationSettings(rounds=2)
-        history = federate(task, policies, scenario, settings)
+        history = Federation(task, policies, scenario, settings).run()
         found = metrics["policies"]["max"]["runs"][0]
         assert found["airtime_s"] == list(history.policies["max"][0].airtime_s)
 
@@ -154,8 +154,8 @@ def test_training_on_recorded_channels_is_that_by_hand(run: Run, tmp_path: Path,
     assert ended.status == 0
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4, weights="ones")
     policy = GraphPolicy.initialised(scenario, 0)
-    data = TrainingData(csi[0::3], csi[1::3])
-    settings = training_settings(GraphPolicy, epochs=3)
+    data = split_channels(csi[0::3], csi[1::3])
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=3)
     best = Trainer(PrimalDualLearning(policy, data, settings)).run()
     metrics = metrics_of(tmp_path / "runs/train")
     assert metrics["best_epoch"] == best.number + 1
@@ -228,7 +228,7 @@ def test_the_rounds_of_a_federation_are_the_test_channels(run: Run, tmp_path: Pa
     csi, scenario = read_channels(recorded).csi, Scenario(workers=4)
     policies = {"max": FullPower(scenario), "openloop": OpenLoop.tuned(scenario, csi[0::3])}
     task, settings = load_task("digits", workers=4), FederationSettings(runs=2, rounds=5)
-    history = federate(task, policies, scenario, settings, recorded=csi[2::3])
+    history = Federation(task, policies, scenario, settings, recorded=csi[2::3]).run()
     metrics = metrics_of(tmp_path / "runs/federate")
     assert metrics["channels"]["parts"]["test"] == 10
     assert metrics["channels"]["resampled"] is False

@@ -86,7 +86,6 @@ def test_recorded_channels_say_how_many_workers_there_are(run: Run, tmp_path: Pa
 def test_modules_are_imported_before_the_scenario_is_made(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(CHANNEL_MODELS, "_registered", {})
     (tmp_path / "registering_model.py").write_text(
         "from channels.toy_models import Exponential\n"
         "from feduplink.registry import CHANNEL_MODELS\n"
@@ -94,9 +93,10 @@ def test_modules_are_imported_before_the_scenario_is_made(
     )
     words = ("channels", "--count", 2, "--channel-model", "mine", "--import", "registering_model")
     (tmp_path / "config.yaml").write_text(printed(run, *words))
-    monkeypatch.setattr(CHANNEL_MODELS, "_registered", {})
+    CHANNEL_MODELS.unregister("mine")  # as in a new process
     monkeypatch.delitem(sys.modules, "registering_model")
     assert run("channels", "--config", "config.yaml").status == 0
+    CHANNEL_MODELS.unregister("mine")
     assert metrics_of(tmp_path / "runs/channels")["scenario"]["channel_model"] == "mine"
 
 

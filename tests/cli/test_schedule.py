@@ -43,6 +43,24 @@ def test_front_timeline_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "seconds per joule" in page
 
 
+def test_a_trained_network_is_scheduled_by_at_every_price(tmp_path: Path):
+    trained = tmp_path / "trained"
+    words = "train --policy learned-schedule --workers 3 --steps 100 --batch-size 2"
+    assert main([*words.split(), "--channels-per-split", "4", "--out", str(trained)]) == 0
+    assert json.loads((trained / "metrics.json").read_text())["policy"] == "learned-schedule"
+    found = {}
+    for policy in ("max", str(trained)):
+        out = tmp_path / "front"
+        words = [*SMALL[:-1], policy, "--kappa", "0,10", "--seed", "1", "--out", str(out)]
+        assert main(words) == 0
+        metrics = json.loads((out / "metrics.json").read_text())
+        found[policy] = metrics["policies"]["learned-schedule"]
+    shipped, own = found.values()
+    assert [point["kappa_s_per_j"] for point in own] == [0, 10]
+    assert own[1]["energy_j"] < own[0]["energy_j"]
+    assert own != shipped
+
+
 def test_without_a_proof_there_is_no_column_for_it(tmp_path: Path):
     assert main([*SMALL, "--out", str(tmp_path / "run")]) == 0
     assert "gap" not in (tmp_path / "run/schedule.md").read_text()

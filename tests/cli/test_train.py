@@ -10,7 +10,7 @@ from feduplink import Scenario, TrainingSettings, load_policy, make_trainer
 from feduplink.channels import make_channels
 from feduplink.policies import GraphPolicy, judge_policy
 from feduplink.progress import Callback, Step, Work, report_to
-from feduplink.training import Trainer, training_settings
+from feduplink.training import Preset, Trainer
 
 from .conftest import TINY, Run, metrics_of, refused, results_of
 
@@ -49,7 +49,7 @@ def test_same_as_training_by_hand(run: Run, tmp_path: Path, policy: str):
     assert metrics["policy"] == policy
     assert metrics["epochs"] == 4
     assert metrics["best_epoch"] == best.number + 1
-    settings = training_settings(type(expected), **options)
+    settings = Preset.for_policy(type(expected)).settings.replace(**options)
     assert TrainingSettings(**metrics["settings"]) == settings
     for split in ("validation", "test"):
         verdict = judge_policy(expected, getattr(splits, split), scenario, seed=3)
@@ -86,8 +86,8 @@ def test_preset_of_the_paper_with_an_option_of_ones_own(run: Run, tmp_path: Path
     paper = ("train", "--policy", "pdg", "--preset", "paper", *QUICK)
     assert run(*paper, "--margin", 0.1, "--bias", "--out", "paper").status == 0
     metrics = metrics_of(tmp_path / "paper")
-    expected = training_settings(
-        GraphPolicy, "paper", margin=0.1, epochs=4, batch_size=20, checkpoint_every=2
+    expected = Preset.for_policy(GraphPolicy, "paper").settings.replace(
+        margin=0.1, epochs=4, batch_size=20, checkpoint_every=2
     )
     assert TrainingSettings(**metrics["settings"]) == expected
     architecture = {"silence_w": 1e-20, "transposed_graph": False, "bias": True}

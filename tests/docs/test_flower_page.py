@@ -15,7 +15,7 @@ import torch
 from flwr.app import Context, RecordDict
 
 from feduplink import FullPower, Scenario
-from feduplink.federated import FederationSettings, UplinkRecord, federate, load_task
+from feduplink.federated import Federation, FederationSettings, UplinkRecord, load_task
 from feduplink.flower import TaskResult, TaskRun, UplinkRound
 from flower.in_process_grid import InProcessGrid
 
@@ -79,13 +79,13 @@ def test_the_deployment_is_the_local_engine(tmp_path: Path):
     out = tmp_path / "runs" / "deployment"
     assert list(out.glob("*")), log
     scenario = Scenario(workers=2)
-    expected = federate(
+    expected = Federation(
         load_task("digits", workers=2),
         {"max": FullPower(scenario)},
         scenario,
         FederationSettings(rounds=2),
         seed=3,
-    )
+    ).run()
     assert TaskResult.read(out).history.to_json() == expected.to_json()
 
 

@@ -21,7 +21,7 @@ from feduplink.experiments.federated_tasks import (
     load_images,
     pdg_claims,
 )
-from feduplink.federated import FederatedHistory, FederationSettings, federate
+from feduplink.federated import FederatedHistory, Federation, FederationSettings
 from feduplink.federated.data import data_set
 from feduplink.federated.data.partition import weighed_by_noise
 from feduplink.policies import Ideal
@@ -148,9 +148,9 @@ def test_noisy_images_are_weighed_by_quality(
     own = dataclasses.replace(context, directory=tmp_path)
     found = Comparison("mnist", ("ideal",), partition).run(own)
     task = load_images(own, partition)
-    expected = federate(
+    expected = Federation(
         task, {"ideal": Ideal(scenario)}, scenario, FederationSettings(runs=1, rounds=3)
-    )
+    ).run()
     assert found.final_errors("ideal") == pytest.approx(expected.final_errors("ideal"))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from feduplink.federated import Examples, evaluate
+from feduplink.federated import Examples, evaluate_models
 from feduplink.federated.models import ModelStack
 from feduplink.federated.models.stacked import stacked
 
@@ -30,7 +30,7 @@ def test_outputs_come_in_the_order_of_the_examples():
     lengths = torch.tensor([7, 1, 12, 3, 3, 10, 2])
     inputs = (torch.arange(12) < lengths[:, None]).short()
     stack, weights = two_models()
-    outputs = evaluate(stack, weights, [Examples(inputs, torch.zeros(7), lengths)], 3)
+    outputs = evaluate_models(stack, weights, [Examples(inputs, torch.zeros(7), lengths)], 3)
     assert [out.tolist() for out in outputs] == [lengths.tolist(), (10 * lengths).tolist()]
 
 
@@ -38,23 +38,23 @@ def test_sequences_of_like_length_are_evaluated_together_and_trimmed():
     lengths = torch.tensor([2] * 6 + [10] * 3)
     inputs = (torch.arange(50) < lengths[:, None]).short()
     stack, weights = two_models()
-    evaluate(stack, weights, [Examples(inputs, torch.zeros(9), lengths)], 3)
+    evaluate_models(stack, weights, [Examples(inputs, torch.zeros(9), lengths)], 3)
     # Three of the mean length 14/3 are 14 steps in time.
     assert stack.module.shown == [(2, 6, 2), (2, 1, 10), (2, 1, 10), (2, 1, 10)]
 
 
 def test_examples_of_one_size_are_evaluated_so_many_at_once():
     stack, weights = two_models()
-    evaluate(stack, weights, [Examples(torch.ones(7, 4), torch.zeros(7))], 3)
+    evaluate_models(stack, weights, [Examples(torch.ones(7, 4), torch.zeros(7))], 3)
     assert stack.module.shown == [(2, 3, 4), (2, 3, 4), (2, 1, 4)]
 
 
 def test_each_model_is_evaluated_on_its_own_test_set():
     one, other = (Examples(torch.ones(n, 4), torch.zeros(n)) for n in (5, 2))
     stack, weights = two_models()
-    outputs = evaluate(stack, weights, [one, other], 3)
+    outputs = evaluate_models(stack, weights, [one, other], 3)
     assert [out.tolist() for out in outputs] == [[4] * 5, [40] * 2]
-    shared = evaluate(stack, weights, [one, one], 3)
+    shared = evaluate_models(stack, weights, [one, one], 3)
     assert [out.tolist() for out in shared] == [[4] * 5, [40] * 5]
 
 
@@ -67,7 +67,7 @@ def test_test_sets_of_sequences_are_evaluated_together():
     stack = ModelStack(Counting())
     scales = [1.0, 10.0, 100.0, 1000.0]  # two policies in two runs
     weights = stacked([{"scale": torch.tensor(scale)} for scale in scales])
-    outputs = evaluate(stack, weights, tests, 3)
+    outputs = evaluate_models(stack, weights, tests, 3)
     for number, (output, scale) in enumerate(zip(outputs, scales, strict=True)):
         assert output.tolist() == (scale * lengths[number % 2]).tolist()
     assert all(shape[0] == 4 for shape in stack.module.shown)

@@ -27,7 +27,6 @@ from feduplink.federated import (
     Task,
     UplinkRules,
     everyone,
-    federate,
     measured_capacity,
     presence,
     side_by_side,
@@ -66,7 +65,7 @@ def test_one_round_by_hand():
         work=LocalWork(batch_size=8, learning_rate=0.1),
         rounds=1,
     )
-    history = federate(task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=2))
+    history = Federation(task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=2)).run()
     # Worker 0 (k = 2) steps up to 1.1, worker 1 (k = 6) down to 0.9.
     expected = (2 * 1.1 + 6 * 0.9) / 8
     run = history.policies["ideal"][0]
@@ -98,7 +97,9 @@ def test_the_server_averages_what_the_policy_brings(small_task: Task):
 def test_same_seed_same_history_and_other_seed_another(small_task: Task):
     def once(seed: int):
         policies = {"max": FullPower(SCENARIO), "rand": RandomPower(SCENARIO, seed=1)}
-        return federate(small_task, policies, SCENARIO, FederationSettings(runs=2), seed=seed)
+        return Federation(
+            small_task, policies, SCENARIO, FederationSettings(runs=2), seed=seed
+        ).run()
 
     assert once(0) == once(0)
     assert once(0) != once(1)
@@ -111,23 +112,25 @@ def test_policies_share_everything_but_the_powers(small_task: Task):
         "full": FullPower(SCENARIO),
         "loop": OpenLoop(SCENARIO, target=1e9, fraction=0.0),
     }
-    history = federate(small_task, policies, SCENARIO, FederationSettings(runs=2))
+    history = Federation(small_task, policies, SCENARIO, FederationSettings(runs=2)).run()
     assert history.policies["ideal"] == history.policies["again"]
     # This open loop is full power by another name.
     assert history.policies["full"] == history.policies["loop"]
 
 
 def test_runs_differ(small_task: Task):
-    first, second = federate(
-        small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(runs=2)
-    ).policies["max"]
+    first, second = (
+        Federation(small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(runs=2))
+        .run()
+        .policies["max"]
+    )
     assert first.error != second.error
     assert first.airtime_s != second.airtime_s
 
 
 def test_every_round_is_reported(small_task: Task):
     recorder = Recorder()
-    history = federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, callbacks=[recorder])
+    history = Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(callbacks=[recorder])
     assert recorder.of("federated learning of blobs") == ["begin", *range(1, 7), "end"]
     errors = [step.figures["ideal"] for step in recorder.steps]
     assert errors == list(history.policies["ideal"][0].error)
@@ -146,7 +149,11 @@ def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Tas
     def errors(aggregation: str) -> tuple[float, ...]:
         settings = FederationSettings(rounds=3, aggregation=aggregation)
         task = replace(small_task, metric=mean_loss)
-        (run,) = federate(task, {"silent": Silent(SCENARIO)}, SCENARIO, settings).policies["silent"]
+        (run,) = (
+            Federation(task, {"silent": Silent(SCENARIO)}, SCENARIO, settings)
+            .run()
+            .policies["silent"]
+        )
         assert run.arrivals == (0, 0, 0)
         return run.error
 
@@ -163,7 +170,11 @@ def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Tas
 
 def test_workers_leave_and_join(small_task: Task):
     settings = FederationSettings(rounds=6, present=presence(6, 3, {1: {0, 2}, 3: set(), 4: {1}}))
-    run = federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings).policies["ideal"][0]
+    run = (
+        Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)
+        .run()
+        .policies["ideal"][0]
+    )
     assert run.arrivals == (3, 2, 2, 0, 1, 1)
     assert run.error[3] == run.error[2]
 
@@ -172,8 +183,8 @@ def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
     policy = PerceptronPolicy(SCENARIO)
     settings = FederationSettings(rounds=2, present=presence(2, 3, {1: {0, 2}}))
     with pytest.raises(InputError, match="present: pdm takes exactly 3 workers"):
-        federate(small_task, {"pdm": policy}, SCENARIO, settings)
-    federate(small_task, {"pdm": policy}, SCENARIO, FederationSettings(rounds=1))
+        Federation(small_task, {"pdm": policy}, SCENARIO, settings).run()
+    Federation(small_task, {"pdm": policy}, SCENARIO, FederationSettings(rounds=1)).run()
 
 
 @pytest.mark.parametrize(
@@ -195,14 +206,14 @@ def test_settings_out_of_range_are_refused(wrong: dict, sentence: str):
 
 def test_mismatched_input_is_refused(small_task: Task):
     with pytest.raises(InputError, match="data for 3 workers, the scenario has 4"):
-        federate(small_task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=4))
+        Federation(small_task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=4)).run()
     with pytest.raises(InputError, match="policies: none"):
-        federate(small_task, {}, SCENARIO)
+        Federation(small_task, {}, SCENARIO).run()
     with pytest.raises(InputError, match="resume: accepted only with"):
-        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, resume=True)
+        Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(resume=True)
     with pytest.raises(InputError, match="present: "):
         settings = FederationSettings(rounds=4, present=torch.ones(3, 3, dtype=torch.bool))
-        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)
+        Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings).run()
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 7, 8, 100])

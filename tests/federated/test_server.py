@@ -17,7 +17,6 @@ from feduplink.federated import (
     Federation,
     FederationSettings,
     Task,
-    federate,
     find_aggregation,
 )
 from feduplink.policies import Ideal
@@ -62,7 +61,8 @@ def steep(task: Task) -> Task:
 def errors(task: Task, aggregation: str | Aggregation) -> tuple[float, ...]:
     settings = FederationSettings(rounds=4, aggregation=aggregation)
     return (
-        federate(steep(task), {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)
+        Federation(steep(task), {"ideal": Ideal(SCENARIO)}, SCENARIO, settings)
+        .run()
         .policies["ideal"][0]
         .error
     )
@@ -120,16 +120,11 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
 ):
     file = tmp_path / "state.safetensors"
     settings = FederationSettings(rounds=2, aggregation=FedAvgM())
-    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings, checkpoint=file)
+    Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings).run(checkpoint=file)
     with pytest.raises(InputError, match=rf"made with another aggregation \({field}"):
-        federate(
-            small_task,
-            {"ideal": Ideal(SCENARIO)},
-            SCENARIO,
-            settings.replace(aggregation=other),
-            checkpoint=file,
-            resume=True,
-        )
+        Federation(
+            small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, settings.replace(aggregation=other)
+        ).run(checkpoint=file, resume=True)
 
 
 def make_momentum() -> FedAvgM:
@@ -269,12 +264,14 @@ def test_nothing_lost_makes_the_unbiased_average_exact():
 def test_every_average_runs_by_name(small_task: Task):
     scenario = Scenario(workers=3, pmax_dbw=-40)
     curves = {
-        name: federate(
+        name: Federation(
             small_task,
             {"max": FullPower(scenario)},
             scenario,
             FederationSettings(rounds=3, aggregation=name),
-        ).policies["max"][0]
+        )
+        .run()
+        .policies["max"][0]
         for name in ("exact", "unbiased", "published")
     }
     assert len({run.arrivals for run in curves.values()}) == 1

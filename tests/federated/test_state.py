@@ -21,7 +21,6 @@ from feduplink.federated import (
     FederationSettings,
     LocalWork,
     Task,
-    federate,
     presence,
 )
 from feduplink.policies import Ideal, UnselectedRandomPower
@@ -39,21 +38,16 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
 
     settings = FederationSettings(runs=2, rounds=9, checkpoint_every=3)
     file = tmp_path / "state.safetensors"
-    expected = federate(small_task, policies(), SCENARIO, settings)
+    expected = Federation(small_task, policies(), SCENARIO, settings).run()
     with pytest.raises(Stop):
-        federate(
-            small_task,
-            policies(),
-            SCENARIO,
-            settings,
-            callbacks=[StopAt(4, "rounds")],
-            checkpoint=file,
+        Federation(small_task, policies(), SCENARIO, settings).run(
+            callbacks=[StopAt(4, "rounds")], checkpoint=file
         )
     used = policies()
     used["rand"].allocate(torch.rand(5, 3, 3) + 1)  # a generator that has moved on
     recorder = Recorder()
-    resumed = federate(
-        small_task, used, SCENARIO, settings, callbacks=[recorder], checkpoint=file, resume=True
+    resumed = Federation(small_task, used, SCENARIO, settings).run(
+        callbacks=[recorder], checkpoint=file, resume=True
     )
     assert recorder.steps[0].done == 4
     assert resumed == expected
@@ -83,17 +77,17 @@ def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
 
 def test_a_checkpoint_of_another_model_is_refused(small_task: Task, tmp_path: Path):
     file = tmp_path / "state.safetensors"
-    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file)
+    Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(checkpoint=file)
     other = replace(small_task, model=lambda: nn.Linear(2, 3))
     with pytest.raises(InputError, match="made with another model"):
-        federate(other, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file, resume=True)
+        Federation(other, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(checkpoint=file, resume=True)
 
 
 def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_path: Path):
     file = tmp_path / "state.safetensors"
     settings = FederationSettings(rounds=2)
     policies = {"ideal": Ideal(SCENARIO), "rand": RandomPower(SCENARIO)}
-    federate(small_task, policies, SCENARIO, settings, checkpoint=file)
+    Federation(small_task, policies, SCENARIO, settings).run(checkpoint=file)
 
     def other_data(rng):
         data = small_task.data(rng)
@@ -157,16 +151,18 @@ def test_a_checkpoint_of_another_comparison_is_refused(small_task: Task, tmp_pat
             **change,
         }
         with pytest.raises(InputError, match=f"another {field}"):
-            federate(**arguments, checkpoint=file, resume=True)
+            Federation(**arguments).run(checkpoint=file, resume=True)
 
 
 def test_a_checkpoint_of_another_format_is_refused(small_task: Task, tmp_path: Path):
     file, kind = tmp_path / "state.safetensors", "federated checkpoint"
-    federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file)
+    Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(checkpoint=file)
     made = read_tensors(file, kind)
     write_tensors(file, kind, TensorFile(made.tensors, {**made.header, "format": 0}))
     with pytest.raises(InputError, match="made with another format"):
-        federate(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO, checkpoint=file, resume=True)
+        Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(
+            checkpoint=file, resume=True
+        )
 
 
 def test_a_policy_is_known_by_its_class_and_not_by_its_code(small_task: Task, tmp_path: Path):
@@ -180,7 +176,7 @@ def test_a_policy_is_known_by_its_class_and_not_by_its_code(small_task: Task, tm
 
     def run(policy: type[FullPower], *, resume: bool) -> None:
         policies = {"max": policy(SCENARIO)}
-        federate(small_task, policies, SCENARIO, checkpoint=file, resume=resume)
+        Federation(small_task, policies, SCENARIO).run(checkpoint=file, resume=resume)
 
     file = tmp_path / "state.safetensors"
     run(Half, resume=False)
@@ -194,7 +190,7 @@ VICTIM = """
 import sys, time
 from pathlib import Path
 from feduplink import FullPower, Scenario
-from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.federated import FederationSettings, Federation, load_task
 from feduplink.policies import Ideal
 from feduplink.progress import Callback
 import torch
@@ -206,15 +202,14 @@ class Slowly(Callback):
         time.sleep(float(sys.argv[2]))
 
 scenario = Scenario(workers=4)
-history = federate(
+checkpoint = Path(sys.argv[1])
+federation = Federation(
     load_task("digits", workers=4),
     {"ideal": Ideal(scenario), "max": FullPower(scenario)},
     scenario,
     FederationSettings(runs=2, rounds=8, checkpoint_every=2),
-    callbacks=[Slowly()],
-    checkpoint=Path(sys.argv[1]),
-    resume=Path(sys.argv[1]).exists(),
 )
+history = federation.run([Slowly()], checkpoint, resume=checkpoint.exists())
 print(history.to_json())
 """
 

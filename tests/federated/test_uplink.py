@@ -18,6 +18,7 @@ from feduplink import (
     link,
     make_policy,
 )
+from feduplink.channels import draw_csi, observe_csi
 from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, presence, transmit
 from feduplink.federated.uplink import recorded_rounds
 from feduplink.policies import Feedback, Ideal
@@ -298,6 +299,13 @@ def test_noise_is_in_what_the_policy_sees_not_in_the_outcome():
     assert drawn.csi.equal(clean.csi)
     assert not drawn.observed.equal(drawn.csi)
     assert clean.observed.equal(clean.csi)
+
+
+def test_noise_of_the_first_run_is_not_noise_of_an_evaluation():
+    scenario = Scenario(workers=3, csi_noise=1e4)
+    csi = draw_csi(scenario, 5, torch.Generator().manual_seed(0))
+    rounds = Rounds.draw(scenario, everyone(5, 3), seed=0, run=0, recorded=csi)
+    assert not rounds.observed.equal(observe_csi(csi, scenario, seed=0))
 
 
 def test_bits_of_a_model():

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from feduplink import FullPower, InputError, PowerPolicy, Scenario
 from feduplink.cli import main
-from feduplink.federated import FederationSettings, federate, load_task
+from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.flower import FlowerError, federate_with_flower
 from feduplink.flower.simulation import Simulation, start_simulation
 from feduplink.policies import Ideal
@@ -80,13 +80,13 @@ def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(temporary: 
     found = federate_with_flower(
         "digits", policies, scenario, rounds=ROUNDS, seed=3, callbacks=[callback]
     )
-    expected = federate(
+    expected = Federation(
         load_task("digits", workers=WORKERS),
         policies,
         scenario,
         FederationSettings(rounds=ROUNDS),
         seed=3,
-    )
+    ).run()
     assert found.to_json() == expected.to_json()
     assert tuple(callback.errors) == found.policies["full power"][0].error
 

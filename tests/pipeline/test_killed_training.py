@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
@@ -17,10 +16,10 @@ from feduplink import (
     PrimalDualLearning,
     Scenario,
     Trainer,
-    TrainingData,
     TrainingSettings,
     draw_csi,
 )
+from splits import split_channels
 
 EPOCHS = 120
 #: That are seen before the run is killed.
@@ -35,7 +34,7 @@ def new_trainer() -> Trainer:
         epochs=EPOCHS, batch_size=50, checkpoint_every=1, fresh_channels=True
     )
     policy = GraphPolicy.initialised(scenario)
-    data = TrainingData(channels[:150], channels[150:], functools.partial(draw_csi, scenario))
+    data = split_channels(channels[:150], channels[150:], scenario)
     return Trainer(PrimalDualLearning(policy, data, settings))
 
 

@@ -21,7 +21,6 @@ from feduplink import (
     Problem,
     Scenario,
     Trainer,
-    TrainingData,
     TrainingSettings,
     draw_csi,
     link,
@@ -29,6 +28,7 @@ from feduplink import (
 from feduplink.policies import NeuralPolicy, judge_policy
 from feduplink.randomness import torch_generator
 from feduplink.training import primal_dual_step
+from splits import split_channels
 
 SCENARIO = Scenario(
     workers=2, weights="ones", pmax_dbw=-15, waterfall=0.5, rate_min=0.5, ee_min=(60, 47)
@@ -83,7 +83,7 @@ def test_training_lands_on_the_constrained_optimum(optimum):
         epochs=500, patience=500, learning_rate=0.05, primal_dual_step=0.05, margin=0.0
     )
     policy = ConstantPower(SCENARIO)
-    best = Trainer(PrimalDualLearning(policy, TrainingData(CSI, CSI), settings)).run()
+    best = Trainer(PrimalDualLearning(policy, split_channels(CSI, CSI), settings)).run()
     assert best.violation == 0
     assert best.objective == pytest.approx(objective(optimum).item(), abs=2e-3)
     torch.testing.assert_close(policy.allocate(CSI)[0], optimum, rtol=0.05, atol=0)
@@ -147,7 +147,7 @@ def test_pdg_lowers_its_average_power_to_the_limit():
     )
     policy = GraphPolicy.initialised(scenario)
     assert (policy.allocate(validation).mean(0) > 2 * limit).all()
-    data = TrainingData(training, validation)
+    data = split_channels(training, validation)
     best = Trainer(PrimalDualLearning(policy, data, settings)).run()
     assert best.meets_constraints
     assert all(0.9 * limit < power <= limit for power in best.constraints["power"])
@@ -160,7 +160,7 @@ def test_pdg_lowers_its_average_power_to_the_limit():
 @pytest.mark.slow
 def test_pdg_at_the_default_setting_is_feasible_and_as_good_as_published():
     scenario = Scenario()
-    data = TrainingData(
+    data = split_channels(
         draw_csi(scenario, 1000, torch_generator(0, "train-channels")),
         draw_csi(scenario, 1000, torch_generator(0, "validation-channels")),
     )

@@ -77,6 +77,21 @@ def test_noise_is_the_seeds(default_csi):
     assert first == again != other
 
 
+def test_noise_of_the_tuning_is_not_noise_of_the_evaluation(default_csi):
+    seen = []
+
+    class RecordingOpenLoop(OpenLoop):
+        def powers(self, csi):
+            seen.append(csi)
+            return super().powers(csi)
+
+    scenario = Scenario(csi_noise=1e6)
+    policy = RecordingOpenLoop.tuned(scenario, default_csi, seed=1)
+    tuned_on = seen[-1]
+    judge_policy(policy, default_csi, scenario, seed=1)
+    assert not torch.equal(seen[-1], tuned_on)
+
+
 def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi):
     policy = Orthogonal(default_scenario)
     expected = judge(default_scenario, default_csi, policy.allocate(default_csi))

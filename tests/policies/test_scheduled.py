@@ -9,22 +9,22 @@ from torch import Tensor
 from feduplink import FullPower, InputError, Scenario, SchedulePolicy, link
 from feduplink.channels import Channels, make_channels
 from feduplink.federated import (
-    RoundCosts,
     Rounds,
     UplinkRules,
     everyone,
     presence,
     transmit,
 )
-from feduplink.federated.uplink import rounds_on
 from feduplink.link import Schedule
 from feduplink.policies import (
     ComputedSchedule,
     LearnedSchedule,
     load_policy,
+    make_policies,
     make_policy,
     save_policy,
 )
+from feduplink.scheduling import PhaseNetwork
 
 SCENARIO = Scenario(workers=4)
 RULES = UplinkRules(SCENARIO, SCENARIO.model_bits(10_000))
@@ -32,6 +32,11 @@ RULES = UplinkRules(SCENARIO, SCENARIO.model_bits(10_000))
 
 def drawn(count: int = 5) -> Rounds:
     return Rounds.draw(SCENARIO, everyone(count, 4), seed=0, run=0)
+
+
+def rounds_on(csi: Tensor, scenario: Scenario) -> Rounds:
+    present = everyone(len(csi), scenario.workers)
+    return Rounds.draw(scenario, present, seed=0, run=0, recorded=csi)
 
 
 class InPairs(SchedulePolicy):
@@ -66,13 +71,13 @@ def test_schedules_are_faster_and_cheaper_than_full_power():
         "schedule": make_policy("schedule", SCENARIO, kappa=10.0),
         "tdma": make_policy("tdma", SCENARIO, kappa=10.0),
     }
-    found = {name: RoundCosts.of_policy(p, rounds, RULES) for name, p in policies.items()}
+    found = {name: transmit(p, rounds, RULES) for name, p in policies.items()}
     cost = {name: row.cost(10.0) for name, row in found.items()}
     for name in ("max", "fixed-power", "tdma"):
         assert (cost["schedule"] <= cost[name] * (1 + 2e-3)).all()
     assert (cost["fixed-power"] <= cost["max"] * (1 + 1e-6)).all()
-    assert found["schedule"].as_metrics()["kappa_s_per_j"] == 10.0
-    assert found["max"].as_metrics()["kappa_s_per_j"] is None
+    assert policies["schedule"].kappa == 10.0
+    assert policies["max"].kappa is None
 
 
 def test_the_absent_do_not_send():
@@ -146,6 +151,29 @@ def test_a_saved_schedule_decides_as_before(tmp_path):
     assert again.durations_s.equal(once.durations_s)
     other = make_policy("learned-schedule", SCENARIO, **{**given, "delivery": 0.4})
     assert other.identity() != policy.identity()
+
+
+def test_a_saved_network_takes_price_and_delivery_when_it_is_used(tmp_path):
+    channels = make_channels(SCENARIO, 30)
+    network = PhaseNetwork.initialised(seed=1)
+    path = save_policy(LearnedSchedule(SCENARIO, network=network), tmp_path)
+    given = {"channels": channels, "kappa": 10.0, "delivery": 0.5}
+    used = make_policy(path, SCENARIO, **given)
+    assert used.kappa == 10.0
+    assert used.rewards is not None
+    assert used.step(channels.test).power.equal(
+        LearnedSchedule(SCENARIO, 10.0, used.rewards, network).step(channels.test).power
+    )
+    assert load_policy(save_policy(used, tmp_path)).identity() == used.identity()
+    assert used.identity() != make_policy("learned-schedule", SCENARIO, **given).identity()
+
+
+def test_a_saved_network_with_a_price_keeps_it(tmp_path):
+    network = PhaseNetwork.initialised(seed=1)
+    path = save_policy(LearnedSchedule(SCENARIO, 3.0, network=network), tmp_path)
+    assert make_policies([path], SCENARIO, options={"kappa": 10.0})["learned-schedule"].kappa == 3
+    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not take it"):
+        make_policy(path, SCENARIO, kappa=10.0)
 
 
 def test_a_single_channel_gives_a_single_schedule():

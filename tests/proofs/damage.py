@@ -123,9 +123,9 @@ def matters(path: Path, channel: int | None) -> bool:
 
 def is_refused(path: Path) -> bool:
     """What a user sees: the file cannot be read as a proof, or the proof does not hold."""
-    from feduplink.proofs.checker import check_proof
+    from feduplink.proofs.checker import find_error
 
     try:
-        return not check_proof(read_proof(path)).holds
+        return find_error(read_proof(path)) is not None
     except InputError:
         return True

@@ -14,7 +14,7 @@ import pytest
 import feduplink
 from feduplink.optimum import export_proof
 from feduplink.proofs import Proof, Statement, read_proof, write_proof
-from feduplink.proofs.checker import check_proof
+from feduplink.proofs.checker import find_error
 from feduplink.proofs.format import Node
 
 from .damage import DAMAGES, damage, has, is_refused, matters
@@ -28,20 +28,20 @@ _MOST_BOXES = 1000
 
 @pytest.mark.parametrize("seed", range(20))
 def test_true_proofs_of_a_plain_search_hold(seed: int):
-    assert check_proof(plain_proof(seed, workers=2 + seed % 3)).failure is None
+    assert find_error(plain_proof(seed, workers=2 + seed % 3)) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_true_proofs_of_the_search_hold(seed: int):
-    assert check_proof(searched_proof(seed)).failure is None
+    assert find_error(searched_proof(seed)) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_two_hundred_true_proofs_hold(seed: int):
-    assert check_proof(plain_proof(1000 + seed, workers=2 + seed % 4, depth=7)).failure is None
+    assert find_error(plain_proof(1000 + seed, workers=2 + seed % 4, depth=7)) is None
     proof = searched_proof(1000 + seed, gap=1e-3)
-    assert check_proof(proof).failure is None
+    assert find_error(proof) is None
     if len(proof.tree.node) <= _MOST_BOXES:
         assert not is_wrong(proof)
 
@@ -91,7 +91,7 @@ def test_a_false_bound_is_refused_with_channel_and_box():
     ]
     upper = proof.upper.copy()
     upper[channel] = max(values) - 1e-9
-    failure = check_proof(replace(proof, upper=upper)).failure
+    failure = find_error(replace(proof, upper=upper))
     assert failure is not None
     assert failure.startswith("channel 2, box ")
     assert f"bound {upper[channel]:.9g} claimed" in failure
@@ -125,7 +125,7 @@ def test_a_bound_within_rounding_of_its_own_is_refused():
 
 
 def _holds(proof: Proof, upper: np.ndarray) -> bool:
-    return check_proof(replace(proof, upper=upper)).holds
+    return find_error(replace(proof, upper=upper)) is None
 
 
 def test_an_incomplete_tree_is_refused():
@@ -138,7 +138,7 @@ def test_an_incomplete_tree_is_refused():
     node = tree.node.copy()
     node[np.flatnonzero(tree.split)[-1]] = Node.MONOTONE
     for broken in (shorter, replace(tree, node=node)):
-        failure = check_proof(replace(proof, tree=broken)).failure
+        failure = find_error(replace(proof, tree=broken))
         assert failure == "the boxes are no complete tree: their halves are not all there"
 
 
@@ -147,7 +147,7 @@ def test_a_box_falsely_marked_empty_is_refused():
     node = proof.tree.node.copy()
     leaf = int(np.flatnonzero(node == Node.MONOTONE)[0])
     node[leaf] = Node.EMPTY
-    failure = check_proof(replace(proof, tree=replace(proof.tree, node=node))).failure
+    failure = find_error(replace(proof, tree=replace(proof.tree, node=node)))
     assert failure is not None
     assert failure.endswith(f"box {leaf}: said to be empty, but is not")
 
@@ -162,7 +162,7 @@ def test_a_box_falsely_marked_empty_is_refused():
 def test_statements_that_do_not_follow_are_refused(statement: dict[str, float], words: str):
     proof = plain_proof(2)
     stated = Statement(**{**vars(proof.statement), **statement})
-    failure = check_proof(replace(proof, statement=stated)).failure
+    failure = find_error(replace(proof, statement=stated))
     assert failure is not None
     assert failure.startswith(words)
 
@@ -171,7 +171,7 @@ def test_violated_constraints_are_refused():
     proof = next(p for seed in range(9) if (p := plain_proof(seed)).problem.active.any())
     problem = proof.problem
     strict = replace(problem, limits=np.where(problem.active, problem.limits * 1.2, 0.0))
-    failure = check_proof(replace(proof, problem=strict)).failure
+    failure = find_error(replace(proof, problem=strict))
     assert failure is not None
     assert failure.startswith("constraints are said to be missed by 0 of their limits at most")
 
@@ -182,17 +182,17 @@ def test_processes_agree():
     upper = proof.upper.copy()
     upper[4] -= 5
     wrong = replace(proof, upper=upper)
-    alone = check_proof(wrong).failure
+    alone = find_error(wrong)
     assert alone is not None
-    assert check_proof(proof, boxes_at_once=100).holds
-    assert check_proof(wrong, processes=2, boxes_at_once=100).failure == alone
+    assert find_error(proof, boxes_at_once=100) is None
+    assert find_error(wrong, processes=2, boxes_at_once=100) == alone
 
 
 def test_a_written_proof_holds(tmp_path: Path):
     proof = searched_proof(4)
     path = tmp_path / "proof.h5"
     write_proof(path, proof)
-    assert check_proof(read_proof(path)).holds
+    assert find_error(read_proof(path)) is None
 
 
 #: A check in an interpreter where of the package only what the checker may import can be found.
@@ -212,8 +212,8 @@ class Alone(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Alone())
 from feduplink.proofs import read_proof
-from feduplink.proofs.checker import check_proof
-print(check_proof(read_proof(sys.argv[2])).failure)
+from feduplink.proofs.checker import find_error
+print(find_error(read_proof(sys.argv[2])))
 """
 
 

@@ -21,6 +21,7 @@ from feduplink.storage.run_directory import (
     part,
     provenance,
     read_metrics,
+    reserved,
     write_metrics,
 )
 
@@ -163,3 +164,15 @@ def test_a_directory_without_runs_is_refused(make_run: MakeRun, tmp_path: Path):
             find_runs([make_run("good"), directory])
     with pytest.raises(InputError, match="not a directory"):
         find_runs([tmp_path / "nowhere"])
+
+
+def test_a_directory_with_results_of_another_command_is_not_reserved(tmp_path: Path):
+    with command(["train"]):
+        write_metrics(tmp_path, {"seed": 1})
+    with reserved(tmp_path, "train"):
+        pass
+    with (
+        pytest.raises(InputError, match="holds a run of another command"),
+        reserved(tmp_path, "evaluate"),
+    ):
+        pass

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from feduplink import InputError, Measure, Scenario
 from feduplink.link import EnergyEfficiency, PacketSuccess
 from feduplink.registry import MEASURES
-from feduplink.storage.tensorfile import TensorFile, object_identity, read_tensors, write_tensors
+from feduplink.storage.tensorfile import (
+    TensorFile,
+    object_identity,
+    pack,
+    read_tensors,
+    unpack,
+    write_tensors,
+)
 
 CONTENT = TensorFile(
     {"weights": torch.tensor([[1.5, -2.0]]), "generator": torch.arange(4, dtype=torch.uint8)},
@@ -182,3 +189,18 @@ def test_identities_use_registered_names_or_import_paths():
     ]
     assert efficiencies[0]["name"] == "energy_efficiency"
     assert efficiencies[0] != efficiencies[1]
+
+
+@dataclass
+class Named:
+    name: str
+
+
+def test_objects_of_named_classes_are_packed_as_their_names():
+    packed = pack([Named("a"), Named("b")], {Named: "name"})
+    assert unpack(packed, [], {"Named": str.upper}) == ["A", "B"]
+
+
+def test_objects_of_classes_without_names_are_found_by_their_class():
+    here = Named("a")
+    assert unpack(pack(here, {Named: None}), [], {"Named": lambda _name: here}) is here

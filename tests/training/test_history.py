@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario, judge
-from feduplink.storage.records import pack, unpack
-from feduplink.storage.tensorfile import TensorFile
+from feduplink.storage.tensorfile import TensorFile, pack, unpack
 from feduplink.training import Epoch, History, NetworkEpoch, best_epoch
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from feduplink import Scenario
 from feduplink.scheduling import PhaseNetwork, PhaseProposal, mixing_loss
 from feduplink.settings import PhaseSettings
 from feduplink.training import PhaseCurriculum, ScheduleLearning, Trainer
@@ -24,7 +25,7 @@ def test_phases_in_use_have_slopes_and_no_reduced_cost():
 
 def test_training_lowers_the_cost():
     network = PhaseNetwork.initialised(0)
-    Trainer(ScheduleLearning(network, PhaseSettings(steps=100, batch_size=8))).run()
+    Trainer(ScheduleLearning(network, Scenario(), PhaseSettings(steps=100, batch_size=8))).run()
     rounds = PhaseCurriculum(workers=(6,)).draw(64, torch.Generator().manual_seed(5))
     costs = []
     for candidate in (PhaseNetwork.initialised(0), network):
@@ -41,6 +42,7 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
         Trainer(
             ScheduleLearning(
                 PhaseNetwork.initialised(seed),
+                Scenario(),
                 PhaseSettings(steps=150, batch_size=2),
                 curriculum=curriculum,
             )
@@ -53,6 +55,6 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
     resumed.resume(checkpoint)
     resumed.run()
     for one, other in zip(
-        resumed.trained().parameters(), whole.trained().parameters(), strict=True
+        resumed.trained().network.parameters(), whole.trained().network.parameters(), strict=True
     ):
         assert torch.equal(one, other)

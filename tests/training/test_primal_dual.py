@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +14,19 @@ from feduplink import (
     PerceptronPolicy,
     Problem,
     Scenario,
-    TrainingData,
     TrainingSettings,
     draw_csi,
     judge,
     link,
 )
+from feduplink.channels import Channels
 from feduplink.link import PacketSuccess, SeparableMeasure
-from feduplink.policies import GRAPH_HIDDEN, NeuralPolicy, judge_policy
+from feduplink.policies import (
+    GRAPH_HIDDEN,
+    NeuralPolicy,
+    allocate_from_noisy_csi,
+    judge_policy,
+)
 from feduplink.problem import Constraint, ProportionalFairness, WeightedSum
 from feduplink.training import (
     Expectations,
@@ -33,10 +37,10 @@ from feduplink.training import (
     draw_subset,
     primal_dual_step,
     subset_powers,
-    training_settings,
 )
 from link.own_measures import AveragePower, Sinr
 from recorder import Stop, StopAt
+from splits import split_channels
 
 # Presets
 
@@ -63,10 +67,10 @@ def test_ours_trains_at_the_policys_own_rate():
 
 
 def test_explicit_values_override_those_of_the_preset_and_are_checked():
-    settings = training_settings(PerceptronPolicy, "paper", margin=0.1)
+    settings = Preset.for_policy(PerceptronPolicy, "paper").settings.replace(margin=0.1)
     assert (settings.margin, settings.primal_dual_step) == (0.1, 1e-4)
     with pytest.raises(InputError, match=r"^margin: .*less than or equal to 1"):
-        training_settings(PerceptronPolicy, "paper", margin=2)
+        Preset.for_policy(PerceptronPolicy, "paper").settings.replace(margin=2)
 
 
 def test_pdg_of_the_paper_is_its_equation():
@@ -91,7 +95,7 @@ def test_first_update_of_the_paper_by_hand():
     """Raw units, no margin, r and e from the first batch: only y and its multiplier move."""
     policy = GraphPolicy.initialised(CELL, 0, PAPER.architecture)
     csi = draw_csi(CELL, 20, torch.Generator().manual_seed(0))
-    algorithm = PrimalDualLearning(policy, TrainingData(csi, csi), PAPER.settings)
+    algorithm = PrimalDualLearning(policy, split_channels(csi, csi), PAPER.settings)
     rate, efficiency = algorithm.training_problem.constraints
     assert rate.threshold.tolist() == [0.7] * 3
     assert efficiency.threshold.tolist() == [55.0] * 3
@@ -255,12 +259,12 @@ FAST = TrainingSettings(epochs=3, batch_size=16, learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
-def five() -> TrainingData:
+def five() -> Channels:
     csi = draw_csi(FIVE, 80, torch.Generator().manual_seed(0))
-    return TrainingData(csi[:40], csi[40:])
+    return split_channels(csi[:40], csi[40:])
 
 
-def subset_trainer(five: TrainingData, subset_workers: int | None, seed: int = 0) -> Trainer:
+def subset_trainer(five: Channels, subset_workers: int | None, seed: int = 0) -> Trainer:
     settings = FAST.replace(subset_workers=subset_workers)
     return Trainer(PrimalDualLearning(GraphPolicy.initialised(FIVE, seed), five, settings))
 
@@ -421,8 +425,8 @@ OTHERS = {
 
 
 def trainer(problem: Problem) -> Trainer:
-    data = TrainingData(torch.ones(4, 3, 3), torch.ones(4, 3, 3))
-    settings = training_settings(GraphPolicy, epochs=1)
+    data = split_channels(torch.ones(4, 3, 3), torch.ones(4, 3, 3))
+    settings = Preset.for_policy(GraphPolicy).settings.replace(epochs=1)
     policy = GraphPolicy.initialised(CELL)
     return Trainer(PrimalDualLearning(policy, data, settings, problem=problem))
 
@@ -459,18 +463,18 @@ TINY = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
-def data() -> TrainingData:
+def data() -> Channels:
     csi = draw_csi(CELL, 80, torch.Generator().manual_seed(0))
-    return TrainingData(csi[:40], csi[40:], functools.partial(draw_csi, CELL))
+    return split_channels(csi[:40], csi[40:], CELL)
 
 
-def learning(data: TrainingData, **changes) -> PrimalDualLearning:
+def learning(data: Channels, **changes) -> PrimalDualLearning:
     given = {"policy": GraphPolicy.initialised(CELL), "settings": TINY, **changes}
-    return PrimalDualLearning(data=data, **given)
+    return PrimalDualLearning(channels=data, **given)
 
 
 def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
-    recorded = TrainingData(data.training, data.validation)
+    recorded = split_channels(data.training, data.validation)
     with pytest.raises(InputError, match=r"^fresh_channels: the channels are recorded"):
         learning(recorded, settings=TINY.replace(fresh_channels=True))
 
@@ -485,9 +489,7 @@ def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
 )
 def test_bad_channels_are_refused_before_training(data, csi, sentence):
     with pytest.raises(InputError, match=f"^{sentence}"):
-        learning(TrainingData(csi, data.validation))
-    with pytest.raises(InputError, match=f"^{sentence}"):
-        learning(TrainingData(data.training, csi))
+        learning(split_channels(csi, csi))
 
 
 def test_a_step_ascends_the_lagrangian(data):
@@ -523,13 +525,18 @@ def test_the_policy_ends_with_the_weights_of_the_best_epoch(data):
 
 
 def test_a_policy_for_noisy_channels_learns_from_noisy_channels(data):
-    """The validation has the noise of an evaluation of the scenario."""
+    """The validation has noise of the same variance as an evaluation, and a stream of its own."""
     noisy = CELL.replace(csi_noise=1e5)
     trainer = Trainer(learning(data, policy=GraphPolicy.initialised(noisy)))
     best = trainer.run()
     clean = Trainer(learning(data)).run()
+    power = allocate_from_noisy_csi(
+        trainer.trained(), data.validation, noisy, noise="validation-noise"
+    )
+    assert best.objective == pytest.approx(judge(noisy, data.validation, power).objective)
     verdict = judge_policy(trainer.trained(), data.validation, noisy)
-    assert best.objective == pytest.approx(verdict.objective)
+    assert best.objective != verdict.objective
+    assert best.objective == pytest.approx(verdict.objective, abs=0.05)
     assert best.objective != pytest.approx(clean.objective)
     without_noise = judge_policy(trainer.trained(), data.validation, CELL)
     assert best.objective != pytest.approx(without_noise.objective)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 from itertools import pairwise
 
 import pytest
@@ -11,12 +10,11 @@ from feduplink import (
     InputError,
     PerceptronPolicy,
     Scenario,
-    TrainingData,
     TrainingSettings,
     draw_csi,
     save_policy,
 )
-from feduplink.channels import make_channels
+from feduplink.channels import Channels, make_channels
 from feduplink.policies import FullPower, LearnedSchedule, UnrolledPolicy
 from feduplink.progress import Callback, report_to
 from feduplink.registry import POLICIES, TRAINABLE
@@ -34,19 +32,20 @@ from feduplink.training import (
     make_trainer,
 )
 from recorder import Recorder, Stop, StopAt
+from splits import split_channels
 
 SCENARIO = Scenario(workers=3)
 SETTINGS = TrainingSettings(epochs=6, batch_size=16, learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
-def data() -> TrainingData:
+def data() -> Channels:
     csi = draw_csi(SCENARIO, 80, torch.Generator().manual_seed(0))
-    return TrainingData(csi[:40], csi[40:], functools.partial(draw_csi, SCENARIO))
+    return split_channels(csi[:40], csi[40:], SCENARIO)
 
 
 def pdg_trainer(
-    data: TrainingData,
+    data: Channels,
     settings: TrainingSettings = SETTINGS,
     *,
     scenario: Scenario = SCENARIO,
@@ -136,13 +135,13 @@ def test_the_seed_decides_the_batches(data):
         ({"policy": PerceptronPolicy(SCENARIO)}, "policy"),
         ({"settings": SETTINGS.replace(batch_size=7)}, r"settings \(batch_size\)"),
         ({"seed": 1}, "seed"),
-        ({"data": TrainingData(torch.ones(40, 3, 3), torch.ones(40, 3, 3))}, "channel set"),
+        ({"channels": split_channels(torch.ones(40, 3, 3), torch.ones(40, 3, 3))}, "channel set"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(data, tmp_path, another, name):
     checkpoint = tmp_path / "checkpoint.safetensors"
     pdg_trainer(data).save(checkpoint)
-    own = {"policy": GraphPolicy(SCENARIO), "data": data, "settings": SETTINGS}
+    own = {"policy": GraphPolicy(SCENARIO), "channels": data, "settings": SETTINGS}
     with pytest.raises(InputError, match=f"made with another {name}"):
         Trainer(PrimalDualLearning(**{**own, **another})).resume(checkpoint)
 
@@ -397,9 +396,7 @@ def test_a_trainer_is_made_from_a_name_and_options():
     assert trainer.algorithm.settings.margin == 0  # the paper's
     same = GraphPolicy.initialised(SCENARIO, 4, policy.architecture)
     settings = trainer.algorithm.settings
-    by_hand = Trainer(
-        PrimalDualLearning(same, TrainingData.from_channels(channels), settings, seed=4)
-    )
+    by_hand = Trainer(PrimalDualLearning(same, channels, settings, seed=4))
     by_hand.run()
     assert by_hand.history == trainer.history
     assert same_weights(by_hand, trainer)
@@ -423,11 +420,13 @@ def test_pdx_is_trained_to_a_policy_with_multipliers_for_the_scenario():
     assert policy.allocate(channels.test).shape == (10, 3)
 
 
-def test_learned_schedules_are_trained_to_their_network():
+def test_learned_schedules_are_trained_to_a_policy():
     channels = make_channels(SCENARIO, 10)
     trainer = make_trainer(LearnedSchedule, SCENARIO, channels, steps=100, batch_size=2)
     trainer.run()
-    assert isinstance(trainer.trained(), PhaseNetwork)
+    policy = trainer.trained()
+    assert isinstance(policy, LearnedSchedule)
+    assert isinstance(policy.network, PhaseNetwork)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from feduplink.channels.channel_set import (
     draw_csi,
     draw_training_csi,
     make_channels,
+    observe_csi,
     resample_csi,
 )
 from feduplink.channels.csi import (
@@ -53,6 +54,7 @@ __all__ = [
     "mmse_csi",
     "mrc_csi",
     "noisy_csi",
+    "observe_csi",
     "rayleigh",
     "read_channels",
     "resample_csi",

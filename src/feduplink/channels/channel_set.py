@@ -1,7 +1,7 @@
 """Sets of channels: drawn from a scenario's model or recorded, split into training, validation and
 test.
 
->>> from feduplink.scenario import Scenario
+>>> from feduplink.scenario import DRAWING_FIELDS, Scenario
 >>> channels = make_channels(Scenario(workers=2), 5)
 >>> channels.origin, tuple(channels.test.shape), channels.recorded
 ('drawn from the scenario', (5, 2, 2), False)
@@ -12,6 +12,7 @@ test.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,13 +22,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from feduplink.channels.csi import check_antenna, check_csi, scale_interference
+from feduplink.channels.csi import check_antenna, check_csi, noisy_csi, scale_interference
 from feduplink.channels.models import AntennaChannelModel, ChannelModel, Realisations
 from feduplink.channels.recorded import read_channels
 from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
 from feduplink.registry import CHANNEL_MODELS
-from feduplink.scenario import Scenario
+from feduplink.scenario import DRAWING_FIELDS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT, PARTS
 
 
@@ -111,6 +112,23 @@ def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
     """``count`` of the channels (N, L, L) drawn with replacement, (count, L, L)."""
     generator = torch_generator(seed, "round-channels")
     return csi[torch.randint(len(csi), (count,), generator=generator)]
+
+
+def observe_csi(
+    csi: Tensor, scenario: Scenario, *, seed: int, noise: Stream = "csi-noise", run: int = 0
+) -> Tensor:
+    """The CSI that policies see, (N, L, L): true channels with the noise of the scenario.
+
+    Args:
+        csi: true channels H, (N, L, L).
+        scenario: gives the variance of the noise.
+        seed: of the noise.
+        noise: random stream of the noise. Every purpose has its own, so that a policy is not judged
+            with the noise that it was tuned or selected on.
+        run: number of a federated run, or of a block of channels.
+    """
+    check_csi(csi, scenario.workers)
+    return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise, run))
 
 
 def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int = 0) -> Tensor:
@@ -305,3 +323,40 @@ def make_channels(
     if channels.file is not None and "weights" not in scenario.model_fields_set:
         return replace(channels, assumed_weights=scenario.worker_weights)
     return channels
+
+
+def channels_for(
+    scenario: Scenario,
+    channels: str | os.PathLike[str] | ArrayLike | Tensor | Channels | None,
+    channels_per_split: int,
+    *,
+    seed: int,
+    has_data_sizes: bool = False,
+) -> tuple[Scenario, Channels]:
+    """The channels of a job, and the scenario as far as it applies to them.
+
+    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
+    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
+    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. An array is for
+    the test as a whole.
+    """
+    if channels is None:
+        return scenario, make_channels(scenario, channels_per_split, seed=seed)
+    if not isinstance(channels, Channels | str | os.PathLike):
+        channels = Channels.for_test(torch.as_tensor(channels))
+    data = make_channels(scenario, channels, seed=seed)
+    if data.file is None:
+        return scenario, data
+    if has_data_sizes:
+        data = replace(data, assumed_weights=None)
+    usual = Scenario()
+    warned = [
+        f"recorded channels are taken as they are; {name.replace('_', '-')} has no effect"
+        for name in sorted(DRAWING_FIELDS)
+        if getattr(scenario, name) != getattr(usual, name)
+    ]
+    if data.assumed_weights is not None:
+        warned.append(data.notes[-1])
+    for sentence in warned:
+        warnings.warn(sentence, stacklevel=3)
+    return scenario.replace(interference=1.0), data

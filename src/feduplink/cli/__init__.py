@@ -30,8 +30,6 @@ from feduplink.cli.options import (
     given_options,
 )
 from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
-from feduplink.progress import track
-from feduplink.storage.files import only_writer
 from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
@@ -159,10 +157,10 @@ def _run(words: Sequence[str]) -> None:
             print(config_text(call.workflow, call.given, scenario), end="")
             return
         # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
-        with track("loading PyTorch", transient=True), _without_garbage_collection("torch"):
+        with _without_garbage_collection("torch"):
             import torch
 
-            from feduplink.storage.run_directory import check_free, command
+            from feduplink.storage.run_directory import command, reserved
 
         # The matrices are small: a second thread gains nothing on an idle machine, and spins on a
         # busy one.
@@ -170,8 +168,7 @@ def _run(words: Sequence[str]) -> None:
         with command(words), contextlib.ExitStack() as stack:
             _import_modules(call)
             if call.command.writes:
-                stack.enter_context(only_writer(call.out))
-                check_free(call.out, call.command.name)
+                stack.enter_context(reserved(call.out, call.command.name))
             call.command.run(call)
 
 

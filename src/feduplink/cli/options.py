@@ -19,15 +19,19 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
-from feduplink.validation import ValidatedModel, import_extra, parse_mapping
+from feduplink.validation import (
+    ValidatedModel,
+    import_extra,
+    is_list,
+    kinds_of,
+    parse_mapping,
+    split_text,
+)
 from feduplink.workflows.options import (
     command_line,
     field_groups,
-    is_list,
     is_required,
-    kinds_of,
     options_of,
-    split_text,
     takes,
 )
 

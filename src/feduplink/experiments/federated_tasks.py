@@ -26,10 +26,10 @@ from feduplink.experiments.compared import (
 from feduplink.experiments.context import ExperimentContext
 from feduplink.federated import (
     FederatedHistory,
+    Federation,
     FederationSettings,
     RunHistory,
     Task,
-    federate,
     load_task,
     task_options,
 )
@@ -146,7 +146,7 @@ class Comparison:
         file, checkpoint = cached.with_suffix(".json"), cached.with_suffix(".safetensors")
         if file.exists():
             return _History.model_validate_json(file.read_bytes()).root
-        history = federate(
+        history = Federation(
             task,
             {name: _make_policy(context, name, scenario, task) for name in self.policies},
             scenario,
@@ -158,9 +158,7 @@ class Comparison:
             ),
             seed=context.seed,
             device=context.device,
-            checkpoint=checkpoint,
-            resume=checkpoint.exists(),
-        )
+        ).run(checkpoint=checkpoint, resume=checkpoint.exists())
         write_text(file, _History(history).model_dump_json())
         checkpoint.unlink(missing_ok=True)
         return history

@@ -291,7 +291,6 @@ def _summary(context: ExperimentContext, titles: Mapping[str, str | None]) -> di
     }
 
 
-@track("writing the page", transient=True)
 def _save_page(directory: Path, context: ExperimentContext) -> Path:
     """Write ``metrics.json`` and the page of all figures of the context's scale and seed."""
     from feduplink.reporting.page import read_sections, write_page

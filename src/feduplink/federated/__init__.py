@@ -1,11 +1,10 @@
 """Federated learning over the uplink: tasks, local training, arrivals, averages."""
 
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.evaluation import evaluate_models
 from feduplink.federated.federation import (
     Capacity,
     Federation,
     FederationSettings,
-    federate,
     measured_capacity,
     side_by_side,
 )
@@ -29,11 +28,9 @@ from feduplink.federated.server import (
 from feduplink.federated.tasks.loading import load_task, task_options
 from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork, Task, error_rate
 from feduplink.federated.uplink import (
-    RoundCosts,
     Rounds,
     UplinkRecord,
     UplinkRules,
-    any_cell,
     everyone,
     presence,
     transmit,
@@ -57,20 +54,17 @@ __all__ = [
     "PolicyHistory",
     "PublishedAverage",
     "RoundBatches",
-    "RoundCosts",
     "Rounds",
     "RunHistory",
     "Task",
     "UnbiasedAverage",
     "UplinkRecord",
     "UplinkRules",
-    "any_cell",
     "clip_each_",
     "draw_batches",
     "error_rate",
-    "evaluate",
+    "evaluate_models",
     "everyone",
-    "federate",
     "find_aggregation",
     "load_task",
     "measured_capacity",

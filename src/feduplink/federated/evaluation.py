@@ -12,7 +12,7 @@ from feduplink.federated.tasks.task import Examples
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_models(
     stack: ModelStack, weights: Weights, tests: Sequence[Examples], at_once: int
 ) -> list[Tensor]:
     """Evaluate many models on their test sets.

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from feduplink.channels.recorded import recording_identity
 from feduplink.errors import InputError
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.evaluation import evaluate_models
 from feduplink.federated.history import FederatedHistory, FinishedRound, RunHistory
 from feduplink.federated.local_training import AdamState, train_locally
 from feduplink.federated.minibatches import Minibatches, RoundBatches, draw_round, round_index
@@ -185,47 +185,20 @@ def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range
         )
 
 
-def federate(
-    task: Task,
-    policies: Mapping[str, Policy],
-    scenario: Scenario,
-    settings: FederationSettings | None = None,
-    *,
-    seed: int = 0,
-    device: str | torch.device = "cpu",
-    recorded: Tensor | None = None,
-    callbacks: Sequence[Callback] = (),
-    checkpoint: Path | None = None,
-    resume: bool = False,
-) -> FederatedHistory:
-    """Compare power policies by what they do to a federated task.
-
-    All policies of a run share its data, first weights, minibatches and channels: one per round,
-    drawn from the scenario or ``recorded``, (runs · rounds or more, L, L), in their order. With
-    ``checkpoint`` the state is written there every few rounds; with ``resume`` a run continues
-    from it and ends with the same figures as one left alone (bit for bit on a CPU). The
-    ``callbacks`` are called after every :class:`FinishedRound`.
-    """
-    federation = Federation(
-        task,
-        policies,
-        scenario,
-        settings or FederationSettings(),
-        seed=seed,
-        device=device,
-        recorded=recorded,
-    )
-    if resume:
-        if checkpoint is None:
-            raise InputError("resume: accepted only with a checkpoint to resume from.")
-        federation.resume(checkpoint)
-    return federation.run(callbacks, checkpoint)
-
-
 class Federation:
-    """All simulations of a comparison, and where they stand.
+    """A comparison of policies by their effect on a federated task.
 
-    A simulation is one policy in one run; simulation p · runs + r is policy p in run r.
+    All policies of a run share its data, first weights, minibatches and channels.
+
+    Args:
+        task: what is learned.
+        policies: by name.
+        scenario: the cell and its radio.
+        settings: runs, rounds and rules; None takes the defaults.
+        seed: of all random numbers.
+        device: where workers are trained.
+        recorded: channels of the rounds, (runs · rounds or more, L, L), run after run; None draws
+            them from the scenario.
 
     Attributes:
         data: of every run.
@@ -239,7 +212,7 @@ class Federation:
         task: Task,
         policies: Mapping[str, Policy],
         scenario: Scenario,
-        settings: FederationSettings,
+        settings: FederationSettings | None = None,
         *,
         seed: int = 0,
         device: str | torch.device = "cpu",
@@ -247,6 +220,7 @@ class Federation:
     ) -> None:
         if not policies:
             raise InputError("policies: none given; accepted: one or more.")
+        settings = settings or FederationSettings()
         self.task, self.scenario, self.settings, self.seed = task, scenario, settings, seed
         self.names = tuple(policies)
         self.rounds = settings.rounds or task.rounds
@@ -278,9 +252,24 @@ class Federation:
         }
 
     def run(
-        self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None
+        self,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: Path | None = None,
+        *,
+        resume: bool = False,
     ) -> FederatedHistory:
-        """Go through the rounds that are left."""
+        """Go through the rounds that are left.
+
+        Args:
+            callbacks: called after every :class:`FinishedRound`.
+            checkpoint: file to which the state is written every few rounds.
+            resume: continue from the checkpoint; the run ends with the same figures as one that is
+                not interrupted, bit for bit on a CPU.
+        """
+        if resume:
+            if checkpoint is None:
+                raise InputError("resume: accepted only with a checkpoint to resume from.")
+            self.resume(checkpoint)
         title, earlier = f"federated learning of {self.task.name}", self._advances()
         with (
             own_arithmetic(self.device),
@@ -441,7 +430,7 @@ class Federation:
         """Errors of some global models, each on its run's test set, (simulations,)."""
         self.stack.module.eval()
         tests = [self.data[run].test for run in runs]
-        outputs = evaluate(
+        outputs = evaluate_models(
             self.stack, self.state.models(simulations), tests, self.task.evaluation_batch
         )
         errors = [

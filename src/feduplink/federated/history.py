@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from feduplink.federated.uplink import UplinkRecord
-from feduplink.storage.run_directory import finite_or_none
+from feduplink.judgement import finite_or_none
 from feduplink.tables import TextTable, three_digits
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from feduplink.channels import check_csi, draw_csi, noisy_csi
+from feduplink.channels import check_csi, draw_csi, observe_csi
 from feduplink.errors import InputError
+from feduplink.judgement import finite_or_none
 from feduplink.link import Schedule, upload
 from feduplink.policies import Feedback, Policy
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.storage.run_directory import finite_or_none
 from feduplink.tensor_record import TensorRecord
 
 
@@ -61,7 +60,7 @@ class Rounds(TensorRecord):
             csi = recorded[run * rounds : (run + 1) * rounds]
         return cls(
             csi,
-            noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", run)),
+            observe_csi(csi, scenario, seed=seed, noise="round-noise", run=run),
             torch.rand(rounds, workers, generator=torch_generator(seed, "arrivals", run)),
             present,
         )
@@ -154,6 +153,23 @@ class UplinkRecord(TensorRecord):
         """By name, for a checkpoint."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def cost(self, kappa: float) -> Tensor:
+        """time + κ · energy, (N,) s, at the price κ in s/J."""
+        return self.airtime_s + kappa * self.energy_j
+
+    def as_metrics(self) -> dict[str, float | None]:
+        """Means and medians; delivery rates as their sum and the least of a worker."""
+        rates = self.success.mean(0)
+        figures = {
+            "time_s": self.airtime_s.mean(),
+            "energy_j": self.energy_j.mean(),
+            "median_time_s": self.airtime_s.median(),
+            "median_energy_j": self.energy_j.median(),
+            "arrivals": rates.sum(),
+            "delivery_min": rates.min(),
+        }
+        return {name: finite_or_none(float(value)) for name, value in figures.items()}
+
 
 def _limited(transmission: Tensor | Schedule, present: Tensor, pmax_w: Tensor) -> Tensor | Schedule:
     """Powers of the workers present, at most Pmax, in float64.
@@ -200,11 +216,6 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
     return csi[:count]
 
 
-def any_cell(scenario: Scenario) -> Scenario:
-    """The scenario that policies are made for: the cell of a run is not known in advance."""
-    return scenario.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
-
-
 def everyone(rounds: int, workers: int) -> Tensor:
     """A presence without comings and goings, (N, L) bool."""
     return torch.ones(rounds, workers, dtype=torch.bool)
@@ -221,67 +232,3 @@ def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
         schedule[start:end] = False
         schedule[start:end, sorted(changes[start])] = True
     return schedule
-
-
-@dataclass(frozen=True, repr=False)
-class RoundCosts:
-    """N rounds under one policy.
-
-    Attributes:
-        time_s: from the first bit of a round to its last one, (N,) s.
-        energy_j: of all workers, (N,) J.
-        success: the probability that a worker's model arrives, (N, L).
-        kappa: price of energy κ that the policy chose its powers by, s/J; None: there is none.
-    """
-
-    time_s: Tensor
-    energy_j: Tensor
-    success: Tensor
-    kappa: float | None = None
-
-    @classmethod
-    def of_policy(cls, policy: Policy, rounds: Rounds, rules: UplinkRules) -> RoundCosts:
-        """The costs of rounds under a policy."""
-        return cls._of_record(transmit(policy, rounds, rules), policy.kappa)
-
-    @classmethod
-    def of_transmission(
-        cls,
-        transmission: Tensor | Schedule,
-        rounds: Rounds,
-        rules: UplinkRules,
-        kappa: float | None = None,
-    ) -> RoundCosts:
-        """The costs of rounds under powers or schedules that were chosen at the price ``kappa``."""
-        record = UplinkRecord.from_transmission(transmission, rounds, rules)
-        return cls._of_record(record, kappa)
-
-    @classmethod
-    def _of_record(cls, record: UplinkRecord, kappa: float | None) -> RoundCosts:
-        return cls(record.airtime_s, record.energy_j, record.success, kappa)
-
-    def cost(self, kappa: float) -> Tensor:
-        """time + κ · energy, (N,) s."""
-        return self.time_s + kappa * self.energy_j
-
-    def as_metrics(self) -> dict[str, Any]:
-        """Means and medians; delivery rates as their sum and the least of a worker."""
-        rates = self.success.mean(0)
-        figures = {
-            "time_s": self.time_s.mean(),
-            "energy_j": self.energy_j.mean(),
-            "median_time_s": self.time_s.median(),
-            "median_energy_j": self.energy_j.median(),
-            "arrivals": rates.sum(),
-            "delivery_min": rates.min(),
-        }
-        entry = {name: finite_or_none(float(value)) for name, value in figures.items()}
-        return {"kappa_s_per_j": self.kappa, **entry}
-
-
-def rounds_on(csi: Tensor, scenario: Scenario, *, seed: int = 0) -> Rounds:
-    """One round on each of the channels (N, L, L), everyone present."""
-    count, workers = csi.shape[:2]
-    observed = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", 0))
-    uniform = torch.zeros(count, workers)
-    return Rounds(csi, observed, uniform, everyone(count, workers))

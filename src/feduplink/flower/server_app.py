@@ -21,7 +21,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from feduplink.errors import InputError
 from feduplink.federated import FederatedHistory, RunHistory
-from feduplink.federated.evaluation import evaluate
+from feduplink.federated.evaluation import evaluate_models
 from feduplink.flower.task_run import TaskResult, TaskRun, round_line
 from feduplink.flower.wireless_grid import WirelessGrid
 from feduplink.storage.files import only_writer
@@ -121,7 +121,7 @@ class _Evaluation:
     def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
         """Error of the global model after round ``number``; 0 is before the first round."""
         model = {name: weight[None] for name, weight in arrays.to_torch_state_dict().items()}
-        (outputs,) = evaluate(self._stack, model, [self._test], self._task.evaluation_batch)
+        (outputs,) = evaluate_models(self._stack, model, [self._test], self._task.evaluation_batch)
         error = float(self._task.metric(outputs, self._test.targets))
         if number:
             self.errors.append(error)

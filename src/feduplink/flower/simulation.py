@@ -69,9 +69,9 @@ def federate_with_flower(
 ) -> FederatedHistory:
     """Compare policies in Flower's Simulation runtime, one ``flwr run`` per policy.
 
-    With the same arguments the history is that of :func:`feduplink.federated.federate` with one run
-    per policy, the exact average and everyone present. All processes that Flower starts have ended
-    when this function returns or raises.
+    With the same arguments the history is that of :class:`feduplink.federated.Federation` with one
+    run per policy, the exact average and everyone present. All processes that Flower starts have
+    ended when this function returns or raises.
 
     Args:
         task: name of the task.

@@ -21,7 +21,6 @@ from feduplink.federated import (
     RunHistory,
     Task,
     UplinkRecord,
-    any_cell,
     load_task,
 )
 from feduplink.federated.models.stacked import ModelStack, Weights
@@ -30,7 +29,7 @@ from feduplink.federated.tasks.task import FederatedData
 from feduplink.policies import Policy, make_policies
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.storage.tensorfile import TensorFile, fitting, read_tensors, write_tensors
+from feduplink.storage.tensorfile import fitting, pack, read_tensors, unpack, write_tensors
 from feduplink.validation import ValidatedModel
 
 #: Device of the server and of the nodes.
@@ -122,7 +121,7 @@ class TaskRun(ValidatedModel):
         """Name and object of the policy, tuned for the scenario."""
         found = make_policies(
             [self.policy],
-            any_cell(self.scenario),
+            self.scenario.any_cell(),
             seed=self.seed,
             options={
                 "kappa": self.kappa,
@@ -148,7 +147,6 @@ def parse_round_line(line: str) -> tuple[int, float] | None:
 
 
 _RESULT_FILE, _KIND = "result.safetensors", "Flower result"
-_MODEL, _UPLINK = "model.", "uplink."
 
 
 @dataclass(frozen=True)
@@ -169,19 +167,7 @@ class TaskResult:
 
     def write(self, directory: Path) -> None:
         """Write the result to one file in ``directory``."""
-        ((policy, (run,)),) = self.history.policies.items()
-        tensors = {
-            "present": self.present,
-            "errors": torch.tensor(run.error, dtype=torch.float64),
-            **{_UPLINK + name: values for name, values in self.uplink.tensors().items()},
-            **{_MODEL + name: weights for name, weights in self.model.items()},
-        }
-        header = {
-            "task": self.history.task,
-            "metric_name": self.history.metric_name,
-            "policy": policy,
-        }
-        write_tensors(directory / _RESULT_FILE, _KIND, TensorFile(tensors, header))
+        write_tensors(directory / _RESULT_FILE, _KIND, pack(self))
 
     @staticmethod
     def remove(directory: Path) -> None:
@@ -203,11 +189,5 @@ class TaskResult:
             )
         file = read_tensors(path, _KIND)
         with fitting(path, _KIND, "this version"):
-            uplink = UplinkRecord(**file.under(_UPLINK))
-            run = RunHistory.from_uplink(file.tensors["errors"].tolist(), uplink)
-            history = FederatedHistory(
-                str(file.header["task"]),
-                str(file.header["metric_name"]),
-                {str(file.header["policy"]): (run,)},
-            )
-            return cls(history, file.tensors["present"], uplink, file.under(_MODEL))
+            result: TaskResult = unpack(file, [cls, FederatedHistory, RunHistory, UplinkRecord])
+            return result

@@ -63,7 +63,7 @@ class LinkState:
     @property
     def band_share(self) -> Tensor | None:
         """Share of the band that a worker has for itself, (..., L); None: all share all of it."""
-        return self.schedule.band_share
+        return None if isinstance(self.transmission, Tensor) else self.transmission.band_share
 
     @cached_property
     def upload(self) -> Upload:

@@ -377,7 +377,7 @@ def calibrate_multipliers(
     if problem.utility.linear and not problem.constrained:
         zero = Multipliers(torch.zeros_like(problem.thresholds), problem.utility.weights)
         return DualPoint(zero, problem.thresholds)
-    noise = torch_generator(seed, "csi-noise", index=1)
+    noise = torch_generator(seed, "calibration-noise")
 
     def maximise(csi: Tensor, prices: Prices) -> Tensor:
         observed = denoised_csi(noisy_csi(csi, scenario.csi_noise, noise), scenario.csi_noise)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_csi
 from feduplink.errors import InputError
-from feduplink.judgement import Judgement, judge
+from feduplink.judgement import Judgement, finite_or_none, judge
 from feduplink.lagrangian import ChannelBatch, Multipliers, Prices
 from feduplink.optimum.bounds import (
     Unreachable,
@@ -26,7 +26,6 @@ from feduplink.optimum.primal_recovery import MAX_VIOLATION, repair_by_silence
 from feduplink.problem import Problem
 from feduplink.progress import Callback
 from feduplink.scenario import Scenario
-from feduplink.storage.run_directory import finite_or_none
 from feduplink.tables import TextTable
 from feduplink.validation import usable_device
 

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from feduplink.channels import Channels, check_csi, noisy_csi
+from feduplink.channels import Channels, check_csi, observe_csi
 from feduplink.errors import InputError
 from feduplink.judgement import Judgement, judge
 from feduplink.link import Schedule
 from feduplink.problem import Problem
 from feduplink.progress import track
-from feduplink.randomness import stream_seed, torch_generator
+from feduplink.randomness import Stream, stream_seed
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
 from feduplink.settings import MAX_VERDICT_CHANNELS, SILENCE_W, Architecture
@@ -83,6 +83,7 @@ class Policy(ABC):
             round after the other, else for all rounds at once.
         is_lossless: every upload arrives, and time and energy are undefined.
         options: names of the further arguments of :meth:`make`.
+        open_options: those of them that an object still takes, as one whose network is trained.
         algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
             ``package.module:Class``; None: there is nothing to train.
         colour, marker: of matplotlib, for all figures; None takes a free one.
@@ -100,6 +101,7 @@ class Policy(ABC):
     has_state: ClassVar[bool] = False
     is_lossless: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
+    open_options: tuple[str, ...] = ()
     algorithm: ClassVar[str | None] = None
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
@@ -119,6 +121,10 @@ class Policy(ABC):
             context: channels to tune on, the problem and the seed.
         """
         return cls(scenario)
+
+    def with_options(self, scenario: Scenario, context: TuningContext, **options: Any) -> Policy:
+        """The policy with further arguments of :meth:`make`, those in ``open_options``."""
+        return self
 
     def __repr__(self) -> str:
         """Its kind, the scenario in outline, and how many numbers it stores."""
@@ -413,25 +419,31 @@ def allocate_from_noisy_csi(
     scenario: Scenario,
     *,
     seed: int = 0,
+    noise: Stream = "csi-noise",
     block: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
 
-    Other blocks of channels have other noise of the same ``seed``.
+    Args:
+        policy: decides; its own Pmax, of the scenario that it was made for, does not matter.
+        csi: true channels, to which the noise of the scenario is added.
+        scenario: gives the noise and Pmax.
+        seed: of the noise.
+        noise: random stream of the noise, as in :func:`feduplink.channels.observe_csi`.
+        block: number of the block of channels; other blocks have other noise.
+        device: where powers are computed, by default where the channels are. A policy that is a
+            module is moved there meanwhile, others compute where their channels are.
 
-    They are computed on ``device``, by default where the channels are, and come back to these. A
-    policy that is a module is moved there meanwhile, others compute where their channels are.
-
-    A policy made for another scenario may have another Pmax; the one of ``scenario`` holds. In
-    float64, because a rounded Pmax may exceed it, and the objective with it the optimum.
+    Returns:
+        Powers or schedules where the channels are. Powers are float64, because a rounded Pmax may
+        exceed the true one, and the objective with it the optimum.
     """
-    check_csi(csi, scenario.workers)
     if policy.is_lossless or policy.has_state:
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise", block)).to(there)
+    seen = observe_csi(csi, scenario, seed=seed, noise=noise, run=block).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

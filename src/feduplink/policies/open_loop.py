@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from feduplink import link
-from feduplink.channels import Channels, check_csi, noisy_csi
+from feduplink.channels import Channels, observe_csi
 from feduplink.errors import InputError
 from feduplink.policies.base import PowerPolicy, TuningContext
 from feduplink.problem import Problem
 from feduplink.progress import track_each
-from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
 #: Fractions a of the path loss that are tried; 3GPP allows steps of 0.1, we refine.
@@ -89,9 +88,8 @@ class OpenLoop(PowerPolicy):
         at least one standard error (so that unseen channels meet them too), or the least
         violation where none does; the grid is then refined once around the best.
         """
-        check_csi(csi, scenario.workers)
         problem = problem or Problem.from_scenario(scenario)
-        seen = noisy_csi(csi, scenario.csi_noise, torch_generator(seed, "csi-noise"))
+        seen = observe_csi(csi, scenario, seed=seed, noise="tuning-noise")
         direct = seen.diagonal(dim1=-2, dim2=-1)
         best: tuple[tuple[bool, float], OpenLoop] | None = None
 
@@ -131,4 +129,4 @@ def _rank(problem: Problem, state: link.LinkState) -> tuple[bool, float]:
         violation = max(violation, float(constraint.shortfall(cautious).max()))
     if violation > 0:
         return (False, -violation)
-    return (True, float(problem.utility.value(problem.objective.of(state).mean(0))))
+    return (True, float(problem.utility_of(state)))

@@ -12,12 +12,9 @@ from feduplink.policies.dual import LagrangianPolicy, kept_point, shipped_point,
 from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
-from feduplink.storage.tensorfile import TensorFile
 
 #: Channels drawn that the multipliers are found on.
 CHANNELS = 40_000
-
-_PREFIX = "network."
 
 
 class UnrolledPolicy(LagrangianPolicy, nn.Module):
@@ -112,13 +109,15 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """The network's weights, the multipliers and the thresholds."""
-        weights = {f"{_PREFIX}{name}": w for name, w in self.network.state_dict().items()}
-        return {**weights, **super().tensors()}
+        return {**self.state_dict(), **super().tensors()}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> UnrolledPolicy:
         """A policy with these weights, multipliers and thresholds."""
-        return cls(scenario, _network(TensorFile(tensors, {})), DualPoint.from_tensors(tensors))
+        policy = cls(scenario, UnrolledNetwork(), DualPoint.from_tensors(tensors))
+        weights = {name: t for name, t in tensors.items() if name.startswith("network.")}
+        policy.load_state_dict(weights)
+        return policy
 
 
 def shipped_pdx(
@@ -134,25 +133,21 @@ def shipped_pdx(
     whatever the seed of a run. Those of the shipped scenarios ship, others are kept once they are
     found. Only who gives channels ``csi`` (N, L, L) gets multipliers found on these.
     """
-    scenario = scenario or Scenario()
+    scenario, shipped = scenario or Scenario(), _shipped()
     if csi is None and problem is None and margin == MARGIN:
-        if scenario == Scenario():
-            return UnrolledPolicy.from_tensors(scenario, _shipped().tensors)
-        if point := shipped_point(UnrolledPolicy.name, scenario):
-            return UnrolledPolicy(scenario, shipped_network(), point)
-    return UnrolledPolicy.calibrated(shipped_network(), scenario, csi, problem, margin=margin)
+        usual = scenario == shipped.scenario
+        point = shipped.point if usual else shipped_point(UnrolledPolicy.name, scenario)
+        if point is not None:
+            return UnrolledPolicy(scenario, shipped.network, point)
+    return UnrolledPolicy.calibrated(shipped.network, scenario, csi, problem, margin=margin)
 
 
 def shipped_network() -> UnrolledNetwork:
     """The network that ships, trained for cells of many sizes, powers and prices."""
-    return _network(_shipped())
+    return _shipped().network
 
 
-def _shipped() -> TensorFile:
-    return shipped_tensors("pdx.safetensors", "policy")
-
-
-def _network(file: TensorFile) -> UnrolledNetwork:
-    network = UnrolledNetwork()
-    network.load_state_dict(file.under(_PREFIX))
-    return network
+def _shipped() -> UnrolledPolicy:
+    """The policy of the default scenario."""
+    tensors = shipped_tensors("pdx.safetensors", "policy").tensors
+    return UnrolledPolicy.from_tensors(Scenario(), tensors)

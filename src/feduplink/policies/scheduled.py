@@ -20,6 +20,7 @@ from feduplink.link import Schedule, power_alone
 from feduplink.policies.base import SchedulePolicy, TuningContext
 from feduplink.scenario import Scenario, float64
 from feduplink.scheduling import (
+    PhaseNetwork,
     check_delivery,
     choose_rounds,
     find_fixed_powers,
@@ -30,7 +31,10 @@ from feduplink.scheduling import (
     shipped_phase_network,
 )
 from feduplink.settings import CHANNELS_PER_SPLIT
+from feduplink.storage.tensorfile import TensorFile
 
+#: Prefix of the names of a network's weights in a file.
+_NETWORK = "network."
 #: Largest number of training channels that rewards for delivery are learned on.
 _MAX_REWARD_CHANNELS = 512
 
@@ -154,12 +158,8 @@ class ComputedSchedule(PricedPolicy):
             bits: Z of one upload that the rewards are learned for, () or (L,); by default of the
                 model with 39,760 weights.
         """
-        rates = float64(delivery)
-        rates = rates.expand(scenario.workers) if rates.numel() == 1 else rates
-        check_delivery(rates, scenario.workers)
         policy = cls(scenario, kappa)
-        if bool((rates < 1).any()):
-            policy.rewards = policy._learned_rewards(context.channels, rates, bits)
+        policy.learn_rewards(context.channels, delivery, bits)
         return policy
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
@@ -191,10 +191,22 @@ class ComputedSchedule(PricedPolicy):
         """A policy at this price of energy with these rewards."""
         return cls(scenario, float(tensors["kappa"]), tensors.get("rewards"))
 
-    def _learned_rewards(
-        self, channels: Channels | None, delivery: Tensor, bits: float | Tensor | None
-    ) -> Tensor:
+    def learn_rewards(
+        self,
+        channels: Channels | None,
+        delivery: float | Sequence[float] = 1.0,
+        bits: float | Tensor | None = None,
+    ) -> None:
+        """Learn rewards with which every worker delivers in a share ``delivery`` of the rounds.
+
+        Arguments are those of :meth:`make`; ``channels`` None draws from the scenario.
+        """
         scenario = self.scenario
+        rates = float64(delivery)
+        rates = rates.expand(scenario.workers) if rates.numel() == 1 else rates
+        check_delivery(rates, scenario.workers)
+        if not bool((rates < 1).any()):
+            return
         uploaded = scenario.model_bits() if bits is None else float64(bits)
         if channels is None:
             csi, recorded = draw_training_csi(scenario, _MAX_REWARD_CHANNELS), False
@@ -203,11 +215,11 @@ class ComputedSchedule(PricedPolicy):
         own = scenario.listed_per_worker(*scenario.per_worker) is not None
         alike = scenario.geometry == "redrawn" and not (recorded or own)
         demand = uploaded.expand(scenario.workers)
-        return find_rewards(
+        self.rewards = find_rewards(
             scenario,
             csi,
             demand,
-            delivery,
+            rates,
             seconds_per_joule=self.kappa,
             alike=alike and len(demand.unique()) == 1,
             choose=lambda some, rewards: self.of_chosen(some, None, demand, rewards),
@@ -215,16 +227,59 @@ class ComputedSchedule(PricedPolicy):
 
 
 class LearnedSchedule(ComputedSchedule):
-    """Schedules of the shipped network: nearly as good, at a fraction of the time."""
+    """Schedules of a network: nearly as good, at a fraction of the time.
+
+    A trained network at κ = 0 and without rewards still takes both: ``make_policy`` gives it the κ
+    and the delivery of the command.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J.
+        rewards: λ of a delivered model, (L,) s; None: all workers send in every round.
+        network: proposes the phases; None is the shipped one.
+
+    """
 
     name = "learned-schedule"
     algorithm = "schedules"
     colour, marker = "#DDAA33", "p"
 
+    def __init__(
+        self,
+        scenario: Scenario,
+        kappa: float = 0.0,
+        rewards: Tensor | None = None,
+        network: PhaseNetwork | None = None,
+    ) -> None:
+        super().__init__(scenario, kappa, rewards)
+        self.network = network
+        if network is not None and kappa == 0 and rewards is None:
+            self.open_options = self.options
+
+    def with_options(
+        self, scenario: Scenario, context: TuningContext, *, kappa: float = 0.0, **delivery: Any
+    ) -> LearnedSchedule:
+        """The schedules of the same network; arguments as of :meth:`make`."""
+        policy = LearnedSchedule(scenario, kappa, network=self.network)
+        policy.learn_rewards(context.channels, **delivery)
+        return policy
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Price of energy, rewards, and the network unless it is the shipped one."""
+        weights = {} if self.network is None else self.network.state_dict()
+        return super().tensors() | {f"{_NETWORK}{name}": w for name, w in weights.items()}
+
+    @classmethod
+    def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
+        """A policy at this price of energy with these rewards and this network."""
+        weights = TensorFile(tensors, {}).under(_NETWORK)
+        network = PhaseNetwork.from_weights(weights) if weights else None
+        return cls(scenario, float(tensors["kappa"]), tensors.get("rewards"), network)
+
     def of_senders(self, csi: Tensor, senders: Tensor, bits: Tensor) -> Schedule:
         """The schedules of given senders, (N, L) bool."""
         return learned_schedules(
-            shipped_phase_network(),
+            self.network or shipped_phase_network(),
             self.scenario,
             csi,
             bits,
@@ -236,7 +291,7 @@ class LearnedSchedule(ComputedSchedule):
         self, csi: Tensor, present: Tensor | None, bits: Tensor, rewards: Tensor
     ) -> Schedule:
         """The schedules of the senders that the network chooses at rewards (L,) s."""
-        network = shipped_phase_network()
+        network = self.network or shipped_phase_network()
         given: dict[str, Any] = {"seconds_per_joule": self.kappa, "present": present}
         senders = learned_senders(network, self.scenario, csi, bits, rewards, **given)
         return self.of_senders(csi, senders, bits)

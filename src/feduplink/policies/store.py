@@ -18,7 +18,7 @@ from feduplink.errors import InputError
 from feduplink.policies.base import FunctionPolicy, Policy, TuningContext
 from feduplink.problem import Problem
 from feduplink.registry import CHANNEL_MODELS, MEASURES, POLICIES
-from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario, check_scenario
+from feduplink.scenario import DRAWING_FIELDS, Goal, Radio, Scenario
 from feduplink.settings import PARTS
 from feduplink.storage.tensorfile import (
     TensorFile,
@@ -186,7 +186,7 @@ def make_policy(
             ``f(csi, scenario)`` that maps H (N, L, L) to powers (N, L) in W.
         scenario: the cell and its radio.
         channels: to tune on: the training split of a set, or all channels of an array (N, L, L);
-            None draws from the scenario.
+            without any the policy draws from the scenario.
         problem: to be solved; None is the problem that the scenario describes.
         seed: of random numbers.
         options: further arguments of the class's ``make``, those in its ``options``.
@@ -194,10 +194,10 @@ def make_policy(
     >>> make_policy("max", Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
     tensor([[0.0100, 0.0100]])
     """
-    check_scenario(scenario)
+    Scenario.check(scenario, "scenario")
     context = TuningContext(_tuning_channels(channels), problem, seed)
     found = _find(what, scenario, context)
-    accepted = found.options if isinstance(found, type) else ()
+    accepted = found.options if isinstance(found, type) else found.open_options
     for option in options.keys() - set(accepted):
         raise InputError(
             f"{option}: {found.name} does not take it; accepted options: "
@@ -207,7 +207,7 @@ def make_policy(
 
 
 def make_policies(
-    names: Sequence[PolicyLike] | Mapping[str, PolicyLike],
+    names: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike,
     scenario: Scenario,
     *,
     channels: Channels | ArrayLike | None = None,
@@ -221,14 +221,14 @@ def make_policies(
     policies of one name are told apart by what they were asked for, or by a number.
 
     Args:
-        names: each as in :func:`make_policy`; a mapping gives the labels.
+        names: each as in :func:`make_policy`, or a single one; a mapping gives the labels.
         scenario: the cell and its radio.
         channels: to tune on, as in :func:`make_policy`.
         problem: to be solved; None is the problem that the scenario describes.
         seed: of random numbers.
         options: further arguments of ``make``; a class is given those in its ``options``.
     """
-    check_scenario(scenario)
+    Scenario.check(scenario, "scenario")
     if not names:
         raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
     context, options = TuningContext(_tuning_channels(channels), problem, seed), options or {}
@@ -238,7 +238,7 @@ def make_policies(
         return {
             label: _made(found, scenario, context, options) for label, found in labelled.items()
         }
-    if isinstance(names, str | os.PathLike):
+    if isinstance(names, str) or not isinstance(names, Sequence):
         names = [names]
     wanted = {what: _find(what, scenario, context) for what in dict.fromkeys(names)}
     classes = {found.name for found in wanted.values() if isinstance(found, type)}
@@ -258,9 +258,11 @@ def make_policies(
 
 
 def _tuning_channels(channels: Channels | ArrayLike | None) -> Channels | None:
-    """Channels whose training split is an array's whole, if they are an array."""
-    if channels is None or isinstance(channels, Channels):
-        return channels
+    """Channels with a training split, which is the whole of an array; None: there is none."""
+    if channels is None:
+        return None
+    if isinstance(channels, Channels):
+        return channels if len(channels.rows["training"]) else None
     csi = torch.as_tensor(channels)
     none = torch.empty(0, dtype=torch.int64)
     rows = {**dict.fromkeys(PARTS, none), "training": torch.arange(len(csi))}
@@ -292,10 +294,11 @@ def _made(
     context: TuningContext,
     options: Mapping[str, Any],
 ) -> Policy:
-    """The policy itself, or the one that its class makes with the options that it takes."""
+    """The policy, or the one that its class makes, with the options that it takes."""
+    accepted = found.options if isinstance(found, type) else found.open_options
+    taken = {name: value for name, value in options.items() if name in accepted}
     if isinstance(found, Policy):
-        return found
-    taken = {name: value for name, value in options.items() if name in found.options}
+        return found.with_options(scenario, context, **taken) if taken else found
     return found.make(scenario, context, **taken)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -210,44 +209,19 @@ def _most_efficient(problem: ProvedProblem, worker: int, gains: Floats) -> arb:
 BOXES_AT_ONCE = 20_000
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What came of a check.
-
-    Attributes:
-        failure: what does not hold, in a sentence; None if the proof holds.
-        channels, boxes, leaves: how many there are.
-        seconds: how long it took.
-    """
-
-    failure: str | None
-    channels: int
-    boxes: int
-    leaves: int
-    seconds: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the statement is proved."""
-        return self.failure is None
-
-
-def check_proof(proof: Proof, *, processes: int = 1, boxes_at_once: int = BOXES_AT_ONCE) -> Verdict:
+def find_error(
+    proof: Proof, *, processes: int = 1, boxes_at_once: int = BOXES_AT_ONCE
+) -> str | None:
     """Check a proof up to its first error.
 
     Args:
         proof: the proof.
         processes: number of processes that share its channels.
         boxes_at_once: number of boxes that a process takes at a time, at least those of a channel.
+
+    Returns:
+        What does not hold, in a sentence; None if the statement is proved.
     """
-    started = time.monotonic()
-    failure = _failure(proof, processes, boxes_at_once)
-    leaves = int(np.count_nonzero(~proof.tree.split))
-    elapsed = time.monotonic() - started
-    return Verdict(failure, len(proof.upper), len(proof.tree.node), leaves, elapsed)
-
-
-def _failure(proof: Proof, processes: int, boxes_at_once: int) -> str | None:
     if not proof.tree.is_queue() or proof.tree.roots != len(proof.upper):
         return "the boxes are no complete tree: their halves are not all there"
     with balls.precision():

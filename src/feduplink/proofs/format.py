@@ -302,7 +302,7 @@ def write_proof(path: Path, proof: Proof) -> None:
 def read_proof(path: str | os.PathLike[str]) -> Proof:
     """Read a proof and check that it is one; raises :class:`InputError` with the reason.
 
-    Whether it holds is another question: :func:`feduplink.proofs.checker.check_proof`.
+    Whether it holds is another question: :func:`feduplink.proofs.checker.find_error`.
     """
     with reading_hdf5(path, "proof") as file:
         if not {"version", "format"} <= file.attrs.keys():

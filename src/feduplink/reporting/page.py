@@ -17,7 +17,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from feduplink.errors import InputError
-from feduplink.progress import track
 from feduplink.registry import POLICIES
 from feduplink.storage.files import read_limited, write_text
 from feduplink.storage.run_directory import FinishedRun
@@ -165,7 +164,6 @@ def read_sections(runs: Sequence[FinishedRun]) -> list[Section]:
     ]
 
 
-@track("making the page", transient=True)
 def write_page(directory: Path, sections: Sequence[Section]) -> Path:
     """Write the page into ``directory``; returns its path."""
     path = directory / PAGE_FILE

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from feduplink.federated import RoundCosts
+from feduplink.federated import UplinkRecord
 from feduplink.link import Schedule
 from feduplink.reporting.style import MUTED, SHADE, StyledFigure, figure, looks_of
 
+#: Rounds by policy and price of energy κ, s/J.
+Costs = Mapping[str, Mapping[float | None, UplinkRecord]]
 #: Name of the schedule of the timeline; κ is written beside its points of the front.
 _SCHEDULE = "schedule"
 _LEGEND_COLUMNS = 6
 
 
-def plot_front(
-    costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float], caption: str = ""
-) -> StyledFigure:
+def plot_front(costs: Costs, bounds: Mapping[float, float], caption: str = "") -> StyledFigure:
     """Plot the mean time and energy of a round: a point per policy and κ, joined by a line.
 
     Args:
-        costs: costs by name, one for each κ.
+        costs: rounds by name and κ.
         bounds: lower bound on mean time + κ · energy, in seconds, by κ; the excluded area is
             shaded.
         caption: alternative text of the figure.
@@ -34,36 +34,29 @@ def plot_front(
         return drawing
 
 
-def draw_front(
-    axes: Any, costs: Mapping[str, Sequence[RoundCosts]], bounds: Mapping[float, float]
-) -> None:
+def draw_front(axes: Any, costs: Costs, bounds: Mapping[float, float]) -> None:
     """Plot the same into given axes, without a legend."""
     for name, look in looks_of(costs).items():
-        rows = costs[name]
-        times = [float(row.time_s.mean()) for row in rows]
+        rows = costs[name].values()
+        times = [float(row.airtime_s.mean()) for row in rows]
         energies = [float(row.energy_j.mean()) for row in rows]
         axes.plot(times, energies, look.line, color=look.colour, marker=look.marker, label=name)
         if name == _SCHEDULE:
-            _name_prices(axes, rows)
+            for kappa, *place in zip(costs[name], times, energies, strict=True):
+                axes.annotate(
+                    f"κ = {kappa:g}",
+                    place,
+                    xytext=(5, 4),
+                    textcoords="offset points",
+                    fontsize=7,
+                    color=MUTED,
+                )
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     if bounds:
         _shade_excluded(axes, bounds)
     axes.set_xlabel("mean time of a round, s")
     axes.set_ylabel("mean energy of a round, J")
-
-
-def _name_prices(axes: Any, rows: Sequence[RoundCosts]) -> None:
-    """Write κ beside the points of a front."""
-    for row in rows:
-        axes.annotate(
-            f"κ = {row.kappa:g}",
-            (float(row.time_s.mean()), float(row.energy_j.mean())),
-            xytext=(5, 4),
-            textcoords="offset points",
-            fontsize=7,
-            color=MUTED,
-        )
 
 
 def _shade_excluded(axes: Any, bounds: Mapping[float, float]) -> None:

@@ -15,7 +15,6 @@ from feduplink.scheduling.learned import (
     learned_schedules,
     learned_senders,
     mixing_loss,
-    save_phase_network,
     shipped_phase_network,
 )
 from feduplink.scheduling.linear_program import MasterProgram, SingleProgram
@@ -67,6 +66,5 @@ __all__ = [
     "phase_cost",
     "phase_prices",
     "phase_rates",
-    "save_phase_network",
     "shipped_phase_network",
 ]

@@ -41,7 +41,7 @@ from feduplink.scheduling.phase_network import (
     network_step,
 )
 from feduplink.scheduling.phases import ascend, best_alone, mixed_phases, phase_cost, phase_rates
-from feduplink.storage.tensorfile import TensorFile, read_tensors, write_tensors
+from feduplink.storage.tensorfile import read_tensors
 
 #: In the place of a cost of 0.
 _TINY = 1e-6
@@ -237,23 +237,11 @@ _SENDS = 0.5
 _FEW = 8
 
 
-def save_phase_network(network: PhaseNetwork, path: Path) -> None:
-    """Write the weights."""
-    write_tensors(path, _KIND, TensorFile(dict(network.state_dict()), {}))
-
-
-def load_phase_network(path: Path) -> PhaseNetwork:
-    """A network with the weights of a file."""
-    network = PhaseNetwork()
-    network.load_state_dict(read_tensors(path, _KIND).tensors)
-    return network.requires_grad_(False)
-
-
 @functools.cache
 def shipped_phase_network() -> PhaseNetwork:
     """The network that comes with the package."""
     file = resources.files("feduplink.scheduling") / "phase_network.safetensors"
-    return load_phase_network(Path(str(file)))
+    return PhaseNetwork.from_weights(read_tensors(Path(str(file)), _KIND).tensors)
 
 
 @functools.lru_cache(maxsize=4)

@@ -10,6 +10,7 @@ Powers are relative to Pmax, and the channels with them, so that watts come in o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -61,6 +62,13 @@ class PhaseNetwork(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "model"))
             return cls()
+
+    @classmethod
+    def from_weights(cls, weights: Mapping[str, Tensor]) -> PhaseNetwork:
+        """A network with these weights, by name, that are not trained any further."""
+        network = cls()
+        network.load_state_dict(dict(weights))
+        return network.requires_grad_(False)
 
     @property
     def weights(self) -> NetworkWeights:

@@ -6,7 +6,6 @@ Provenance does not identify a machine: its only paths are those of the command 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import platform
 import shlex
@@ -23,7 +22,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feduplink.errors import InputError
-from feduplink.storage.files import read_limited, write_json
+from feduplink.storage.files import only_writer, read_limited, write_json
 from feduplink.version import __version__
 
 
@@ -91,15 +90,6 @@ Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` and its provenance, in which alone two runs with the same seed differ."""
     write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """Return the number, or None for NaN and infinity, which JSON cannot represent.
-
-    >>> finite_or_none(0.5), finite_or_none(float("inf"))
-    (0.5, None)
-    """
-    return value if value is not None and math.isfinite(value) else None
 
 
 class _Entry(BaseModel):
@@ -243,17 +233,19 @@ def _walk(directory: Path) -> Iterator[FinishedRun]:
         yield from _walk(path)
 
 
-def check_free(directory: Path, command: str) -> None:
-    """Refuse a directory that contains the results of another command."""
-    if not (directory / METRICS_FILE).exists():
-        return
-    origin = read_metrics(directory).provenance
-    made_by = (origin and origin.command) or ""
-    if made_by.split()[1:2] != [command]:
-        raise InputError(
-            f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
-            "accepted: another directory."
-        )
+@contextlib.contextmanager
+def reserved(directory: Path, command: str) -> Iterator[None]:
+    """Be the only writer of a directory; one with the results of another command is refused."""
+    with only_writer(directory):
+        if (directory / METRICS_FILE).exists():
+            origin = read_metrics(directory).provenance
+            made_by = (origin and origin.command) or ""
+            if made_by.split()[1:2] != [command]:
+                raise InputError(
+                    f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
+                    "accepted: another directory."
+                )
+        yield
 
 
 def check_beginning(checkpoint: Path | None, what: str, *, resume: bool) -> None:

@@ -1,6 +1,8 @@
-"""Tensors and JSON in one file, and the identity of what a checkpoint was made with.
+"""Tensors and JSON in one file: tensors by name, packed results, identities of checkpoints.
 
-Loading parses a header and copies numbers; no content of the file is executed.
+Loading parses a header and copies numbers; no content of the file is executed. :func:`pack` turns
+dataclasses of numbers, texts and tensors into such a file, :func:`unpack` creates only objects of
+the classes that its caller names.
 
 Source code is not part of an identity, so that an edit does not invalidate a checkpoint: a class of
 the user's own is identified by its name and attributes. If our code changes the meaning of a
@@ -14,11 +16,12 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
@@ -31,6 +34,8 @@ from feduplink.storage.files import check_regular, replaced_atomically
 
 _HEADER = "feduplink"
 _CHECKSUM = "sha256"
+#: Key of the kind of value that a JSON object of a packed value represents.
+_MARK = "is"
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,87 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     if header.get("kind") != kind:
         raise InputError(f"{kind}: {path} holds a {header.get('kind')}; accepted: a {kind}.")
     return TensorFile(tensors, header)
+
+
+def pack(value: Any, names: Mapping[type, str | None] | None = None) -> TensorFile:
+    """Pack dataclasses, pydantic models, mappings, sequences, tensors, numbers and texts.
+
+    Args:
+        value: to pack.
+        names: classes whose objects :func:`unpack` finds by a name, each with the attribute that
+            holds the name; None: the class suffices.
+
+    """
+    tensors: dict[str, Tensor] = {}
+
+    def packed(item: Any) -> Any:
+        for kind, attribute in (names or {}).items():
+            if isinstance(item, kind):
+                name = getattr(item, attribute) if attribute else None
+                return {_MARK: "named", "class": kind.__name__, "name": name}
+        if isinstance(item, np.ndarray):
+            item = torch.from_numpy(np.ascontiguousarray(item))
+            return {_MARK: "array", "tensor": packed(item)["name"]}
+        if isinstance(item, Tensor):
+            # A copy: a tensor file holds no two views of the same memory.
+            tensors[name := f"t{len(tensors)}"] = item.detach().cpu().clone()
+            return {_MARK: "tensor", "name": name}
+        if isinstance(item, BaseModel):
+            content = item.model_dump(mode="json")
+            return {_MARK: "object", "class": type(item).__name__, "fields": packed(content)}
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            fields = {f.name: getattr(item, f.name) for f in dataclasses.fields(item) if f.init}
+            return {_MARK: "object", "class": type(item).__name__, "fields": packed(fields)}
+        if isinstance(item, Mapping):
+            return {_MARK: "mapping", "items": [[packed(k), packed(v)] for k, v in item.items()]}
+        if isinstance(item, tuple):
+            return {_MARK: "tuple", "items": [packed(entry) for entry in item]}
+        if isinstance(item, list):
+            return [packed(entry) for entry in item]
+        if item is None or isinstance(item, bool | int | float | str):
+            return item
+        raise InputError(f"result: {type(item).__name__} cannot be saved; accepted: numbers.")
+
+    content = packed(value)
+    return TensorFile(tensors, {"content": content})
+
+
+def unpack(
+    file: TensorFile,
+    classes: Iterable[type],
+    find: Mapping[str, Callable[[Any], Any]] | None = None,
+) -> Any:
+    """Inverse of :func:`pack`.
+
+    Args:
+        file: to unpack.
+        classes: dataclasses and models that may be created.
+        find: functions by name of a class that find an object by its name.
+
+    """
+    known = {kind.__name__: kind for kind in classes}
+
+    def unpacked(item: Any) -> Any:
+        if isinstance(item, list):
+            return [unpacked(entry) for entry in item]
+        if not isinstance(item, dict):
+            return item
+        match item[_MARK]:
+            case "tensor":
+                return file.tensors[item["name"]]
+            case "array":
+                return file.tensors[item["tensor"]].numpy()
+            case "tuple":
+                return tuple(unpacked(entry) for entry in item["items"])
+            case "mapping":
+                return {unpacked(k): unpacked(v) for k, v in item["items"]}
+            case "named":
+                return (find or {})[item["class"]](item["name"])
+            case "object":
+                return known[item["class"]](**unpacked(item["fields"]))
+        raise KeyError(item[_MARK])
+
+    return unpacked(file.header["content"])
 
 
 @contextlib.contextmanager

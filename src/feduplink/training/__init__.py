@@ -15,11 +15,9 @@ from feduplink.training.primal_dual import (
     Preset,
     PrimalDualLearning,
     PrimalDualState,
-    TrainingData,
     draw_subset,
     primal_dual_step,
     subset_powers,
-    training_settings,
 )
 from feduplink.training.trainer import (
     Checkpoint,
@@ -55,7 +53,6 @@ __all__ = [
     "ScheduleLearning",
     "Trainer",
     "TrainingCallback",
-    "TrainingData",
     "TrainingRequest",
     "TunedProblems",
     "best_epoch",
@@ -63,5 +60,4 @@ __all__ = [
     "make_trainer",
     "primal_dual_step",
     "subset_powers",
-    "training_settings",
 ]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from feduplink.channels import draw_csi
 from feduplink.lagrangian import ChannelBatch
+from feduplink.policies import LearnedSchedule
 from feduplink.scenario import Scenario
 from feduplink.scheduling.learned import PhaseProposal, PricedRounds, mixing_loss
 from feduplink.scheduling.phase_network import PhaseNetwork
@@ -75,6 +76,7 @@ class ScheduleLearning(OneCycleLearning):
 
     Args:
         network: network to be trained, in place.
+        scenario: the scenario that the trained policy is for; the network is for all.
         settings: hyperparameters.
         curriculum: cells to train on.
         seed: seed of the curriculum.
@@ -85,12 +87,14 @@ class ScheduleLearning(OneCycleLearning):
     def __init__(
         self,
         network: PhaseNetwork,
+        scenario: Scenario,
         settings: PhaseSettings,
         *,
         curriculum: PhaseCurriculum | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(network, settings, seed=seed, clip_norm=_MAX_GRADIENT_NORM)
+        self.scenario = scenario
         self.curriculum = curriculum or PhaseCurriculum()
         self._network = network
         self._averaged = copy.deepcopy(network).requires_grad_(False)
@@ -104,11 +108,13 @@ class ScheduleLearning(OneCycleLearning):
         """
         request.check_options(PhaseSettings.model_fields)
         network = PhaseNetwork.initialised(request.seed).to(request.device)
-        return cls(network, PhaseSettings(**request.options), seed=request.seed)
+        settings = PhaseSettings(**request.options)
+        return cls(network, request.scenario, settings, seed=request.seed)
 
-    def trained(self) -> PhaseNetwork:
-        """The network, on the CPU."""
-        return self._network.cpu()
+    def trained(self) -> LearnedSchedule:
+        """The schedules of the network, on the CPU."""
+        network = PhaseNetwork.from_weights(self._network.cpu().state_dict())
+        return LearnedSchedule(self.scenario, network=network)
 
     def draw(self) -> PricedRounds:
         """Draw rounds of one cell."""

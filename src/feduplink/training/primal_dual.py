@@ -10,7 +10,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -25,7 +25,6 @@ from feduplink.judgement import judge
 from feduplink.policies import allocate_from_noisy_csi
 from feduplink.policies.base import NeuralPolicy
 from feduplink.problem import Constraint, Problem
-from feduplink.progress import track
 from feduplink.randomness import torch_generator
 from feduplink.registry import MEASURES, POLICIES
 from feduplink.settings import Architecture, PresetName, RequiredStart, TrainingSettings
@@ -60,13 +59,6 @@ class Preset:
             return cls(_PAPER_SETTINGS, kind.architecture_type.as_published())
         settings = TrainingSettings(learning_rate=kind.learning_rate)
         return cls(settings, kind.architecture_type())
-
-
-def training_settings(
-    kind: type[NeuralPolicy], preset: PresetName = "ours", **changes: Any
-) -> TrainingSettings:
-    """The settings of a preset for a policy, with some fields changed and validated again."""
-    return Preset.for_policy(kind, preset).settings.replace(**changes)
 
 
 @dataclass(frozen=True)
@@ -218,35 +210,6 @@ def subset_powers(policy: NeuralPolicy, csi: Tensor, subset: Tensor) -> Tensor:
     return power.new_zeros(csi.shape[:-1]).index_copy(-1, subset, power)
 
 
-@dataclass(frozen=True, repr=False)
-class TrainingData:
-    """Channels of primal–dual learning.
-
-    Attributes:
-        training: H to train on, (N, L, L).
-        validation: H to choose the best epoch on, (N, L, L).
-        fresh: ``fresh(count, generator)`` draws further training channels, (count, L, L), for
-            ``fresh_channels``; None if no others can be drawn.
-    """
-
-    training: Tensor
-    validation: Tensor
-    fresh: Callable[[int, torch.Generator], Tensor] | None = None
-
-    @classmethod
-    def from_channels(cls, channels: Channels) -> TrainingData:
-        """The training and validation channels of a set, and its model to draw further ones."""
-        fresh = None if channels.recorded else channels.fresh
-        return cls(channels.training, channels.validation, fresh)
-
-    def __repr__(self) -> str:
-        """The number of channels."""
-        return (
-            f"TrainingData({len(self.training)} channels for training, {len(self.validation)} for "
-            f"validation, {self.training.shape[-1]} workers)"
-        )
-
-
 def primal_dual_step(
     policy: NeuralPolicy,
     optimizer: torch.optim.Optimizer,
@@ -287,7 +250,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     Args:
         policy: network to be trained, in place.
-        data: training and validation channels.
+        channels: training and validation channels.
         settings: hyperparameters.
         seed: seed of batches, noise and subsets.
         problem: problem to be solved; None is the problem of the policy's scenario.
@@ -305,15 +268,14 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
     def __init__(
         self,
         policy: NeuralPolicy,
-        data: TrainingData,
+        channels: Channels,
         settings: TrainingSettings,
         *,
         seed: int = 0,
         problem: Problem | None = None,
     ) -> None:
-        for csi in (data.training, data.validation):
-            check_csi(csi, policy.scenario.workers)
-        if settings.fresh_channels and data.fresh is None:
+        check_csi(channels.csi, policy.scenario.workers)
+        if settings.fresh_channels and channels.recorded:
             raise InputError(
                 "fresh_channels: the channels are recorded and no others can be drawn; accepted: "
                 "channels drawn from a scenario."
@@ -321,8 +283,9 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         check_subset_size(settings.subset_workers, policy)
         self.title, self.network, self.policy = policy.name, policy, policy
         self._device = next(policy.parameters()).device
-        training, validation = (csi.to(self._device) for csi in (data.training, data.validation))
-        self.data = TrainingData(training, validation, data.fresh)
+        self.channels = channels
+        self._training = channels.training.to(self._device)
+        self._validation = channels.validation.to(self._device)
         self.settings, self.seed = settings, seed
         self.epochs, self.checkpoint_every = settings.epochs, settings.checkpoint_every
         self.callbacks = (EarlyStopping(settings.patience),)
@@ -335,13 +298,12 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         )
         self.generator = torch_generator(seed, "batches")
         self._state: PrimalDualState | None = None
-        with track("loading PyTorch's optimisers", transient=True):  # seconds, for the first one
-            self.optimizer = torch.optim.Adam(
-                policy.parameters(),
-                lr=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                fused=True,
-            )
+        self.optimizer = torch.optim.Adam(
+            policy.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
 
     @classmethod
     def make(cls, request: TrainingRequest) -> Self:
@@ -358,7 +320,7 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         settings = preset.settings.replace(**options)
         architecture = preset.architecture.replace(**of_network)
         policy = kind.initialised(request.scenario, seed, architecture).to(request.device)
-        return cls(policy, TrainingData.from_channels(request.channels), settings, seed=seed)
+        return cls(policy, request.channels, settings, seed=seed)
 
     def trained(self) -> NeuralPolicy:
         """The policy, on the CPU."""
@@ -388,13 +350,15 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
 
     def end_epoch(self, epoch: int) -> Epoch:
         """Judge the policy on the validation channels."""
-        scenario, csi = self.policy.scenario, self.data.validation
-        power = allocate_from_noisy_csi(self.policy, csi, scenario, seed=self.seed)
+        scenario, csi = self.policy.scenario, self._validation
+        power = allocate_from_noisy_csi(
+            self.policy, csi, scenario, seed=self.seed, noise="validation-noise"
+        )
         return Epoch.from_judgement(epoch, judge(scenario, csi, power, problem=self.problem))
 
     def identity(self) -> dict[str, Any]:
         """Policy, scenario, problem, settings, seed and a checksum of the channels."""
-        channels = {"training": self.data.training, "validation": self.data.validation}
+        channels = {"training": self._training, "validation": self._validation}
         return {
             "policy": POLICIES.name_of(type(self.policy)),
             "architecture": self.policy.architecture.model_dump(mode="json"),
@@ -414,14 +378,14 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         self._state = state
 
     def _csi_batches(self) -> Iterator[Tensor]:
-        count, size = len(self.data.training), self.settings.batch_size
-        if self.settings.fresh_channels and self.data.fresh is not None:
+        count, size = len(self._training), self.settings.batch_size
+        if self.settings.fresh_channels:
             for start in range(0, count, size):
-                fresh = self.data.fresh(min(size, count - start), self.generator)
+                fresh = self.channels.fresh(min(size, count - start), self.generator)
                 yield fresh.to(self._device)
         else:
             for rows in torch.randperm(count, generator=self.generator).split(size):
-                yield self.data.training[rows]
+                yield self._training[rows]
 
 
 def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:

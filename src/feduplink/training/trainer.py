@@ -21,12 +21,13 @@ from feduplink.policies import Policy, policy_class
 from feduplink.progress import Callback, Step, Work, track
 from feduplink.registry import ALGORITHMS, POLICIES, TRAINABLE
 from feduplink.scenario import Scenario
-from feduplink.storage.records import pack, unpack
 from feduplink.storage.tensorfile import (
     TensorFile,
     check_same,
     fitting,
+    pack,
     read_tensors,
+    unpack,
     write_tensors,
 )
 from feduplink.training.history import EpochRecord, History

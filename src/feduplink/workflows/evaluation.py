@@ -8,26 +8,23 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from feduplink.progress import track, track_each
-from feduplink.scenario import DRAWING_FIELDS, Scenario
+from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
 from feduplink.workflows.options import (
     BudgetS,
-    ChannelsLike,
     ChannelsOption,
     Device,
     MaxBoxes,
     PoliciesOption,
-    PolicyLike,
     Seed,
     TestChannelsPerSplit,
     workflow,
@@ -156,10 +153,6 @@ class Evaluation(Result, Mapping[str, Outcome]):
         """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
-
     def remarks(self) -> list[str]:
         """The notes, and a sentence on each policy that was made for another scenario."""
         from feduplink.policies.store import made_for_sentence
@@ -264,15 +257,14 @@ def evaluate(
         device: where powers are computed.
 
     """
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
-    from feduplink.validation import usable_device
 
-    usable_device(device)  # before anything takes long
     per_split = channels_per_split or CHANNELS_PER_SPLIT
     scenario, data = channels_for(scenario, channels, per_split, seed=seed)
     names = default_policies() if policies is None else policies
-    found = make_policies(as_names(names), scenario, channels=tuning(data), seed=seed)
+    found = make_policies(names, scenario, channels=data, seed=seed)
     outcomes = judge_policies(
         found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
     )
@@ -383,7 +375,13 @@ def decide_verdicts(
             csi = channels.fresh(block_size, generator)
             for name, test in open_tests.items():
                 decided = allocate_from_noisy_csi(
-                    policies[name], csi, scenario, seed=seed, block=block, device=device
+                    policies[name],
+                    csi,
+                    scenario,
+                    seed=seed,
+                    noise="verdict-noise",
+                    block=block,
+                    device=device,
                 )
                 test.add(csi, decided)
                 left = sum(other.remaining for other in tests.values())
@@ -394,64 +392,10 @@ def decide_verdicts(
     }
 
 
-def tuning(channels: Channels) -> Channels | None:
-    """Channels to tune policies on; without a training split they are drawn from the scenario."""
-    return channels if len(channels.rows["training"]) else None
-
-
-def as_names(policies: Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike) -> Any:
-    """One policy is a list of one."""
-    if isinstance(policies, Mapping | Sequence) and not isinstance(policies, str):
-        return policies
-    return [policies]
-
-
-def channels_for(
-    scenario: Scenario,
-    channels: ChannelsLike | None,
-    channels_per_split: int,
-    *,
-    seed: int,
-    has_data_sizes: bool = False,
-) -> tuple[Scenario, Channels]:
-    """The channels of a job, and the scenario as far as it applies to them.
-
-    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
-    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``.
-    """
-    import torch
-
-    from feduplink.channels import Channels, make_channels
-
-    if channels is None:
-        return scenario, make_channels(scenario, channels_per_split, seed=seed)
-    if not isinstance(channels, Channels | str | os.PathLike):
-        channels = Channels.for_test(torch.as_tensor(channels))
-    data = make_channels(scenario, channels, seed=seed)
-    if data.file is None:
-        return scenario, data
-    usual = Scenario()
-    for name in sorted(DRAWING_FIELDS):
-        if getattr(scenario, name) != getattr(usual, name):
-            option = name.replace("_", "-")
-            warn(f"recorded channels are taken as they are; {option} has no effect")
-    if has_data_sizes:
-        data = replace(data, assumed_weights=None)
-    if data.assumed_weights is not None:
-        warn(data.notes[-1])
-    return scenario.replace(interference=1.0), data
-
-
 def warn_unreachable(unreachable: Any) -> None:
     """Warn of every worker that cannot meet its thresholds on any channel."""
     for entry in unreachable:
-        warn(f"thresholds: {entry}")
-
-
-def warn(sentence: str) -> None:
-    """Warn the caller of a workflow."""
-    warnings.warn(sentence, stacklevel=4)
+        warnings.warn(f"thresholds: {entry}", stacklevel=3)
 
 
 def optimum_entries(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:

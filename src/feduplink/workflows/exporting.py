@@ -14,7 +14,6 @@ from pydantic import Field
 
 from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
-from feduplink.workflows.evaluation import channels_for, tuning
 from feduplink.workflows.options import (
     ChannelsOption,
     ChannelsPerSplit,
@@ -57,12 +56,13 @@ def export_policy(
     Returns:
         The file, and its largest differences to PyTorch.
     """
+    from feduplink.channels.channel_set import channels_for
     from feduplink.export import export_onnx
     from feduplink.policies import make_policy
     from feduplink.storage.run_directory import write_metrics
 
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
-    made = make_policy(policy, scenario, channels=tuning(data), seed=seed)
+    made = make_policy(policy, scenario, channels=data, seed=seed)
     directory = Path(out)
     exported = export_onnx(made, directory / ONNX_FILE)
     metrics = {

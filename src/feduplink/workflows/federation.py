@@ -16,7 +16,6 @@ from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable
 from feduplink.validation import import_extra
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
 from feduplink.workflows.options import (
     POLICY_NAMES,
     ChannelsOption,
@@ -285,6 +284,7 @@ def federate(
     """
     from feduplink import federated
     from feduplink.channels import Channels, resample_csi
+    from feduplink.channels.channel_set import channels_for
     from feduplink.federated.data.partition import weighed_by_noise
     from feduplink.federated.uplink import recorded_rounds
     from feduplink.policies.store import (
@@ -294,9 +294,7 @@ def federate(
         make_policies,
     )
     from feduplink.storage.run_directory import check_beginning, resume_hint
-    from feduplink.validation import usable_device
 
-    usable_device(device)
     if engine == "flower":
         _check_flower_options(
             runs=(runs, 1),
@@ -314,6 +312,12 @@ def federate(
     recording: Channels | None = None
     if channels is not None:
         scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
+    if isinstance(task, str):
+        TASKS.find(task)  # so that an unknown name is refused before channels are drawn
+    if recording is not None and len(recording.rows["training"]):
+        tuned_on = recording
+    else:
+        tuned_on = Channels.from_scenario(scenario.any_cell(), seed=seed)
     found = task_of(scenario, task, partition=partition, data=data)
     if partition == "gaussian" and "weights" not in scenario.model_fields_set:
         scenario = weighed_by_noise(scenario)
@@ -333,15 +337,14 @@ def federate(
         present=_presence(present, count, scenario.workers),
         checkpoint_every=checkpoint_every,
     )
-    names = as_names([*SCHEDULED, *default_policies()] if policies is None else policies)
+    names = [*SCHEDULED, *default_policies()] if policies is None else policies
     shares = delivery_of(delivery, scenario)
-    anywhere = federated.any_cell(scenario)
+    anywhere = scenario.any_cell()
     with resume_hint(checkpoint):
         compared = make_policies(
             names,
             anywhere,
-            channels=(recording and tuning(recording))
-            or Channels.from_scenario(anywhere, seed=seed),
+            channels=tuned_on,
             seed=seed,
             options={
                 "kappa": kappa,
@@ -364,22 +367,14 @@ def federate(
                 imports=imports,
             )
         else:
-            history = federated.federate(
-                found,
-                compared,
-                scenario,
-                settings,
-                seed=seed,
-                device=device,
-                recorded=csi,
-                checkpoint=checkpoint,
-                resume=resume,
+            federation = federated.Federation(
+                found, compared, scenario, settings, seed=seed, device=device, recorded=csi
             )
+            history = federation.run(checkpoint=checkpoint, resume=resume)
     differences = {
         name: differing
         for name, policy in compared.items()
-        if name not in names
-        and (differing := made_for(policy, anywhere, recorded=recording is not None))
+        if (differing := made_for(policy, anywhere, recorded=recording is not None))
     }
     usual = federated.task_options(task) if isinstance(task, str) else {}
     entries: dict[str, Any] = {

@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from feduplink.tables import TextTable
 from feduplink.validation import import_extra
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     judge_policies,
     optimum_entries,
     warn_unreachable,
@@ -122,10 +122,6 @@ class OptimumResult(Result):
 
         write_proof(Path(path), export_proof(self.optimum, rows=self.rows))
         return Path(path)
-
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
 
     def table(self) -> TextTable:
         """The policy ``dual`` and the optimum."""
@@ -269,13 +265,12 @@ def find_optimum(
     import torch
 
     from feduplink import optimum as search
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum.proof_export import check_stateable
     from feduplink.problem import Problem
-    from feduplink.validation import usable_device
 
     if whole_file and channels is None:
         raise InputError("whole-file: accepted only with --channels FILE.")
-    usable_device(device)  # before anything takes long
     scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
     csi = data.csi if whole_file else data.test
     if confidence is not None and len(data.test) < _FEWEST_CHANNELS:
@@ -415,7 +410,12 @@ def check_proof(
     content = read_proof(Path(proof))
     if channels is not None:
         check_recording(content, channels)
-    return ProofCheck(content, **vars(checker.check_proof(content, processes=processes)))
+    started = time.monotonic()
+    failure = checker.find_error(content, processes=processes)
+    seconds = time.monotonic() - started
+    tree = content.tree
+    leaves = int((~tree.split).sum())
+    return ProofCheck(content, failure, len(content.upper), len(tree.node), leaves, seconds)
 
 
 def _problem_line(proof: Proof) -> str:

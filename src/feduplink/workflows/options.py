@@ -22,7 +22,6 @@ import functools
 import inspect
 import os
 import sys
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,19 +32,18 @@ from typing import (
     ParamSpec,
     TypeAlias,
     TypeVar,
-    Union,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pydantic import BaseModel, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
 from feduplink.registry import COMPARED, POLICIES
-from feduplink.scenario import check_scenario
+from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT, MAX_VERDICT_CHANNELS
-from feduplink.validation import ValidatedModel
+from feduplink.validation import ValidatedModel, check_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -94,7 +92,11 @@ class FieldsOf:
 
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1, description="Seed of all random numbers")]
-Device = Annotated[str, Field(description="Device to compute on: cpu, cuda or cuda:N")]
+Device = Annotated[
+    str,
+    AfterValidator(check_device),
+    Field(description="Device to compute on: cpu, cuda or cuda:N"),
+]
 ChannelsPerSplit = Annotated[
     int,
     Field(ge=1, le=10**7, description="Channels for each of training, validation and test"),
@@ -167,23 +169,6 @@ Processes = Annotated[
 ]
 
 
-class Options(ValidatedModel):
-    """Base of the models that :func:`options_of` derives; one field per option."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_texts(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """A text for an option that takes several values holds them with commas between them."""
-        return {
-            name: split_text(value)
-            if isinstance(value, str)
-            and name in cls.model_fields
-            and all(map(is_list, kinds_of(cls.model_fields[name])))
-            else value
-            for name, value in fields.items()
-        }
-
-
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Validate the options of a call: a wrong one raises ``InputError`` as on the command line.
 
@@ -196,7 +181,7 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
         arguments = inspect.signature(function).bind(*args, **kwargs).arguments
         further = arguments.pop(_catch_all(function), {})
         if arguments.get("scenario") is not None:
-            check_scenario(arguments["scenario"])
+            Scenario.check(arguments["scenario"], "scenario")
         # Where the command line has a type of its own, Python takes objects too.
         plain = {name for name, field in fields.items() if command_line(field).type is None}
         checked = options_of(function)(
@@ -220,7 +205,7 @@ def field_groups(function: Callable[..., Any]) -> dict[str, dict[str, FieldInfo]
 
 
 @functools.cache
-def options_of(function: Callable[..., Any]) -> type[Options]:
+def options_of(function: Callable[..., Any]) -> type[ValidatedModel]:
     """The model of a workflow's options, derived from its signature.
 
     Fields have the type that a text is given with; see :class:`CommandLine`. All are optional: the
@@ -245,25 +230,7 @@ def options_of(function: Callable[..., Any]) -> type[Options]:
         kind = annotated if form.type is None else form.type
         fields[parameter.name] = (Annotated[kind, *metadata], default)
     name = f"{function.__name__.title().replace('_', '')}Options"
-    # pydantic's __init__ of the base turns its errors into sentences.
-    return create_model(name, __base__=Options, __doc__=function.__doc__, **fields)
-
-
-def split_text(text: str) -> list[str]:
-    """The values in a text, with commas between them."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
-    """The types of an option's values, without None."""
-    union = get_origin(field.annotation) in (Union, types.UnionType)
-    kinds = get_args(field.annotation) if union else (field.annotation,)
-    return tuple(kind for kind in kinds if kind is not type(None))
-
-
-def is_list(kind: Any) -> bool:
-    """Whether a type is that of several values."""
-    return get_origin(kind) in (tuple, list)
+    return create_model(name, __base__=ValidatedModel, __doc__=function.__doc__, **fields)
 
 
 def command_line(field: FieldInfo) -> CommandLine:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from feduplink.errors import InputError
-from feduplink.progress import track
 from feduplink.scenario import Scenario
 from feduplink.storage.files import write_text
 from feduplink.storage.run_directory import METRICS_FILE, write_metrics
@@ -74,8 +73,8 @@ class Result(ABC):
         return frame
 
     def headline(self) -> str:
-        """A line above the table, on the data of the result."""
-        return ""
+        """A line above the table: the number of channels and their origin, if there are any."""
+        return str(getattr(self, "origin", ""))
 
     def write_files(self, directory: Path) -> None:
         """Write tables and arrays, all but ``metrics.json``, :data:`RESULT_FILE` and figures."""
@@ -83,7 +82,7 @@ class Result(ABC):
 
     def to_tensors(self) -> TensorFile:
         """All fields, for :meth:`from_tensors`."""
-        from feduplink.storage.records import pack
+        from feduplink.storage.tensorfile import pack
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         return pack(values, _names())
@@ -91,7 +90,7 @@ class Result(ABC):
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
         """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
-        from feduplink.storage.records import unpack
+        from feduplink.storage.tensorfile import unpack
 
         return cls(**unpack(content, [*_classes(), *cls.parts], _finders(scenario, directory)))
 
@@ -107,11 +106,10 @@ class Result(ABC):
         from feduplink.storage.tensorfile import write_tensors
 
         target = Path(directory)
-        with track("writing tables and figures", transient=True):
-            self.write_files(target)
-            self._save_figures(target)
-            write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
-            write_metrics(target, {"result": self.kind, **self.metrics()})
+        self.write_files(target)
+        self._save_figures(target)
+        write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
+        write_metrics(target, {"result": self.kind, **self.metrics()})
         return target
 
     def _save_figures(self, directory: Path) -> None:
@@ -166,7 +164,7 @@ def load_result(directory: str | Path) -> Any:
 def _classes() -> list[type]:
     """Classes of other packages in the fields of results, beside those found by name."""
     from feduplink import optimum
-    from feduplink.federated import FederatedHistory, RoundCosts, RunHistory
+    from feduplink.federated import FederatedHistory, RunHistory, UplinkRecord
     from feduplink.judgement import ConstraintValue, Judgement
     from feduplink.lagrangian import Multipliers
     from feduplink.link import Schedule
@@ -174,23 +172,18 @@ def _classes() -> list[type]:
 
     dual = [optimum.DualSolution, optimum.DualStep, Multipliers]
     bounds = [optimum.Certificate, optimum.DistributionBound, optimum.Unreachable]
-    rounds = [Schedule, RoundCosts, FederatedHistory, RunHistory]
+    rounds = [Schedule, UplinkRecord, FederatedHistory, RunHistory]
     judged = [Judgement, ConstraintValue, Epoch, NetworkEpoch]
     return [Scenario, optimum.Optimum, *dual, *bounds, *rounds, *judged]
 
 
-def _names() -> dict[type, Any]:
+def _names() -> dict[type, str | None]:
     """Objects that the scenario describes are saved by name, a policy in a file of its own."""
     from feduplink.optimum.branch_and_bound import BranchingTree
     from feduplink.policies import Policy
     from feduplink.problem import Constraint, Problem
 
-    return {
-        Problem: lambda _problem: None,
-        Constraint: lambda constraint: constraint.name,
-        BranchingTree: lambda _tree: None,
-        Policy: lambda _policy: None,
-    }
+    return {Problem: None, Constraint: "name", BranchingTree: None, Policy: None}
 
 
 def _finders(scenario: Scenario, directory: Path) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
-from feduplink.workflows.evaluation import as_names, channels_for, tuning
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from feduplink.federated import RoundCosts, Rounds, UplinkRules
+    from feduplink.federated import Rounds, UplinkRecord, UplinkRules
     from feduplink.link import Schedule
     from feduplink.reporting.style import StyledFigure
 
@@ -65,7 +64,8 @@ class Front(Result):
 
     Attributes:
         scenario: the cell and the radio.
-        costs: time, energy and arrivals of the rounds of each policy, one entry per κ.
+        costs: time, energy and arrivals of the rounds of each policy, by κ; the κ of a policy that
+            does not depend on it is None.
         schedules: of every channel, by κ.
         bounds: certified lower bounds on the mean cost, s, by κ.
         bits: Z, bits of one upload, by worker.
@@ -81,7 +81,7 @@ class Front(Result):
     table_file = "schedule.md"
 
     scenario: Scenario
-    costs: Mapping[str, Sequence[RoundCosts]]
+    costs: Mapping[str, Mapping[float | None, UplinkRecord]]
     schedules: Mapping[float, Schedule]
     bounds: Mapping[float, float]
     bits: Any
@@ -101,29 +101,25 @@ class Front(Result):
         if kappa not in self.schedules:
             accepted = ", ".join(f"{value:g}" for value in self.schedules)
             raise InputError(f"kappa: {kappa:g} is not on the front; accepted: {accepted}.")
-        costs = self.costs["schedule"][self.kappa.index(kappa)]
+        record = self.costs["schedule"][kappa]
         return FrontPoint(
             kappa,
             self.schedules[kappa],
-            costs.time_s,
-            costs.energy_j,
-            costs.success.mean(0),
+            record.airtime_s,
+            record.energy_j,
+            record.success.mean(0),
             self.bounds.get(kappa),
         )
-
-    def headline(self) -> str:
-        """The number of channels and their origin."""
-        return self.origin
 
     def table(self) -> TextTable:
         """A row per policy and κ."""
         rows = []
-        for name, entries in self.costs.items():
-            for entry in entries:
-                kappa, figures = entry.kappa, entry.as_metrics()
+        for name, by_price in self.costs.items():
+            for kappa, record in by_price.items():
+                figures = record.as_metrics()
                 gap = ""
                 if name == "schedule" and kappa is not None and kappa in self.bounds:
-                    mean = float(entry.cost(kappa).mean())
+                    mean = float(record.cost(kappa).mean())
                     gap = f"{100 * (1 - self.bounds[kappa] / mean):.1f}"
                 measures = ("time_s", "energy_j", "median_time_s", "median_energy_j")
                 rows.append(
@@ -166,12 +162,15 @@ class Front(Result):
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Columns policy, kappa, channel, time_s, energy_j, arrivals."""
-        for name, entries in self.costs.items():
-            for entry in entries:
-                arrivals = entry.success.sum(-1)
-                columns = {"time_s": entry.time_s, "energy_j": entry.energy_j, "arrivals": arrivals}
-                for channel in range(len(arrivals)):
-                    row = {"policy": name, "kappa": entry.kappa, "channel": channel}
+        for name, by_price in self.costs.items():
+            for kappa, record in by_price.items():
+                columns = {
+                    "time_s": record.airtime_s,
+                    "energy_j": record.energy_j,
+                    "arrivals": record.success.sum(-1),
+                }
+                for channel in range(len(record.success)):
+                    row = {"policy": name, "kappa": kappa, "channel": channel}
                     yield row | {key: float(values[channel]) for key, values in columns.items()}
 
     def metrics(self) -> dict[str, Any]:
@@ -180,8 +179,8 @@ class Front(Result):
             "title": "Time and energy of a round",
             "scenario": self.scenario.model_dump(mode="json"),
             "policies": {
-                name: [entry.as_metrics() for entry in entries]
-                for name, entries in self.costs.items()
+                name: [{"kappa_s_per_j": k, **record.as_metrics()} for k, record in records.items()]
+                for name, records in self.costs.items()
             },
             "bounds": [
                 {"kappa_s_per_j": kappa, "cost_s": bound} for kappa, bound in self.bounds.items()
@@ -273,9 +272,8 @@ def make_schedules(
         seed: of all random numbers.
 
     """
-    from feduplink.federated import RoundCosts, UplinkRules
-    from feduplink.federated.uplink import rounds_on
-    from feduplink.policies import ComputedSchedule, TuningContext
+    from feduplink.channels.channel_set import channels_for
+    from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, transmit
     from feduplink.policies.store import default_policies, make_policies, make_policy
     from feduplink.registry import POLICIES
     from feduplink.scenario import float64
@@ -285,31 +283,39 @@ def make_schedules(
     kappas = sorted({kappa} if isinstance(kappa, int | float) else set(kappa))
     if budget_s > 0 and rates != 1.0:
         raise InputError("budget-s: accepted only with everyone in every round, --delivery 1.")
-    rounds = rounds_on(data.test, scenario, seed=seed)
+    present = everyone(len(data.test), scenario.workers)
+    rounds = Rounds.draw(scenario, present, seed=seed, run=0, recorded=data.test)
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
     rules = UplinkRules(scenario, uploaded)
     names = default_policies() if policies is None else policies
-    given: dict[str, Any] = {"channels": tuning(data), "seed": seed}
-    compared = make_policies(as_names(names), scenario, **given) if names else {}
-    costs = {name: [RoundCosts.of_policy(p, rounds, rules)] for name, p in compared.items()}
-    for name in POLICIES.names():
-        if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ()):
-            priced = (make_policy(name, scenario, kappa=price, **given) for price in kappas)
-            costs[name] = [RoundCosts.of_policy(p, rounds, rules) for p in priced]
+    given: dict[str, Any] = {"channels": data, "seed": seed}
+    compared = make_policies(names, scenario, **given) if names else {}
+    costs = {name: {p.kappa: transmit(p, rounds, rules)} for name, p in compared.items()}
+    priced: dict[str, Any] = {
+        name: name
+        for name in POLICIES.names()
+        if name != "schedule" and "kappa" in getattr(POLICIES.find(name), "options", ())
+    }
+    priced |= {name: p for name, p in compared.items() if "kappa" in p.open_options}
+    for name, what in priced.items():
+        costs[name] = {
+            price: transmit(make_policy(what, scenario, kappa=price, **given), rounds, rules)
+            for price in kappas
+        }
     bounds: dict[float, float] = {}
     if rates == 1.0:
         schedules, bounds = _everyone(kappas, rounds, rules, budget_s)
     else:
         schedules = {}
         for price in kappas:
-            policy = ComputedSchedule.make(
-                scenario, TuningContext(**given), kappa=price, delivery=rates, bits=uploaded
+            policy: Any = make_policy(
+                "schedule", scenario, kappa=price, delivery=rates, bits=uploaded, **given
             )
             schedules[price] = policy.step(rounds.observed, bits=uploaded)
-    costs["schedule"] = [
-        RoundCosts.of_transmission(schedule, rounds, rules, price)
+    costs["schedule"] = {
+        price: UplinkRecord.from_transmission(schedule, rounds, rules)
         for price, schedule in schedules.items()
-    ]
+    }
     return Front(
         scenario,
         costs,

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from feduplink.settings import (
 from feduplink.tables import TextTable
 from feduplink.workflows.evaluation import (
     Outcome,
-    channels_for,
     decide_verdicts,
     judge_policies,
     warn_unreachable,
@@ -47,7 +45,6 @@ from feduplink.workflows.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from torch import Tensor
 
     from feduplink.channels import Channels
     from feduplink.policies import Policy
@@ -59,77 +56,16 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class _Training(Result):
-    """A finished training.
+class TrainingRun(Result):
+    """A trained policy, its history, and its outcome on the test channels.
 
     Attributes:
         history: the records of all epochs; without validation, every hundred steps.
         settings: of the training.
         seed: of all random numbers.
-    """
-
-    parts = (Outcome,)
-
-    history: History[Any]
-    settings: Mapping[str, Any]
-    seed: int
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name of what was trained."""
-
-    @property
-    def is_validated(self) -> bool:
-        """Whether the best epoch was chosen on validation channels."""
-        return bool(self.history.best.is_validated)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The objective by epoch; without ``ax``, the constraints beside it.
-
-        Without validation, what was minimised or maximised, by step.
-        """
-        from feduplink.reporting.training import plot_objective, plot_training_figure
-
-        if ax is None:
-            return self._convergence().axes[-1]
-        (plot_objective if self.is_validated else plot_training_figure)(ax, self.history, self.name)
-        return ax
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The columns of ``history.csv``, one row per epoch."""
-        for epoch in self.history:
-            yield epoch.row()
-
-    def figures(self) -> dict[str, StyledFigure]:
-        """The convergence."""
-        return {"convergence": self._convergence()}
-
-    def _convergence(self) -> StyledFigure:
-        from feduplink.reporting.training import plot_network_training
-
-        return plot_network_training(self.history, self.name)
-
-    @classmethod
-    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
-        """Restore the run; a file has a plain list of epochs."""
-        from feduplink.training import History
-
-        run = super().from_tensors(content, scenario, directory)
-        return replace(run, history=History(run.history))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class TrainingRun(_Training):
-    """A trained policy, its history, and its outcome on the test channels.
-
-    Attributes:
-        history: the records of all epochs; of ``pdx``, every hundred steps.
-        settings: of the training.
-        seed: of all random numbers.
         policy: with the weights of the best epoch.
         test: the policy on the test channels.
-        validation: the policy on the validation channels; None for ``pdx``.
+        validation: the policy on the validation channels; None without validation.
         channels: the entry ``channels`` or ``channels_per_split`` of ``metrics.json``.
         notes: sentences for the reader on the channels.
     """
@@ -137,7 +73,11 @@ class TrainingRun(_Training):
     kind = "training"
     files = "policy, history.csv, plots and metrics.json"
     table_file = "comparison.md"
+    parts = (Outcome,)
 
+    history: History[Any]
+    settings: Mapping[str, Any]
+    seed: int
     policy: Policy
     test: Outcome
     validation: Outcome | None
@@ -155,8 +95,13 @@ class TrainingRun(_Training):
         return self.policy.scenario
 
     @property
+    def is_validated(self) -> bool:
+        """Whether the best epoch was chosen on validation channels."""
+        return bool(self.history.best.is_validated)
+
+    @property
     def best_epoch(self) -> int | None:
-        """Number of the best epoch on the validation channels, from 1; None for ``pdx``."""
+        """Number of the best epoch, from 1; None without validation."""
         return self.history.best.number + 1 if self.is_validated else None
 
     def headline(self) -> str:
@@ -172,6 +117,23 @@ class TrainingRun(_Training):
 
         judgements = {self.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The objective by epoch; without ``ax``, the constraints beside it.
+
+        Without validation, what was minimised or maximised, by step.
+        """
+        from feduplink.reporting.training import plot_objective, plot_training_figure
+
+        if ax is None:
+            return self._convergence().axes[-1]
+        (plot_objective if self.is_validated else plot_training_figure)(ax, self.history, self.name)
+        return ax
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The columns of ``history.csv``, one row per epoch."""
+        for epoch in self.history:
+            yield epoch.row()
 
     def metrics(self) -> dict[str, Any]:
         """Scenario, settings, and the outcomes on validation and test channels."""
@@ -206,51 +168,23 @@ class TrainingRun(_Training):
         from feduplink.reporting.comparison import plot_power_histogram
 
         powers = plot_power_histogram({self.name: self.test.power}, self.scenario)
-        return {"power-histogram": powers, **super().figures()}
+        return {"power-histogram": powers, "convergence": self._convergence()}
 
     def _convergence(self) -> StyledFigure:
         from feduplink.problem import Problem
-        from feduplink.reporting.training import plot_convergence
+        from feduplink.reporting.training import plot_convergence, plot_network_training
 
         if not self.is_validated:
-            return super()._convergence()
+            return plot_network_training(self.history, self.name)
         return plot_convergence(self.history, Problem.from_scenario(self.scenario), self.name)
 
+    @classmethod
+    def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
+        """Restore the run; a file has a plain list of epochs."""
+        from feduplink.training import History
 
-@dataclass(frozen=True, repr=False, eq=False)
-class PhaseNetworkRun(_Training):
-    """The trained network of learned schedules, and its history.
-
-    Attributes:
-        history: the records of every hundred steps.
-        settings: of the training.
-        seed: of all random numbers.
-        weights: of the network, by name.
-    """
-
-    kind = "phase-network"
-    files = "phase_network.safetensors, history.csv, plots and metrics.json"
-    name = "learned-schedule"
-
-    weights: Mapping[str, Tensor]
-
-    def table(self) -> TextTable:
-        """The settings."""
-        entries = {name: f"{value:g}" for name, value in self.settings.items()}
-        return TextTable.of_entries("training of learned schedules", entries)
-
-    def metrics(self) -> dict[str, Any]:
-        """Settings and seed."""
-        title = "training of learned schedules"
-        return {"title": title, "settings": dict(self.settings), "seed": self.seed}
-
-    def write_files(self, directory: Path) -> None:
-        """The weights."""
-        from feduplink.scheduling import PhaseNetwork, save_phase_network
-
-        network = PhaseNetwork.initialised(0)
-        network.load_state_dict(dict(self.weights))
-        save_phase_network(network, directory / "phase_network.safetensors")
+        run = super().from_tensors(content, scenario, directory)
+        return replace(run, history=History(run.history))
 
 
 @workflow
@@ -294,12 +228,13 @@ def train(
             }
         ),
     ],
-) -> Any:
+) -> TrainingRun:
     """Train a policy on drawn or recorded channels.
 
     ``pdm`` and ``pdg`` are trained by primal–dual learning on the training channels; the best epoch
     is chosen on the validation channels. The network of ``pdx`` is trained on fresh channels, then
-    the multipliers of the scenario are found.
+    the multipliers of the scenario are found. That of ``learned-schedule`` is trained on random
+    cells and prices of energy.
 
     Args:
         scenario: the cell, the radio and the problem.
@@ -316,6 +251,7 @@ def train(
         settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
 
     """
+    from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import check_reachable
     from feduplink.policies import LearnedSchedule
     from feduplink.policies.store import policy_class
@@ -328,13 +264,13 @@ def train(
     out = None if out is None else Path(out)
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
-    kind = policy_class(POLICIES.find(policy) if isinstance(policy, str) else policy)
+    found = POLICIES.find(policy) if isinstance(policy, str) else policy
     per_split = channels_per_split or CHANNELS_PER_SPLIT
     scenario, data = channels_for(scenario, channels, per_split, seed=seed)
-    options = {"preset": preset, **settings}
-    chosen = usable_device(device)
+    kind = policy_class(found)
+    options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
-        trainer = make_trainer(kind, scenario, data, seed=seed, device=chosen, **options)
+        trainer = make_trainer(kind, scenario, data, seed=seed, **options)
         if resume and checkpoint is not None:
             trainer.resume(checkpoint)
         if kind is not LearnedSchedule:
@@ -347,16 +283,9 @@ def train(
     return run
 
 
-def _result(
-    trainer: Trainer[Any], data: Channels, *, is_fixed: bool
-) -> TrainingRun | PhaseNetworkRun:
+def _result(trainer: Trainer[Any], data: Channels, *, is_fixed: bool) -> TrainingRun:
     """The result; the verdict rests on the test channels alone if their number is fixed."""
-    from feduplink.policies import Policy
-
     trained, algorithm = trainer.trained(), trainer.algorithm
-    common = trainer.history, algorithm.settings.model_dump(mode="json"), algorithm.seed
-    if not isinstance(trained, Policy):
-        return PhaseNetworkRun(*common, trained.state_dict())
 
     policies, scenario, seed = {trained.name: trained}, trained.scenario, algorithm.seed
     on_test = judge_policies(policies, data.test, scenario, seed=seed)
@@ -366,7 +295,9 @@ def _result(
     if algorithm.record_type.is_validated:
         on_validation = judge_policies(policies, data.validation, scenario, seed=seed)[trained.name]
     return TrainingRun(
-        *common,
+        trainer.history,
+        algorithm.settings.model_dump(mode="json"),
+        algorithm.seed,
         trained,
         on_test[trained.name],
         on_validation,

@@ -9,10 +9,10 @@ import pytest
 from federated.conftest import blob_task
 from feduplink import InputError, Scenario
 from feduplink.federated import (
+    Federation,
     FederationSettings,
     LocalWork,
     Task,
-    federate,
     load_task,
     task_options,
 )
@@ -56,9 +56,9 @@ def test_a_task_itself_must_fit_the_scenario():
     task = load_task(f"{HERE}:BLOBS", workers=4)
     assert task is BLOBS
     with pytest.raises(InputError, match="the task has data for 3 workers, the scenario has 4"):
-        federate(
+        Federation(
             task, {"ideal": Ideal(Scenario())}, Scenario(workers=4), FederationSettings(rounds=1)
-        )
+        ).run()
 
 
 @pytest.mark.parametrize(

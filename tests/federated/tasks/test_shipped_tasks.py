@@ -13,9 +13,9 @@ from feduplink import InputError, Scenario
 from feduplink.federated import (
     Examples,
     FederatedData,
+    Federation,
     FederationSettings,
     LocalWork,
-    federate,
     load_task,
 )
 from feduplink.federated.data.reviews import PADDING
@@ -54,7 +54,9 @@ def test_digits_are_real_balanced_and_held_out():
 
 def test_digits_learn_in_a_few_rounds():
     task = load_task("digits", workers=8)
-    history = federate(task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(rounds=20))
+    history = Federation(
+        task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(rounds=20)
+    ).run()
     error = history.policies["ideal"][0].error
     assert error[-1] < 0.2 < error[0]
 
@@ -184,7 +186,9 @@ def test_air_quality_is_as_specified(real_data: Path):
 
 def test_air_quality_reaches_its_error(real_data: Path):
     task = load_task("airquality", workers=8, directory=real_data)
-    history = federate(task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(runs=3))
+    history = Federation(
+        task, {"ideal": Ideal(Scenario())}, SCENARIO, FederationSettings(runs=3)
+    ).run()
     assert history.final_error("ideal") < 0.09
 
 
@@ -192,10 +196,10 @@ def test_air_quality_reaches_its_error(real_data: Path):
 def test_mnist_curves_of_the_specification(real_data: Path):
     task = load_task("mnist", workers=8, directory=real_data)
     policies = {"ideal": Ideal(Scenario()), "rand": UnselectedRandomPower(SCENARIO)}
-    right = federate(task, policies, SCENARIO, FederationSettings(runs=3))
-    published = federate(
+    right = Federation(task, policies, SCENARIO, FederationSettings(runs=3)).run()
+    published = Federation(
         task, policies, SCENARIO, FederationSettings(runs=3, aggregation="published")
-    )
+    ).run()
     assert right.final_error("ideal") < 0.11
     assert right.final_error("rand") < 0.12
     assert 0.2 < published.final_error("rand") < 0.4
@@ -215,12 +219,12 @@ def test_reviews_train_in_a_small_configuration(real_data: Path):
     size = imdb_task.Size(train=400, test=60, words=500, length=24, hidden=8)
     work = LocalWork(batch_size=10, batches=2, learning_rate=2e-3, clip_norm=5.0, epsilon=1e-5)
     task = imdb_task.imdb(workers=4, directory=real_data, size=size, work=work)
-    history = federate(
+    history = Federation(
         task,
         {"ideal": Ideal(Scenario())},
         Scenario(workers=4),
         FederationSettings(runs=2, rounds=2),
-    )
+    ).run()
     for run in history.policies["ideal"]:
         assert all(0.2 < error < 0.8 for error in run.error)
 
