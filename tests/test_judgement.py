@@ -388,7 +388,7 @@ def test_a_sequential_test_stops_as_soon_as_it_is_decided():
 
 @pytest.mark.parametrize("skewed", [False, True])
 def test_repeated_analyses_rarely_reject_a_mean_at_the_tolerance(skewed: bool):
-    """Without spending the error, seven analyses would reject more often than in 5 % of the cases."""
+    """Seven analyses that each may err in 5 % of the cases would reject more often."""
     generator = np.random.default_rng(8)
     sizes, wrong = planned_sizes(50, 3200), Counter[bool | None]()
     for _ in range(400):
