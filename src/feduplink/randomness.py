@@ -36,6 +36,8 @@ Stream = Literal[
     "cell",
     "minibatch-order",
     "scene",
+    "verdict-channels",
+    "verdict-noise",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -60,6 +62,8 @@ STREAM_IDS: dict[Stream, int] = {
     "calibration-noise": 16,
     "validation-noise": 17,
     "round-noise": 18,
+    "verdict-channels": 19,
+    "verdict-noise": 20,
 }
 
 

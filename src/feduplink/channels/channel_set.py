@@ -130,7 +130,7 @@ def observe_csi(
         seed: of the noise.
         noise: random stream of the noise. Every purpose has its own, so that a policy is not judged
             with the noise that it was tuned or selected on.
-        run: number of a federated run.
+        run: number of a federated run, or of a block of channels.
     """
     check_csi(csi, scenario.workers)
     return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise, run))

@@ -6,26 +6,24 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from feduplink.progress import track_each
 from feduplink.scenario import Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.workflows.evaluation import Evaluation, evaluate
 from feduplink.workflows.federation import FederatedComparison, federate, task_of
-from feduplink.workflows.options import CommandLine, Processes, Seed, workflow
+from feduplink.workflows.options import CommandLine, Processes, Seed, TestChannelsPerSplit, workflow
 from feduplink.workflows.result import Result, load_result
 from feduplink.workflows.sweeps import start_single_threaded
 from feduplink.workflows.training import TrainingRun, train
 
-if TYPE_CHECKING:
-    from feduplink.channels import Channels
-
 #: As many epochs as in the paper.
 _EPOCHS = 1000
 _LEARNED = ("pdm", "pdg")
-_COMPARED = ("rand", "orth", "max", "openloop", *_LEARNED, "dual", "pdx")
+_COMPARED = ("rand", "orth", "max", "openloop", *_LEARNED, "pdx")
 _FEDERATED = ("ideal", "tdma", "orth", "max", "openloop", "pdg", "pdx")
 #: Positions of the workers in the two federations.
 _GEOMETRIES = {
@@ -69,6 +67,7 @@ def demo(
         int, Field(ge=1, description="Federated runs of every policy"), CommandLine("N")
     ] = _RUNS,
     processes: Processes = None,
+    channels_per_split: TestChannelsPerSplit = None,
     seed: Seed = 0,
     tell: Callable[[Any], None] = lambda _text: None,
 ) -> Demonstration:
@@ -84,26 +83,28 @@ def demo(
         rounds: of every federated run.
         runs: independent federated runs of every policy.
         processes: to train in at the same time; by default one per processor.
+        channels_per_split: number of channels of each split and of the verdicts; None: 1000, and as
+            many as the verdicts take.
         seed: of all random numbers.
         tell: is called with sentences and results as they come.
 
     """
-    from feduplink.channels import make_channels
     from feduplink.reporting.page import read_sections, write_page
     from feduplink.storage.run_directory import FinishedRun, part
 
     task = task_of(scenario, "digits")  # before anything takes long
-    channels = make_channels(scenario, seed=seed)
+    drawn: dict[str, Any] = {"channels_per_split": channels_per_split, "seed": seed}
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
         "antennas in the same band and interfere with each other.\n"
-        f"Drew {len(channels.test)} channels each for training, validation and test."
+        f"{channels_per_split or CHANNELS_PER_SPLIT} channels each are drawn for training, "
+        "validation and test."
     )
     tell(f"Training pdm and pdg for {epochs} epochs ...")
-    training = _train(scenario, channels, out, epochs, seed, processes or os.cpu_count() or 1)
-    tell("Finding multipliers of dual and pdx, then the optimum and its bound ...")
+    training = _train(scenario, out, processes or os.cpu_count() or 1, epochs=epochs, **drawn)
+    tell("Finding the optimum and its bound, and judging all policies ...")
     policies = _with_trained(_COMPARED, training)
-    evaluation = evaluate(scenario, policies, channels=channels, optimum=True, seed=seed)
+    evaluation = evaluate(scenario, policies, optimum=True, **drawn)
     evaluation.save(out)
     _tell_result(tell, evaluation)
     federations = {}
@@ -146,31 +147,23 @@ def _with_trained(names: tuple[str, ...], training: Mapping[str, TrainingRun]) -
     return {name: training[name].policy if name in training else name for name in names}
 
 
-def _train(
-    scenario: Scenario, channels: Channels, out: Path, epochs: int, seed: int, processes: int
-) -> dict[str, TrainingRun]:
-    """Train ``pdm`` and ``pdg`` at the same time and save both below ``out``."""
+def _train(scenario: Scenario, out: Path, processes: int, **options: Any) -> dict[str, TrainingRun]:
+    """Train ``pdm`` and ``pdg``, at the same time if that is possible, and save both."""
     from feduplink.process_pool import process_pool
 
     if processes == 1:
         for name in _LEARNED:
-            _train_one(name, scenario, channels, out, epochs, seed)
+            _train_one(name, scenario, out, options)
     else:
         with process_pool(min(processes, len(_LEARNED)), start_single_threaded) as pool:
-            submitted = [
-                pool.submit(_train_one, name, scenario, channels, out, epochs, seed)
-                for name in _LEARNED
-            ]
+            submitted = [pool.submit(_train_one, name, scenario, out, options) for name in _LEARNED]
             for future in track_each("training", submitted, "policies"):
                 future.result()
     return {name: load_result(out / name) for name in _LEARNED}
 
 
-def _train_one(
-    name: str, scenario: Scenario, channels: Channels, out: Path, epochs: int, seed: int
-) -> None:
+def _train_one(name: str, scenario: Scenario, out: Path, options: dict[str, Any]) -> None:
     from feduplink.storage.run_directory import part
 
     with part():
-        run = train(scenario, name, channels=channels, epochs=epochs, seed=seed)
-        run.save(out / name)
+        train(scenario, name, **options).save(out / name)

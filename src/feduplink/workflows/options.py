@@ -43,6 +43,7 @@ from pydantic.fields import FieldInfo
 from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import COMPARED, POLICIES
 from feduplink.scenario import Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT, MAX_VERDICT_CHANNELS
 from feduplink.validation import ValidatedModel, usable_device
 
 if TYPE_CHECKING:
@@ -100,6 +101,21 @@ ChannelsPerSplit = Annotated[
     int,
     Field(ge=1, le=10**7, description="Channels for each of training, validation and test"),
     CommandLine(metavar="N"),
+]
+#: As ``ChannelsPerSplit``, where verdicts may rest on further channels.
+TestChannelsPerSplit = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=10**7,
+        description="Channels for each of training, validation and test. A given number is also "
+        "that of the verdicts",
+    ),
+    CommandLine(
+        metavar="N",
+        default=f"{CHANNELS_PER_SPLIT}; more are drawn for a verdict until it is decided, at most "
+        f"{MAX_VERDICT_CHANNELS}",
+    ),
 ]
 ChannelsOption = Annotated[
     ChannelsLike | None,
