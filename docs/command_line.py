@@ -13,8 +13,8 @@ _INTRODUCTION = """# Command line
 Generated from the signatures of the workflows; `feduplink COMMAND --help` prints the same. Commands
 also take the [common options](#common-options) and, where they need a cell, the
 [scenario options](#scenario-options). A function of the Python interface takes the options of its
-command as keyword arguments, with `_` for `-`. A list is separated by commas; `--pmax-dbw=-20` needs
-the `=` because its value begins with a dash.
+command as keyword arguments, with `_` for `-`. A list is separated by commas. A value that begins
+with a dash needs `=`: `--pmax-dbw=-20`.
 """
 
 

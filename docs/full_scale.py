@@ -135,6 +135,39 @@ def print_headline() -> None:
     print_table(["policy", "objective", "objective, ×8", "transmitting, ×8"], rows)
 
 
+#: The policies in the table of costs, with what they are.
+_ROUND_COSTS = {
+    "max": "full power",
+    "openloop": "",
+    "pdx": "",
+    "pdg": "",
+    "tdma": "one worker after another",
+    "ofdma": "an equal part of the band each",
+    "orth": "silences most workers",
+    "schedule": "κ = 0",
+    "schedule:kappa=10": "κ = 10 s/J",
+    "schedule:kappa=10,d=0.2": "κ = 10 s/J, each worker in a fifth of the rounds",
+}
+
+
+def print_round_costs() -> None:
+    """Print time and energy per round and to a medium error, and final errors, on digits."""
+    alike, skewed = (history("time-energy", label) for label in ("alike", "skewed labels"))
+    error = 1.25 * alike.final_error("ideal")
+    costs: tuple[Cost, Cost] = ("airtime_s", "energy_j")
+    rows = []
+    for name, text in _ROUND_COSTS.items():
+        label = f"`{name.partition(':')[0]}`" + (f", {text}" if text else "")
+        per_round = [f"{alike.median_cost(name, cost):.2f}" for cost in costs]
+        to_error = [cost_to(alike, name, error, cost) for cost in costs]
+        final = [f"{one.final_error(name):.3f}" for one in (alike, skewed)]
+        rows.append([label, *per_round, *to_error, *final])
+    to = f"to an error of {error:.3f}"
+    print_table(
+        ["policy", "s per round", "J", f"s {to}", "J", "final error", "skewed labels"], rows
+    )
+
+
 def print_final_errors(
     comparisons: Mapping[str, FederatedHistory], policies: Sequence[str], digits: int
 ) -> None:

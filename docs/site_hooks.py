@@ -174,7 +174,7 @@ def api_index() -> str:
     parts = [
         "# API reference\n\nEvery public name with its docstring. Shapes are given with L workers "
         "and N channels, quantities with their unit. For a tour of the interface, read "
-        "[the Python interface](../api.md) first.\n"
+        "[the Python interface](python.md) first.\n"
     ]
     for group, (purpose, modules) in GROUPS.items():
         parts.append(f"## {group}\n\n{purpose}\n\n| module | contents |\n| --- | --- |")
@@ -192,6 +192,11 @@ def name_table(module: str) -> str:
         f"| [`{name}`](#{module}.{name}) | {text} |" for name, text in summaries(module).items()
     ]
     return "\n".join(["| name | summary |", "| --- | --- |", *rows])
+
+
+def generated_pages() -> set[str]:
+    """Return the paths of the pages that lie in no file."""
+    return {*reference_pages(), _COMMAND_LINE}
 
 
 def on_config(config: Any, **_further: Any) -> Any:
@@ -267,7 +272,11 @@ def mathml(formula: str, display: object = None) -> str:
     """
     from latex2mathml.converter import convert
 
-    return str(convert(" ".join(formula.split()), display="block" if display else "inline"))
+    converted = convert(" ".join(formula.split()), display="block" if display else "inline")
+    # Browsers ignore this variant: the bold digit is a character of its own.
+    return str(converted).replace(
+        '<mn mathvariant="bold">1</mn>', "<mn>\N{MATHEMATICAL BOLD DIGIT ONE}</mn>"
+    )
 
 
 def on_page_content(html: str, page: Any, **_further: Any) -> str:
