@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import command_line_page
+from docstring_markup import as_markdown
 
 _PACKAGE = Path(__file__).parents[1] / "src" / "feduplink"
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
@@ -130,11 +131,13 @@ def public_names(module: str) -> list[str]:
 def listed_names(module: str) -> list[str]:
     """Return the public names of a package that have no page of their own."""
     pages = {*PUBLIC, *MODULES}
-    return [
+    names = [
         name
         for name in public_names(module)
         if name != "__version__" and f"{module}.{name}" not in pages
     ]
+    # Functions, then classes, then constants.
+    return sorted(names, key=lambda name: (not name[0].islower(), name.isupper(), name))
 
 
 @cache
@@ -151,7 +154,7 @@ def summaries(module: str) -> dict[str, str]:
     found = {}
     for name in listed_names(module):
         member = package[f"{module}.{name}".removeprefix("feduplink.")]
-        text = member.docstring.value if member.docstring else ""
+        text = as_markdown(member.docstring.value) if member.docstring else ""
         found[name] = text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
     return found
 
@@ -180,10 +183,19 @@ def api_index() -> str:
         parts.append(f"## {group}\n\n{purpose}\n\n| module | contents |\n| --- | --- |")
         for module in modules:
             names = listed_names(module) if module in PUBLIC else []
-            shown = ", ".join(f"`{name}`" for name in names[:8]) + (", …" if names[8:] else "")
-            parts.append(f"| [`{module}`]({module}.md) | {titles[module]}. {shown} |")
+            shown = ", ".join(f"`{name}`" for name in names[:12]) + (", …" if names[12:] else "")
+            text = f"**{titles[module]}.** {module_summary(module)} {shown}".strip()
+            parts.append(f"| [`{module}`]({module}.md) | {text} |")
         parts.append("")
     return "\n".join(parts)
+
+
+def module_summary(module: str) -> str:
+    """Return the first sentence of the docstring of a module."""
+    path = _PACKAGE.joinpath(*module.split(".")[1:])
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return as_markdown(text.partition("\n\n")[0].replace("\n", " ")).replace("|", "\\|")
 
 
 def name_table(module: str) -> str:
@@ -192,11 +204,6 @@ def name_table(module: str) -> str:
         f"| [`{name}`](#{module}.{name}) | {text} |" for name, text in summaries(module).items()
     ]
     return "\n".join(["| name | summary |", "| --- | --- |", *rows])
-
-
-def generated_pages() -> set[str]:
-    """Return the paths of the pages that lie in no file."""
-    return {*reference_pages(), _COMMAND_LINE}
 
 
 def on_config(config: Any, **_further: Any) -> Any:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from feduplink.cli import parse
-from site_hooks import generated_pages
 
 from .markdown import ROOT
 
 LINKING = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-#: Pages that only the site has.
-GENERATED = {ROOT / "docs" / page for page in generated_pages()}
+#: Pages that only the site has: ``docs/site_hooks.py`` writes them.
+GENERATED = re.compile(r"docs/reference/(?:feduplink[\w.]*|api|command-line)\.md")
 
 _BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`[^`\n]*`")
@@ -47,7 +46,7 @@ def test_links_lead_to_files_and_headings(page: Path):
     for target in links(page):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        if file in GENERATED:
+        if GENERATED.fullmatch(file.relative_to(ROOT).as_posix()):
             continue
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
