@@ -21,6 +21,8 @@ _CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 _FORMULA = re.compile(
     r"\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^$\s](?:[^$]*?[^$\s])?)\$", re.DOTALL
 )
+#: A logarithm of something without parentheses.
+_LN = re.compile(r'(?<!<msub>)<mi>ln</mi>(?!<mo stretchy="false">&#x00028;)')
 _PLACEHOLDER = "formula{}end"
 _PLACED = re.compile(r"<p>formula(\d+)end</p>|formula(\d+)end")
 
@@ -280,8 +282,9 @@ def mathml(formula: str, display: object = None) -> str:
     from latex2mathml.converter import convert
 
     converted = convert(" ".join(formula.split()), display="block" if display else "inline")
+    spaced = _LN.sub('<mi>ln</mi><mspace width="0.17em" />', str(converted))
     # Browsers ignore this variant: the bold digit is a character of its own.
-    return str(converted).replace(
+    return spaced.replace(
         '<mn mathvariant="bold">1</mn>', "<mn>\N{MATHEMATICAL BOLD DIGIT ONE}</mn>"
     )
 
