@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -150,16 +150,18 @@ _ROUND_COSTS = {
 }
 
 
+_COSTS: tuple[Literal["airtime_s"], Literal["energy_j"]] = ("airtime_s", "energy_j")
+
+
 def print_round_costs() -> None:
     """Print time and energy per round and to a medium error, and final errors, on digits."""
     alike, skewed = (history("time-energy", label) for label in ("alike", "skewed labels"))
     error = 1.25 * alike.final_error("ideal")
-    costs: tuple[Cost, Cost] = ("airtime_s", "energy_j")
     rows = []
     for name, text in _ROUND_COSTS.items():
         label = f"`{name.partition(':')[0]}`" + (f", {text}" if text else "")
-        per_round = [f"{alike.median_cost(name, cost):.2f}" for cost in costs]
-        to_error = [cost_to(alike, name, error, cost) for cost in costs]
+        per_round = [f"{alike.median_cost(name, cost):.2f}" for cost in _COSTS]
+        to_error = [cost_to(alike, name, error, cost) for cost in _COSTS]
         final = [f"{one.final_error(name):.3f}" for one in (alike, skewed)]
         rows.append([label, *per_round, *to_error, *final])
     to = f"to an error of {error:.3f}"

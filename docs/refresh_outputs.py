@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -23,14 +22,8 @@ def main() -> None:
             for block, printed in run_all(page, Path(directory)):
                 if block.shown is None:
                     continue
-                code = re.escape(f"```{block.language}\n{block.code}```\n\n```text\n")
-                shown = printed if printed.endswith("\n") else f"{printed}\n"
-                text = re.sub(
-                    f"({code}){re.escape(block.shown)}```",
-                    lambda found, shown=shown: f"{found[1]}{shown}```",
-                    text,
-                    count=1,
-                )
+                code = f"```{block.language}\n{block.code}```\n\n```text\n"
+                text = text.replace(f"{code}{block.shown}```", f"{code}{printed}```")
             page.write_text(text, encoding="utf-8")
 
 
