@@ -24,11 +24,11 @@ CSI = torch.tensor([[[1e4, 3.0], [2.0, 1e4]]] * 6)
         (lambda: fu.find_optimum(CSI, SCENARIO), r"scenario: Tensor is not accepted"),
         (
             lambda: fu.federate(SCENARIO, "digits", ["max"], round=1),
-            r"round: federate has no such argument, did you mean rounds\?",
+            r"round: no such field, did you mean rounds\?",
         ),
         (
             lambda: fu.evaluate(SCENARIO, ["max"], chanels=CSI),
-            r"chanels: evaluate has no such argument, did you mean channels\?",
+            r"chanels: no such field, did you mean channels\?",
         ),
         (lambda: fu.evaluate(SCENARIO, [3], channels=CSI), r"policy: 3 is not a policy; accepted"),
         (lambda: fu.make_channels(SCENARIO, 3, seed="a"), r"seed: 'a' is not accepted"),
