@@ -160,8 +160,9 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     def metrics(self) -> dict[str, Any]:
         """The settings, and per policy and run one value per round."""
         history = self.history
+        kept = ", positions kept" if self.scenario.geometry == "kept" else ""
         return {
-            "title": f"Federated learning of {history.task}",
+            "title": f"Federated learning of {history.task}{kept}",
             "scenario": self.scenario.model_dump(mode="json"),
             **self.settings,
             "notes": list(self.notes),
