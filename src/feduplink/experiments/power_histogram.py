@@ -14,7 +14,7 @@ from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import judge_claim
 from feduplink.experiments.compared import make_compared
 from feduplink.experiments.context import ExperimentContext
-from feduplink.reporting.comparison import plot_power_histogram
+from feduplink.reporting.comparison import plot_powers
 from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
@@ -135,4 +135,4 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
             name: torch.tensor(values).view(-1, result.workers)
             for name, values in result.powers.items()
         }
-        return plot_power_histogram(powers, Scenario())
+        return plot_powers(powers, Scenario())
