@@ -151,9 +151,10 @@ class _FittedTable:
         for shown, headers, gap in layouts:
             widths = [max(sizes) for sizes in zip(headers, cells, strict=True)]
             left = options.max_width - sum(widths[1:]) - gap * (len(widths) - 1)
+            drawn = self._drawn(shown, [max(1, min(widths[0], left)), *widths[1:]], gap)
             if left >= widths[0]:
                 break
-        yield self._drawn(shown, [max(1, min(widths[0], left)), *widths[1:]], gap)
+        yield drawn
 
     def _drawn(self, columns: Sequence[str], widths: Sequence[int], gap: int) -> Table:
         from rich import box
@@ -165,7 +166,9 @@ class _FittedTable:
         )
         for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
             justify: Literal["left", "right"] = "right" if place else "left"
-            drawn.add_column(column.replace("\n", " "), justify=justify, overflow="fold", width=width)
+            drawn.add_column(
+                column.replace("\n", " "), justify=justify, overflow="fold", width=width
+            )
         for name, *cells in self.table.rows:
             colours = (_VERDICT_COLOURS.get(cell.partition(" ")[0], "") for cell in cells)
             styled = (Text(c, colour) for c, colour in zip(cells, colours, strict=True))

@@ -23,8 +23,8 @@ _PER_ROUND: tuple[_CostPerRound, ...] = get_args(_CostPerRound)
 #: Number of last rounds whose mean error is the final error.
 FINAL_ROUNDS = 10
 
-#: SI units of the costs of rounds.
-_UNITS: dict[Cost, str] = {"rounds": "", "airtime_s": "s", "energy_j": "J"}
+#: SI units of time and energy.
+_UNITS: dict[_CostPerRound, str] = {"airtime_s": "s", "energy_j": "J"}
 #: What costs of rounds are called before "to target".
 _NAMES: dict[Cost, str] = {"rounds": "rounds", "airtime_s": "time", "energy_j": "energy"}
 
@@ -187,16 +187,29 @@ class FederatedHistory:
             f"{self.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {rounds} "
             f"rounds; final error: mean of the last {min(FINAL_ROUNDS, rounds)}"
         )
-        costs: list[tuple[str, list[str]]] = []
-        for cost in _PER_ROUND:
-            unit, cells = _cells([self.median_cost(name, cost) for name in self.policies], cost)
-            costs.append((unit.label("median\nround", ", "), cells))
+        per_round = {
+            cost: [self.median_cost(name, cost) for name in self.policies] for cost in _PER_ROUND
+        }
+        to_target: dict[Cost, list[float | None]] = {}
         if target is not None:
             title += f"; target: {self.metric_name} {target:.4g}"
             for cost in get_args(Cost):
-                values = [self.median_cost_to(name, target, cost) for name in self.policies]
-                unit, cells = _cells(values, cost)
-                costs.append((unit.label(f"{_NAMES[cost]}\nto target", ", "), cells))
+                to_target[cost] = [self.median_cost_to(n, target, cost) for n in self.policies]
+        units: dict[Cost, DisplayUnit] = {
+            cost: scaled_unit(
+                _UNITS[cost],
+                [v for v in (*per_round[cost], *to_target.get(cost, ())) if v is not None],
+            )
+            for cost in _PER_ROUND
+        }
+        costs = [
+            (units[cost].label("median\nround", ", "), _cells(per_round[cost], units[cost]))
+            for cost in _PER_ROUND
+        ]
+        for cost, values in to_target.items():
+            unit = units.get(cost)
+            header = f"{_NAMES[cost]}\nto target"
+            costs.append((unit.label(header, ", ") if unit else header, _cells(values, unit)))
         columns = ["policy", "final\nerror", "arrivals\nper round", *(name for name, _ in costs)]
         rows = []
         for place, (name, runs) in enumerate(self.policies.items()):
@@ -226,9 +239,8 @@ class FederatedHistory:
         }
 
 
-def _cells(values: Sequence[float | None], cost: Cost) -> tuple[DisplayUnit, list[str]]:
-    """The unit and the cells of a column of costs; a dash for those that are not defined."""
-    if cost == "rounds":
-        return DisplayUnit(""), ["-" if value is None else f"{value:g}" for value in values]
-    unit = scaled_unit(_UNITS[cost], [value for value in values if value is not None])
-    return unit, ["-" if v is None else three_digits(unit.displayed(v)) for v in values]
+def _cells(values: Sequence[float | None], unit: DisplayUnit | None) -> list[str]:
+    """Costs in a unit, or numbers of rounds without one; a dash for those that are not defined."""
+    if unit is None:
+        return ["-" if value is None else f"{value:g}" for value in values]
+    return ["-" if v is None else three_digits(unit.displayed(v)) for v in values]

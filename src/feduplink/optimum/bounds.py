@@ -137,8 +137,8 @@ class DistributionBound:
         return (
             f"With {self.confidence:.4g} confidence over the draw of {self.channels} channels: no "
             "policy that meets the constraints on the whole distribution of channels has an "
-            f"objective above {unit.text(self.upper_bound, '.4f')} there, provided that {assumed}no direct gain "
-            f"exceeds {self.strongest:.3g}, ten times the largest seen."
+            f"objective above {unit.text(self.upper_bound, '.4f')} there, provided that {assumed}"
+            f"no direct gain exceeds {self.strongest:.3g}, ten times the largest seen."
         )
 
 

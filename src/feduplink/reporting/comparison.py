@@ -20,6 +20,7 @@ from feduplink.tables import TextTable
 from feduplink.units import DisplayUnit, displayed_power, power_text, power_unit
 
 if TYPE_CHECKING:
+    from feduplink.link import AnyMeasure
     from feduplink.reporting.style import StyledFigure
 
 _MARGIN_REMARK = (
@@ -43,8 +44,8 @@ _LINEAR_MARGIN, _MAX_MARGIN = 10.0, 1e4
 _MARGIN_ROOM = 1.5
 #: Smaller ratios to a threshold, as 0, are drawn here.
 _MIN_RATIO = 0.01
-#: Margin on both sides of the marks, as a share of their range.
-_MARGIN = 0.12
+#: Margin on both sides of the marks, as a share of their range: of objectives, and of ratios.
+_MARGIN, _RATIO_MARGIN = 0.12, 0.2
 #: Share of Pmax from which on a worker transmits at Pmax.
 _FULL = 0.99
 
@@ -66,7 +67,7 @@ def comparison_table(
     """
     rows = with_optimum(judgements, optimum)
     return TextTable(
-        _title(scenario),
+        scenario_title(scenario),
         _columns(judgements, scenario, optimum),
         [_row(name, row, scenario, optimum) for name, row in rows.items()],
         _remarks(judgements, scenario, optimum),
@@ -123,12 +124,16 @@ def _means(judgements: Mapping[str, Judgement], scenario: Scenario) -> list[str]
     for on_air, mean in over.items():
         shown = [c.measure for c in constraints if c.measure.on_air_only is on_air]
         if shown:
-            units = [measure_unit(measure, scenario).symbol for measure in shown]
-            named = [f"{m.label} ({u})" if u else m.label for m, u in zip(shown, units, strict=True)]
+            named = [_with_unit(measure, scenario) for measure in shown]
             *more, last = named
             listed = f"{', '.join(more)} and {last}" if more else last
             sentences.append(f"{listed}: the worst worker's {mean}")
     return sentences
+
+
+def _with_unit(measure: AnyMeasure, scenario: Scenario) -> str:
+    symbol = measure_unit(measure, scenario).symbol
+    return f"{measure.label} ({symbol})" if symbol else measure.label
 
 
 def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
@@ -136,7 +141,8 @@ def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
     return list(next(iter(judgements.values())).constraints.values()) if judgements else []
 
 
-def _title(scenario: Scenario) -> str:
+def scenario_title(scenario: Scenario) -> str:
+    """Workers, Pmax, interference and problem of a scenario on one line."""
     parts = [
         f"{scenario.workers} worker{'s' if scenario.workers > 1 else ''}",
         f"Pmax {power_text(scenario.pmax_dbw)}",
@@ -165,9 +171,7 @@ def _columns(
     ]
 
 
-def _row(
-    name: str, judgement: Judgement, scenario: Scenario, optimum: Optimum | None
-) -> list[str]:
+def _row(name: str, judgement: Judgement, scenario: Scenario, optimum: Optimum | None) -> list[str]:
     below = optimum.below(judgement) if optimum else None
     unit = objective_unit(scenario)
     gap = math.nan if below is None else unit.displayed(below)
@@ -301,7 +305,12 @@ def plot_powers(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigur
         axes.yaxis.set_major_formatter("{x:g} %")
         axes.set_xlabel(f"transmit power, {power_unit()}")
         axes.set_ylabel("worker-rounds with at most this power")
-        drawing.legend(loc="outside lower center", ncols=2)
+        drawing.legend(
+            loc="outside lower center",
+            ncols=2,
+            title=scenario_title(scenario),
+            title_fontsize=8,
+        )
     return drawing
 
 
@@ -330,7 +339,7 @@ def plot_comparison(
     width = 7.4 + 1.55 * len(constraints)
     with figure(width, 1.9 + 0.36 * len(rows), caption) as drawing:
         ask(drawing, "Which policies satisfy the constraints, and how good are they?")
-        widths = (1.9, 1.3, *[0.8] * len(constraints))
+        widths = (1.8, 1.5, *[0.8] * len(constraints))
         objective, margin, *others = drawing.subplots(
             1, len(widths), sharey=True, width_ratios=widths
         )
@@ -340,15 +349,18 @@ def plot_comparison(
             ratios = [_worst_ratio(row.constraints[name]) for row in rows.values()]
             _plot_ratios(axes, rows, ratios, value)
         _write_verdicts((others or [margin])[-1], rows)
-        handles = feasibility_handles(
-            _feasible(name, row)
-            for name, row in rows.items()
-            if row.verdict is not Verdict.SILENT
-        )
+        verdicts = [_feasible(name, row) for name, row in rows.items() if not _is_silent(row)]
+        handles = feasibility_handles(verdicts, silent=len(verdicts) < len(rows))
         if optimum is not None and math.isfinite(optimum.upper_bound):
             label = "certified: no feasible policy is here"
             handles.append(Patch(color=SHADE, label=label))
-        drawing.legend(handles=handles, loc="outside lower center", ncols=len(handles) or 1)
+        drawing.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            title=scenario_title(scenario),
+            title_fontsize=8,
+        )
     return drawing
 
 
@@ -371,13 +383,14 @@ def _plot_margins(axes: Any, rows: Mapping[str, Judgement]) -> None:
     known = [value for value in drawn if math.isfinite(value)]
     low, high = min([*known, -_LINEAR_MARGIN]), max([*known, _LINEAR_MARGIN])
     axes.set_xlim(_MARGIN_ROOM * low, _MARGIN_ROOM * high)
-    ticks = [sign * 10.0**power for sign in (-1, 1) for power in (1, 2, 3, 4)]
+    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(1, 5)]
     axes.set_xticks([0, *(t for t in ticks if _MARGIN_ROOM * low < t < _MARGIN_ROOM * high)])
     axes.xaxis.set_minor_locator(_no_ticks())
-    axes.xaxis.set_major_formatter("{x:+g}")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="x", labelsize=8)
     axes.axvline(-_TOLERANCE, color="black", linestyle="--", linewidth=1.0, zorder=1)
     axes.annotate(
-        f"-{_TOLERANCE:g}",
+        f"\N{MINUS SIGN}{_TOLERANCE:g}",
         (-_TOLERANCE, 1),
         xycoords=("data", "axes fraction"),
         xytext=(0, 2),
@@ -394,7 +407,7 @@ def _percent_margin(name: str, row: Judgement) -> tuple[float, float]:
 
     The optimum satisfies the constraints on these very channels, without an error.
     """
-    if row.verdict is Verdict.SILENT:
+    if _is_silent(row):
         return math.nan, 0.0
     half = 0.0 if name == OPTIMUM or math.isnan(row.margin_ci) else row.margin_ci
     return 100 * row.margin, 100 * half
@@ -408,6 +421,8 @@ def _plot_ratios(
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     _mark(axes, rows, [max(ratio, _MIN_RATIO) for ratio in ratios])
+    axes.margins(x=_RATIO_MARGIN)
+    axes.tick_params(axis="x", which="both", labelsize=8, pad=3)
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
     limit = "limit" if value.constraint.at_most else "threshold"
     axes.set_xlabel(f"worst worker's\n{value.constraint.measure.label} / {limit}")
@@ -483,10 +498,15 @@ def _worst_ratio(value: ConstraintValue) -> float:
     return float(ratios.max() if value.constraint.at_most else ratios.min())
 
 
+def _is_silent(row: Judgement) -> bool:
+    return row.verdict is Verdict.SILENT
+
+
 def _mark(axes: Any, rows: Mapping[str, Judgement], values: Sequence[float]) -> None:
-    from feduplink.reporting.style import looks_of, marker_style
+    from feduplink.reporting.style import SILENT_STYLE, looks_of, marker_style
 
     looks = looks_of(rows)
     for place, ((name, row), value) in enumerate(zip(rows.items(), values, strict=True)):
-        axes.plot(value, place, zorder=3, **marker_style(looks[name], _feasible(name, row), 8))
+        style = marker_style(looks[name], _feasible(name, row), 8)
+        axes.plot(value, place, zorder=3, **{**style, **(SILENT_STYLE if _is_silent(row) else {})})
     axes.margins(x=_MARGIN)

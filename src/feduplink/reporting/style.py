@@ -257,6 +257,9 @@ def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) ->
     }
 
 
+#: What changes in :func:`marker_style` where no worker transmits.
+SILENT_STYLE: dict[str, Any] = {"marker": "x", "markersize": 6.0, "fillstyle": "full"}
+
 #: What the fillings of :func:`marker_style` mean.
 _FEASIBILITY = {True: "feasible", None: "inconclusive", False: "infeasible"}
 
@@ -272,15 +275,24 @@ def feasibility_note(feasible: Iterable[bool | None]) -> str:
     return "; ".join(text for kind, text in words.items() if kind in occurring)
 
 
-def feasibility_handles(feasible: Iterable[bool | None]) -> list[Any]:
-    """Entries of a legend that explain the markers of :func:`marker_style` that occur."""
+def feasibility_handles(feasible: Iterable[bool | None], *, silent: bool = False) -> list[Any]:
+    """Entries of a legend that explain the markers that occur.
+
+    Args:
+        feasible: verdicts of the markers of :func:`marker_style`.
+        silent: whether there are markers of :data:`SILENT_STYLE`.
+    """
     occurring = set(feasible)
     look = Look(MUTED, "o")
-    return [
+    handles = [
         Line2D([], [], label=word, **marker_style(look, kind))
         for kind, word in _FEASIBILITY.items()
         if kind in occurring
     ]
+    if silent:
+        style = {**marker_style(look), **SILENT_STYLE}
+        handles.append(Line2D([], [], label="silent", **style))
+    return handles
 
 
 def ask(drawing: StyledFigure, question: str) -> None:

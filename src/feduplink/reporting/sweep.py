@@ -9,6 +9,7 @@ from typing import Any
 
 from feduplink.reporting.style import (
     MUTED,
+    SILENT_STYLE,
     Look,
     StyledFigure,
     ask,
@@ -125,7 +126,7 @@ def _draw_panel(
                 axes.plot([place, place], [point.low, point.high], color=look.colour)
             style = marker_style(look, point.feasible, 7)
             if point.is_silent:
-                style |= {"marker": "x", "markersize": 6, "fillstyle": "full"}
+                style |= SILENT_STYLE
             axes.plot(place, point.mean, zorder=3, clip_on=False, **style)
 
 
@@ -152,9 +153,8 @@ def _explanations(curves: SweptCurves) -> list[Any]:
     points = curves.points
     handles = []
     if curves.has_verdicts:
-        handles += feasibility_handles(p.feasible for p in points if not p.is_silent)
-        if any(p.is_silent for p in points):
-            handles.append(Line2D([], [], color=MUTED, marker="x", linestyle="", label="silent"))
+        verdicts = [p.feasible for p in points if not p.is_silent]
+        handles += feasibility_handles(verdicts, silent=len(verdicts) < len(points))
     if any(p.low < p.high for p in points):
         handles.append(Line2D([], [], color=MUTED, label="bar: smallest and largest of the seeds"))
     return handles

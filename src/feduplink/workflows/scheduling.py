@@ -144,7 +144,7 @@ class Front(Result):
             f"mean\nenergy, {joules.symbol}",
             f"median\ntime, {seconds.symbol}",
             f"median\nenergy, {joules.symbol}",
-            "arrivals",
+            f"arrivals\nof {self.scenario.workers}",
             *(["gap,\n%"] if self.bounds else []),
         )
         remarks = [

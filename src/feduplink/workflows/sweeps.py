@@ -57,6 +57,7 @@ _LABELS = {
     "cell_side_m": "cell side",
     "bandwidth_hz": "bandwidth",
     "carrier_hz": "carrier frequency",
+    "noise_dbm_per_hz": "noise density",
 }
 _MEASURE_LABELS = {
     "weighted_per": "weighted PER",
@@ -64,10 +65,16 @@ _MEASURE_LABELS = {
     "energy_efficiency_min": "mean EE of the worst worker",
 }
 #: Units of fields that end so, and of the thresholds, in the package.
-_SUFFIXES = {"_m": "m", "_hz": "Hz", "_s": "s", "_j": "J", "_w": "W"}
+_SUFFIXES = {"_m": "m", "_hz": "Hz", "_s": "s", "_j": "J", "_w": "W", "_db": "dB"}
 _RATE, _EE = "nats/s/Hz", "nats/s/Hz/W"
-_UNITS = {"rate_min": _RATE, "ee_min": _EE, "energy_efficiency_min": _EE}
-#: Words for the verdicts; silent policies count as infeasible.
+_UNITS = {
+    "rate_min": _RATE,
+    "ee_min": _EE,
+    "energy_efficiency_min": _EE,
+    "noise_dbm_per_hz": "dBm/Hz",
+    "noise_figure_db": "dB",
+}
+#: Words for the verdicts of policies that transmit.
 _VERDICTS = {True: "feasible", False: "infeasible", None: "inconclusive"}
 #: What a run was called with, to find it again.
 _CALL_FILE = "call.json"
@@ -199,7 +206,9 @@ class Sweep(Result):
         where: dict[str, list[str]] = {}
         for text, at in points.items():
             if not math.isnan(self.get(policy, at, self.measure)):
-                where.setdefault(_VERDICTS[self.feasible(policy, at)], []).append(text)
+                silent = self.get(policy, at, "participation") == 0
+                word = "silent" if silent else _VERDICTS[self.feasible(policy, at)]
+                where.setdefault(word, []).append(text)
         if len(where) < 2:
             return "".join(where)
         exceptions = {word: values for word, values in where.items() if word != "feasible"}
@@ -220,9 +229,9 @@ class Sweep(Result):
 
     def _unit(self, name: str) -> DisplayUnit:
         """The displayed unit of a field that states its unit, or that is a threshold."""
-        suffixes = [unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)]
+        by_suffix = [unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)]
         bandwidth = None if "bandwidth_hz" in self.options else self.scenario.bandwidth_hz
-        return display_unit(_UNITS.get(name, "".join(suffixes)), bandwidth)
+        return display_unit(_UNITS.get(name, "".join(by_suffix)), bandwidth)
 
     def _option_label(self, option: str) -> str:
         """Label and unit of an option, such as ``Pmax, dBm``."""
