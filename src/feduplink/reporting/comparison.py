@@ -292,11 +292,11 @@ def plot_powers(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigur
         axes.axvline(pmax, color="black", linestyle="--", linewidth=1.0)
         axes.annotate(
             f"Pmax = {pmax:.4g} {power_unit()}",
-            (pmax, 50),
-            xytext=(-4, 0),
+            (pmax, 0),
+            xytext=(-4, 4),
             textcoords="offset points",
             rotation=90,
-            va="center",
+            va="bottom",
             ha="right",
             fontsize=8,
         )

@@ -167,8 +167,8 @@ class Evaluation(Result, Mapping[str, Outcome]):
             found.insert(
                 1,
                 "No feasible policy with one power per worker and round exceeds "
-                f"{unit.text(bound, '.4f')} on these channels, if arrivals are decided by the SINR with all "
-                "senders active (certified upper bound).",
+                f"{unit.text(bound, '.4f')} on these channels, if arrivals are decided by the SINR "
+                "with all senders active (certified upper bound).",
             )
         return found
 
