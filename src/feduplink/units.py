@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -42,26 +43,48 @@ class DisplayUnit:
     Attributes:
         symbol: of the unit; empty for a pure number.
         factor: displayed value per value in the unit of the package.
+        offset: displayed value of zero.
     """
 
     symbol: str
     factor: float = 1.0
+    offset: float = 0.0
 
-    def text(self, value: float) -> str:
-        """A value of the package, three significant digits, with its displayed unit."""
-        return f"{self.factor * value:.3g} {self.symbol}".rstrip()
+    def displayed(self, value: float) -> float:
+        """A value of the package, in this unit."""
+        return self.factor * value + self.offset
+
+    def text(self, value: float, form: str = ".3g") -> str:
+        """A value of the package with its displayed unit.
+
+        Args:
+            value: in the unit of the package.
+            form: format of the number, by default three significant digits.
+        """
+        return self.label(format(self.displayed(value), form))
+
+    def label(self, name: str, separator: str = " ") -> str:
+        """A name with the symbol of the unit behind it, if there is one."""
+        return f"{name}{separator}{self.symbol}" if self.symbol else name
 
 
 def set_units(system: UnitSystem) -> None:
     """Display quantities in ``engineering`` units (the default) or in ``nats``, the paper's.
 
-    What an option or a field means never changes: ``pmax_dbw`` is in dBW in either case.
+    Tables, plots and sentences that are made afterwards are in these units. What an option or a
+    field means never changes: ``pmax_dbw`` is in dBW in either case, and files of numbers are SI.
 
     Args:
         system: ``engineering`` or ``nats``, for the whole process.
 
     Raises:
         InputError: the system is unknown.
+
+    >>> import feduplink as fu
+    >>> fu.set_units("nats")
+    >>> power_text(-20.0)
+    '-20 dBW'
+    >>> fu.set_units("engineering")
     """
     global _system
     if system not in get_args(UnitSystem):
@@ -88,18 +111,45 @@ def display_unit(unit: str, bandwidth_hz: float | None = None) -> DisplayUnit:
     return DisplayUnit(unit)
 
 
+def scaled_unit(unit: str, values: Iterable[float]) -> DisplayUnit:
+    """``unit``, or its thousandth if no value reaches 1; with ``nats`` always ``unit``.
+
+    Args:
+        unit: s, J or another unit of SI that takes prefixes.
+        values: all that are displayed together; infinite and undefined ones do not count.
+
+    >>> scaled_unit("J", [0.017, 0.44]).text(0.017)
+    '17 mJ'
+    >>> scaled_unit("s", [0.8, 17.0]).text(0.8)
+    '0.8 s'
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if _system == "engineering" and 0 < largest < 1:
+        return DisplayUnit(f"m{unit}", 1e3)
+    return DisplayUnit(unit)
+
+
 def power_unit() -> str:
     """The logarithmic unit in which powers are displayed: dBm, or dBW with ``nats``."""
     return "dBm" if _system == "engineering" else "dBW"
 
 
 def displayed_power(power_dbw: float) -> float:
-    """A power in dBW, in the :func:`power_unit`."""
+    """A power given in dBW, in the :func:`power_unit`."""
     return power_dbw + 30.0 if _system == "engineering" else power_dbw
 
 
-def power_text(power_dbw: float) -> str:
-    """A power given in dBW, as it is displayed."""
+def power_text(power_dbw: float | Sequence[float]) -> str:
+    """A power given in dBW as it is displayed, or the range of several.
+
+    >>> power_text([-20.0, -23.0])
+    '7 to 10 dBm'
+    """
+    if isinstance(power_dbw, Sequence):
+        low, high = displayed_power(min(power_dbw)), displayed_power(max(power_dbw))
+        if low != high:
+            return f"{low:.4g} to {high:.4g} {power_unit()}"
+        power_dbw = power_dbw[0]
     return f"{displayed_power(power_dbw):.4g} {power_unit()}"
 
 

@@ -207,8 +207,8 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     save_policy(FullPower(strong), tmp_path / "strong")
     ended = run("evaluate", *TINY, "--policies", "strong")
     assert ended.status == 0
-    assert "0 dBW" in ended.err
-    assert "cut at -20 dBW" in ended.err
+    assert "Pmax 30 dBm (here 10 dBm)" in ended.err
+    assert "cut at 10 dBm" in ended.err
     here = Scenario(workers=3)
     expected = judge_policy(FullPower(here), make_channels(here, 40).test, here).as_metrics()
     found = metrics_of(tmp_path / "runs/evaluate")["policies"]["max"]

@@ -408,8 +408,8 @@ def test_that_pdx_aims_above_the_thresholds_is_no_difference():
 def test_the_sentence_gives_both_values_and_says_what_becomes_of_the_powers():
     sentence = made_for_sentence("pdg", {"pmax_dbw": (0.0, -20.0), "rate_min": ([0.5, 0.7], 0.7)})
     assert sentence == (
-        "pdg was made for another scenario: pmax_dbw 0 (here -20), rate_min 0.5 to 0.7 (here 0.7); "
-        "its powers are cut at -20 dBW"
+        "pdg was made for another scenario: Pmax 30 dBm (here 10 dBm), rate_min 0.5 to 0.7 (here "
+        "0.7); its powers are cut at 10 dBm"
     )
 
 

@@ -30,6 +30,15 @@ RESULTS: dict[str, type[Result]] = {}
 
 RESULT_FILE = "result.safetensors"
 
+#: Units of the numbers in ``metrics.json``, CSV and tensor files, whatever is displayed.
+FILE_UNITS = {
+    "power": "W (fields that end in dbw: dBW)",
+    "time": "s",
+    "energy": "J",
+    "rate": "nats/s/Hz",
+    "energy_efficiency": "nats/s/Hz/W",
+}
+
 
 class Result(ABC):
     """A job's result; immutable.
@@ -113,7 +122,8 @@ class Result(ABC):
         self.write_files(target)
         self._save_figures(target)
         write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
-        write_metrics(target, {"result": self.kind, "findings": self.findings(), **self.metrics()})
+        head = {"result": self.kind, "findings": self.findings(), "units": FILE_UNITS}
+        write_metrics(target, {**head, **self.metrics()})
         return target
 
     def _save_figures(self, directory: Path) -> None:
