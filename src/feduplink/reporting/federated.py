@@ -17,6 +17,8 @@ from feduplink.federated.history import (
 from feduplink.reporting.style import (
     MUTED,
     StyledFigure,
+    ask,
+    contrast,
     figure,
     legend_columns,
     looks_of,
@@ -40,8 +42,6 @@ _MAX_STEPS = 400
 _MANY_RUNS = 10
 #: Largest ratio of the ends of the axis of errors. A model that diverges leaves the axis.
 _MAX_RATIO = 50.0
-#: Style of the question that a figure answers, above its panels.
-_QUESTION: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 11}
 #: Number of markers on a curve. Those of different policies are at different rounds, so that curves
 #: that coincide are visible.
 _MARKS = 5
@@ -54,8 +54,8 @@ _SHORT_AXIS_TICKS, _LONG_AXIS_TICKS = (1.5, 2, 3, 4, 5, 7), (2, 5)
 _MAX_NUMBERED_WORKERS = 16
 #: Colours of delivery rates from 0 to 1: of equal steps in lightness for every kind of vision.
 _DELIVERY_COLOURS = "cividis"
-#: Numbers on cells that are lighter than this (relative luminance) are black, the others white.
-_LIGHT_CELL = 0.18
+#: Numbers on cells: not quite white and black, which a drawing exchanges on dark pages.
+_ON_CELLS = ("#fefefe", "#010101")
 
 _Values = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -116,7 +116,7 @@ def plot_arrivals(
     errors = [float(_standard_error_over_runs(means)[0]) for means in by_run]
     with figure(1.6 + 0.8 * len(looks), 3.6, caption) as drawing:
         axes = drawing.subplots()
-        drawing.suptitle("How many models arrive in a round?", **_QUESTION)
+        ask(drawing, "How many models arrive in a round?")
         boxes = axes.boxplot(
             pooled,
             tick_labels=[
@@ -167,7 +167,7 @@ def plot_delivery(
     policies, workers = rates.shape
     with figure(1.9 + 0.4 * max(workers, 6), 1.5 + 0.3 * policies, caption) as drawing:
         axes = drawing.subplots()
-        drawing.suptitle("Whose model arrives?", **_QUESTION)
+        ask(drawing, "Whose model arrives?")
         axes.set_title(
             "share of the rounds, %; framed: worker with the least",
             fontsize=8,
@@ -184,14 +184,14 @@ def plot_delivery(
             edgecolors="white",
             linewidth=0.8,
         )
-        colours = cells.to_rgba(100 * rates)
+        colours = cells.to_rgba(100 * rates, bytes=True)
         for row, column in np.ndindex(policies, workers if workers <= _MAX_NUMBERED_WORKERS else 0):
-            dark = _luminance(colours[row, column]) < _LIGHT_CELL
+            cell = f"#{bytes(colours[row, column, :3]).hex()}"
             axes.text(
                 column + 1,
                 row,
                 f"{100 * rates[row, column]:.0f}",
-                color="white" if dark else "black",
+                color=max(_ON_CELLS, key=lambda ink: contrast(ink, cell)),
                 ha="center",
                 va="center",
                 fontsize=8,
@@ -221,13 +221,6 @@ def plot_delivery(
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
     return drawing
-
-
-def _luminance(colour: _Values) -> float:
-    """Relative luminance of a colour (RGB or RGBA in [0, 1]) as in WCAG 2."""
-    channels = np.asarray(colour[:3], np.float64)
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def _frame_cell(axes: Any, left: float, top: float) -> None:
@@ -261,7 +254,7 @@ def plot_costs(
     metric = histories[0].metric_name
     caption = caption or f"{metric.capitalize()} against rounds, seconds and joules"
     with figure(10.5, 1.2 + 3.0 * len(histories), caption) as drawing:
-        drawing.suptitle("How many rounds, seconds and joules to a low error?", **_QUESTION)
+        ask(drawing, "At which cost is the error low?")
         rows = drawing.subplots(len(histories), 3, sharey="row", squeeze=False)
         for panels, (label, history) in zip(rows, comparisons.items(), strict=True):
             top = _scale_errors(panels, [history], target)
@@ -305,7 +298,7 @@ def plot_averages(comparisons: Mapping[str, FederatedHistory], caption: str) -> 
     heights = (4.0, 0.8 + 0.19 * most)
     with figure(10.5, sum(heights) + 0.3, caption) as drawing:
         above, below = drawing.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
-        above.suptitle("Which error does the model reach?", **_QUESTION)
+        ask(above, "Which error does the model reach?")
         panels = above.subplots(1, len(comparisons), sharey=True, squeeze=False)[0]
         finals = below.subplots(1, len(comparisons), squeeze=False)[0]
         top = _scale_errors(panels, histories)

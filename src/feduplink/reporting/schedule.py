@@ -10,7 +10,7 @@ import torch
 
 from feduplink.federated import UplinkRecord
 from feduplink.link import Schedule
-from feduplink.reporting.style import MUTED, SHADE, StyledFigure, figure, looks_of
+from feduplink.reporting.style import MUTED, SHADE, StyledFigure, ask, figure, looks_of
 from feduplink.units import power_text
 
 #: Rounds by policy and price of energy κ, s/J.
@@ -44,6 +44,8 @@ _POWER_SPAN_DB = 40.0
 _LEAST_HEIGHT = 0.08
 #: Height of the lane of a worker at Pmax; the lanes are 1 apart.
 _LANE = 0.86
+#: Powers in bars: not quite white, which a drawing exchanges for dark paper on dark pages.
+_ON_BARS = "#fefefe"
 #: Width of a character of a power, relative to that of the round.
 _DIGIT_WIDTH = 0.016
 
@@ -65,7 +67,7 @@ def plot_front(
             per worker.
     """
     with figure(5.0, 5.2, caption) as drawing:
-        drawing.suptitle("Which rounds are fast and save energy?", x=0.02, ha="left", fontsize=11)
+        ask(drawing, "Which rounds are fast and save energy?")
         axes = drawing.subplots()
         draw_front(axes, costs, bounds, delivery)
         drawing.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
@@ -256,7 +258,7 @@ def plot_timeline(
     with figure(5.0, 1.3 + 0.36 * workers, caption) as drawing:
         axes = drawing.subplots()
         priced = "" if kappa is None else f" (κ = {kappa:g} s/J)"
-        drawing.suptitle(f"Who transmits when?{priced}", x=0.02, ha="left", fontsize=11)
+        ask(drawing, f"Who transmits when?{priced}")
         axes.set_title(
             f"numbers: power, mW; height: power in dB, up to Pmax = {power_text(pmax_dbw)}\n"
             f"({1e3 * pmax_w:.3g} mW); half a lane: {power_text(pmax_dbw - _POWER_SPAN_DB / 2)}",
@@ -282,7 +284,7 @@ def plot_timeline(
                         start + length / 2,
                         bottom - height / 2 if inside else bottom - height,
                         text,
-                        color="white" if inside else "black",
+                        color=_ON_BARS if inside else "black",
                         ha="center",
                         va="center" if inside else "bottom",
                         fontsize=7,

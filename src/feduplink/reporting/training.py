@@ -12,6 +12,7 @@ from feduplink.reporting.style import (
     MUTED,
     Look,
     StyledFigure,
+    ask,
     figure,
     looks_of,
     marker_style,
@@ -33,8 +34,6 @@ _THRESHOLD_STYLE: dict[str, Any] = {
 #: Of the worst worker, and of the band of all workers.
 _WORST_STYLE: dict[str, Any] = {"linewidth": 1.4}
 _BAND_STYLE: dict[str, Any] = {"alpha": 0.25, "linewidth": 0}
-#: Style of the question that a figure answers, above its panels.
-_QUESTION: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 11}
 #: An axis of objectives with fewer ticks becomes linear.
 _MIN_TICKS = 3
 _MET_STYLE: dict[str, Any] = {"linewidth": 1.6, "markersize": 2.5}
@@ -59,7 +58,7 @@ def plot_convergences(
     looks = looks_of([*histories, *references])
     with figure(12, 4.2, caption) as drawing:
         problem = Problem.from_scenario(scenario)
-        drawing.suptitle("Does training converge, with all constraints met?", **_QUESTION)
+        ask(drawing, "Does training meet the constraints?")
         *others, objective = drawing.subplots(1, 1 + len(problem.constraints))
         _plot_constraints(others, histories["pdg"][0], problem, looks["pdg"], scenario.bandwidth_hz)
         for name, seeds in histories.items():
@@ -91,7 +90,7 @@ def plot_convergence(
     panels = 1 + len(problem.constraints)
     caption = f"Training of {policy}: constraints and objective on validation channels, by epoch"
     with figure(3.5 * panels, 4.2, caption) as drawing:
-        drawing.suptitle("Does training converge, with all constraints met?", **_QUESTION)
+        ask(drawing, "Does training meet the constraints?")
         *others, objective = drawing.subplots(1, panels)
         _plot_constraints(others, history, problem, looks_of([policy])[policy], bandwidth_hz)
         chosen = best_epoch(history).number + 1
