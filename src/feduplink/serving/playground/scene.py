@@ -159,6 +159,7 @@ class FirstScene(BaseModel):
         """The scenario's workers, at most :data:`MAX_WORKERS`, at random positions in its cell."""
         workers = min(scenario.workers, MAX_WORKERS)
         side = scenario.cell_side_m
+        own: dict[str, Any] = {name: _number(getattr(scenario, name)) for name in _SLIDERS}
         positions = worker_positions(1, workers, side, torch_generator(0, "cell"))[0].round()
         stations = base_station_positions(scenario.base_stations, side)
         return cls(
@@ -170,7 +171,7 @@ class FirstScene(BaseModel):
                     for number, (x, y) in enumerate(positions.tolist())
                 ],
                 seed=0,
-                **{name: _number(getattr(scenario, name)) for name in _SLIDERS},
+                **own,
             ),
             model_weights=MODEL_WEIGHTS,
             bandwidth_hz=scenario.bandwidth_hz,
