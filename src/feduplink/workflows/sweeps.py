@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feduplink.errors import InputError, unknown_name
-from feduplink.problem import objective_unit
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
 from feduplink.scenario import Scenario
@@ -222,6 +221,8 @@ class Sweep(Result):
 
     def _measure_unit(self, measure: str) -> DisplayUnit:
         """The unit in which a measure is displayed."""
+        from feduplink.problem import objective_unit  # which imports torch
+
         if measure == "objective":
             varied = {"objective", "utility"} & set(self.options)
             return DisplayUnit("") if varied else objective_unit(self.scenario)
