@@ -90,7 +90,7 @@ def test_units_change_what_is_displayed_and_no_file_of_numbers(run: Run, tmp_pat
     assert "rate >= 0.7 nats/s/Hz" in nats.out
     metrics = results_of(tmp_path / "shown")
     assert metrics == results_of(tmp_path / "nats")
-    assert metrics["units"]["rate"] == "nats/s/Hz"
+    assert metrics["units"]["rates"] == "nats/s/Hz"
 
 
 def test_the_command_writes_what_the_call_from_python_writes(run: Run, tmp_path: Path):

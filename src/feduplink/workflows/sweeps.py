@@ -163,8 +163,8 @@ class Sweep(Result):
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether the job judges constraints."""
-        return "feasible" in self.measures
+        """Whether the job judges constraints; an inconclusive verdict is no number."""
+        return not {"feasible", "shortfall"}.isdisjoint(self.measures)
 
     def table(self, measure: str | None = None) -> TextTable:
         """A column per value of the first option, a row per policy and value of the second.
