@@ -185,7 +185,9 @@ class Sweep(Result):
         columns = ("policy", *shown.values(), *verdict)
         bracketed = any(cell.startswith("[") for _, *cells in rows for cell in cells)
         remarks = ["[ ]: infeasible, not to be compared with feasible values"] if bracketed else []
-        title = f"{self._measure_label(measure)} against {self._option_label(self.options[0])}"
+        shown_measure = self._measure_label(measure)
+        comma = "," * ("," in shown_measure)  # behind the unit
+        title = f"{shown_measure}{comma} against {self._option_label(self.options[0])}"
         return TextTable(title, columns, rows, remarks)
 
     def _cell(self, policy: str, at: tuple[Any, ...], measure: str) -> str:
