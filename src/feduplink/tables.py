@@ -139,13 +139,13 @@ class _FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = self.table.rows or [[""] * len(self.table.columns)]
         cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        columns = self.table.columns
-        without_units = ["\n".join(column.split("\n")[:2]) for column in columns]
+        broken, whole = self.table.columns, self.table.headers
+        without_units = [" ".join(column.split("\n")[:2]) for column in broken]
         layouts = (
-            (columns, [len(header) for header in self.table.headers], 2),
-            (columns, [max(map(len, column.split("\n"))) for column in columns], 2),
-            (columns, _longest_words(columns), 2),
-            (columns, _longest_words(columns), 1),
+            (whole, [len(header) for header in whole], 2),
+            (broken, [max(map(len, column.split("\n"))) for column in broken], 2),
+            (whole, _longest_words(whole), 2),
+            (whole, _longest_words(whole), 1),
             (without_units, _longest_words(without_units), 1),
         )
         for shown, headers, gap in layouts:
@@ -166,9 +166,7 @@ class _FittedTable:
         )
         for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
             justify: Literal["left", "right"] = "right" if place else "left"
-            drawn.add_column(
-                column.replace("\n", " "), justify=justify, overflow="fold", width=width
-            )
+            drawn.add_column(column, justify=justify, overflow="fold", width=width)
         for name, *cells in self.table.rows:
             colours = (_VERDICT_COLOURS.get(cell.partition(" ")[0], "") for cell in cells)
             styled = (Text(c, colour) for c, colour in zip(cells, colours, strict=True))

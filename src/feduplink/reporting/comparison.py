@@ -46,6 +46,16 @@ _MARGIN_ROOM = 1.5
 _MIN_RATIO = 0.01
 #: Margin on both sides of the marks, as a share of their range: of objectives, and of ratios.
 _MARGIN, _RATIO_MARGIN = 0.12, 0.2
+#: Least factor between the marks and the ends of an axis of ratios.
+_LEAST_RATIO_ROOM = 1.1
+#: Ticks of an axis of ratios, the first of these of which two to five are on the axis.
+_RATIO_TICKS: tuple[tuple[float, ...], ...] = (
+    (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+    (0.01, 0.1, 1, 10, 100, 1000, 10_000),
+    (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6),
+    (0.01, 1, 100, 10_000, 1_000_000),
+)
+_MAX_RATIO_TICKS = 5
 #: Share of Pmax from which on a worker transmits at Pmax.
 _FULL = 0.99
 
@@ -417,15 +427,36 @@ def _plot_ratios(
     axes: Any, rows: Mapping[str, Judgement], ratios: Sequence[float], value: ConstraintValue
 ) -> None:
     """The worst worker's mean of a measure over its limit, on a logarithmic axis."""
-    axes.set_xscale("log", subs=(2, 5))
+    axes.set_xscale("log")
+    drawn = [
+        math.nan if _is_silent(row) else max(ratio, _MIN_RATIO)
+        for row, ratio in zip(rows.values(), ratios, strict=True)
+    ]
+    _mark(axes, rows, drawn)
+    known = [1.0, *(ratio for ratio in drawn if math.isfinite(ratio))]
+    room = max((max(known) / min(known)) ** _RATIO_MARGIN, _LEAST_RATIO_ROOM)
+    low, high = min(known) / room, max(known) * room
+    axes.set_xlim(low, high)
+    axes.set_xticks(_ratio_ticks(low, high))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
-    _mark(axes, rows, [max(ratio, _MIN_RATIO) for ratio in ratios])
-    axes.margins(x=_RATIO_MARGIN)
-    axes.tick_params(axis="x", which="both", labelsize=8, pad=3)
+    axes.xaxis.set_minor_locator(_no_ticks())
+    axes.tick_params(axis="x", labelsize=8)
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
     limit = "limit" if value.constraint.at_most else "threshold"
     axes.set_xlabel(f"worst worker's\n{value.constraint.measure.label} / {limit}")
+
+
+def _ratio_ticks(low: float, high: float) -> list[float]:
+    """At most five ticks between two ratios, 1 among them.
+
+    >>> _ratio_ticks(0.3, 12), _ratio_ticks(0.004, 2), _ratio_ticks(0.9, 1.3)
+    ([0.5, 1, 2, 5, 10], [0.01, 0.1, 1], [0.9, 1, 1.1, 1.2, 1.3])
+    """
+    for ticks in _RATIO_TICKS:
+        within = [tick for tick in ticks if low <= tick <= high]
+        if 2 <= len(within) <= _MAX_RATIO_TICKS:
+            return within
+    return [1.0]
 
 
 def _write_verdicts(axes: Any, rows: Mapping[str, Judgement]) -> None:

@@ -98,6 +98,8 @@ _DARK_COLOURS = {
 _TINT_STEPS = 100
 #: Factors on the size of markers.
 _MARKER_SIZES = {"*": 1.7, "P": 1.25, "X": 1.25, "h": 1.1, "p": 1.15, "v": 1.1, "^": 1.1}
+#: Width of a legend's entry without its text, and of a character, inches.
+_ENTRY_WIDTH, _CHARACTER_WIDTH = 0.6, 0.068
 #: Most entries in a row of a legend.
 _LEGEND_ENTRIES = 9
 
@@ -304,6 +306,12 @@ def legend_columns(entries: int) -> int:
     """Number of columns of a legend below a wide figure, whose rows have about equal lengths."""
     rows = -(-entries // _LEGEND_ENTRIES)
     return -(-entries // max(rows, 1))
+
+
+def fitting_columns(labels: Iterable[str], width: float) -> int:
+    """Number of columns of a legend below a figure that is ``width`` inches wide."""
+    longest = max(map(len, labels), default=0)
+    return max(1, int(width / (_ENTRY_WIDTH + _CHARACTER_WIDTH * longest)))
 
 
 class StyledFigure(Figure):

@@ -15,7 +15,7 @@ from feduplink.reporting.style import (
     ask,
     feasibility_handles,
     figure,
-    legend_columns,
+    fitting_columns,
     looks_of,
     marker_style,
     objective_label,
@@ -98,7 +98,8 @@ def sweep_figure(curves: SweptCurves) -> StyledFigure:
         handles = row[0].get_legend_handles_labels()[0] if any(policies) else []
         handles += _explanations(curves)
         if handles:
-            columns = min(legend_columns(len(handles)), 4 * len(curves.panels))
+            columns = fitting_columns((handle.get_label() for handle in handles), width)
+            columns = min(columns, len(handles))
             drawing.legend(handles=handles, loc="outside lower center", ncols=columns)
     return drawing
 
@@ -156,7 +157,7 @@ def _explanations(curves: SweptCurves) -> list[Any]:
         verdicts = [p.feasible for p in points if not p.is_silent]
         handles += feasibility_handles(verdicts, silent=len(verdicts) < len(points))
     if any(p.low < p.high for p in points):
-        handles.append(Line2D([], [], color=MUTED, label="bar: smallest and largest of the seeds"))
+        handles.append(Line2D([], [], color=MUTED, label="bar: range of the seeds"))
     return handles
 
 

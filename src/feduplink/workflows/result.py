@@ -32,11 +32,11 @@ RESULT_FILE = "result.safetensors"
 
 #: Units of the numbers in ``metrics.json``, CSV and tensor files, whatever is displayed.
 FILE_UNITS = {
-    "power": "W (fields that end in dbw: dBW)",
-    "time": "s",
-    "energy": "J",
-    "rate": "nats/s/Hz",
-    "energy_efficiency": "nats/s/Hz/W",
+    "powers": "W (fields that end in dbw: dBW)",
+    "times": "s",
+    "energies": "J",
+    "rates": "nats/s/Hz",
+    "energy efficiencies": "nats/s/Hz/W",
 }
 
 

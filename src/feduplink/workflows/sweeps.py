@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feduplink.errors import InputError, unknown_name
-from feduplink.problem import objective_unit
 from feduplink.process_pool import process_pool
 from feduplink.progress import show_progress, track_each
 from feduplink.scenario import Scenario
@@ -164,8 +163,8 @@ class Sweep(Result):
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether the job judges constraints."""
-        return "feasible" in self.measures
+        """Whether the job judges constraints; an inconclusive verdict is no number."""
+        return not {"feasible", "shortfall"}.isdisjoint(self.measures)
 
     def table(self, measure: str | None = None) -> TextTable:
         """A column per value of the first option, a row per policy and value of the second.
@@ -186,7 +185,9 @@ class Sweep(Result):
         columns = ("policy", *shown.values(), *verdict)
         bracketed = any(cell.startswith("[") for _, *cells in rows for cell in cells)
         remarks = ["[ ]: infeasible, not to be compared with feasible values"] if bracketed else []
-        title = f"{self._measure_label(measure)} against {self._option_label(self.options[0])}"
+        shown_measure = self._measure_label(measure)
+        comma = "," * ("," in shown_measure)  # behind the unit
+        title = f"{shown_measure}{comma} against {self._option_label(self.options[0])}"
         return TextTable(title, columns, rows, remarks)
 
     def _cell(self, policy: str, at: tuple[Any, ...], measure: str) -> str:
@@ -222,6 +223,8 @@ class Sweep(Result):
 
     def _measure_unit(self, measure: str) -> DisplayUnit:
         """The unit in which a measure is displayed."""
+        from feduplink.problem import objective_unit  # which imports torch
+
         if measure == "objective":
             varied = {"objective", "utility"} & set(self.options)
             return DisplayUnit("") if varied else objective_unit(self.scenario)
