@@ -1,12 +1,15 @@
-"""``feduplink`` and ``python -m feduplink``."""
+"""Entry point of ``feduplink`` and ``python -m feduplink``."""
 
 import sys
 
 
 def main() -> int:
-    """Run one command; returns the exit status.
+    """Run one command.
 
-    The commands are imported here, so that Ctrl-C while they are loaded is no traceback either.
+    The commands are imported inside the ``try``, so that Ctrl-C during the import is handled too.
+
+    Returns:
+        The exit status, see :mod:`feduplink.cli`.
     """
     try:
         from feduplink.cli import main as run

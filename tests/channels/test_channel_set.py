@@ -114,7 +114,9 @@ def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
     # As in another process that could import the module.
     policy = FullPower(Scenario().model_copy(update={"channel_model": "absent_model:Model"}))
     save_policy(policy, tmp_path)
-    with pytest.raises(InputError, match=r"holds 'absent_model:Model', whose code is not here"):
+    with pytest.raises(
+        InputError, match=r"refers to 'absent_model:Model', whose code is not imported"
+    ):
         load_policy(tmp_path)
     CHANNEL_MODELS.find("absent_model:Model")
     assert load_policy(tmp_path).scenario.channel_model == "absent_model:Model"
