@@ -145,7 +145,7 @@ def test_a_model_that_does_not_work_is_refused_by_name(
 
 def test_antenna_coefficients_that_a_model_does_not_draw(run: Run, tmp_path: Path):
     words = (*COMMANDS["channels"], "--channel-model", "toy", "--antenna-coefficients")
-    assert "toy draws no antenna coefficients" in refused(run(*words))
+    assert "toy has no antenna coefficients" in refused(run(*words))
     assert not list(tmp_path.iterdir())
 
 

@@ -355,7 +355,7 @@ def federate(
     >>> import feduplink as fu
     >>> compared = fu.federate(fu.Scenario(workers=2), "digits", ["max"], rounds=1)
     >>> compared["max"][0].arrivals
-    [2]
+    (2,)
     """
     from feduplink import federated
     from feduplink.channels import Channels, resample_csi
