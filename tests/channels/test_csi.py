@@ -108,7 +108,7 @@ def test_denoising_without_noise_changes_nothing():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gains_in_16_bits_are_refused(dtype: torch.dtype):
     """Powers in 16 bits exceed Pmax by rounding."""
-    with pytest.raises(InputError, match="accepted is a tensor of float32 or float64"):
+    with pytest.raises(InputError, match="accepted: a tensor of float32 or float64"):
         check_csi(torch.ones(2, 3, 3, dtype=dtype))
 
 

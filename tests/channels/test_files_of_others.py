@@ -329,9 +329,9 @@ MALFORMED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "contains struct in cell; accepted: real or complex",
     ),
     "MATLAB text": ("a.mat", lambda p: scipy.io.savemat(p, {"H": "text"}), "contains char in H"),
-    "huge NPY": ("a.npy", huge_npy, "which its [0-9]+ bytes cannot hold"),
-    "huge NPZ": ("a.npz", huge_npz, "which its [0-9]+ bytes cannot hold"),
-    "huge HDF5": ("a.h5", huge_hdf5, "which its [0-9]+ bytes cannot hold"),
+    "huge NPY": ("a.npy", huge_npy, "which its [0-9]+ bytes cannot contain"),
+    "huge NPZ": ("a.npz", huge_npz, "which its [0-9]+ bytes cannot contain"),
+    "huge HDF5": ("a.h5", huge_hdf5, "which its [0-9]+ bytes cannot contain"),
     "directory": ("a.npz", Path.mkdir, "is not a regular file"),
     "missing": ("a.npz", lambda p: None, "does not exist"),
     "pipe": ("a.npz", lambda p: os.mkfifo(p), "is not a regular file"),
@@ -360,9 +360,9 @@ def test_a_malformed_file_is_refused_in_one_sentence(tmp_path, monkeypatch, case
     ("axes", "words"),
     [
         ("abc", "cannot be read with channel_axes 'abc'; accepted: an order of the letters"),
-        ("ij", "which channel_axes ij does not fit"),
-        ("inj", "which channel_axes inj does not fit"),
-        ("nir", "which channel_axes nir does not fit.*r for complex numbers alone"),
+        ("ij", "which channel_axes ij does not match"),
+        ("inj", "which channel_axes inj does not match"),
+        ("nir", "which channel_axes nir does not match.*r for complex numbers only"),
     ],
 )
 def test_axes_that_do_not_fit_are_refused(write, axes, words):
@@ -378,5 +378,5 @@ def test_a_noise_power_is_a_number_above_zero(noise):
 
 def test_antenna_coefficients_have_one_axis_of_workers(tmp_path):
     np.save(tmp_path / "h.npy", np.ones((20, 4, 10), complex))
-    with pytest.raises(InputError, match="have one axis of workers"):
+    with pytest.raises(InputError, match="have one worker axis"):
         read_channels(tmp_path / "h.npy", transpose=True)

@@ -129,7 +129,7 @@ def test_every_command_draws_from_a_model_of_ones_own(
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (f"{toy_models.__name__}:NotANumber", "NotANumber: csi: holds NaN"),
+        (f"{toy_models.__name__}:NotANumber", "NotANumber: csi: contains NaN"),
         (f"{toy_models.__name__}:Missing", "no attribute 'Missing'"),
         ("toi", "did you mean toy?"),
     ],

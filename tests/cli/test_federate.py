@@ -68,7 +68,7 @@ def test_resume_needs_the_word_and_gives_the_same(run: Run, tmp_path: Path):
     before = _results(tmp_path / "runs/federate")
     status, _, err = run(*words)
     assert status == 2
-    assert "already holds a federated comparison" in err
+    assert "already contains a federated comparison" in err
     assert run(*words, "--resume")[0] == 0
     assert _results(tmp_path / "runs/federate") == before
 
