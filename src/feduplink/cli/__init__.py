@@ -1,9 +1,10 @@
-"""The ``feduplink`` command line: parse, call a workflow, print.
+"""Command line ``feduplink``: parse the options, call a workflow, print the result.
 
 :mod:`feduplink.cli.commands` lists the commands. A command validates its input before it writes
-anything, and raises :class:`~feduplink.errors.InputError` with one sentence for what it cannot
-accept. :func:`main` prints that sentence and returns 2. A proof that does not hold is a
-:class:`~feduplink.errors.ProofError`, and 1. SIGINT and SIGTERM end a command with 130 and 143.
+files. Exit statuses: 0 on success; 1 for a proof that does not hold
+(:class:`~feduplink.errors.ProofError`); 2 for invalid input
+(:class:`~feduplink.errors.InputError`), whose message is printed; 130 and 143 after SIGINT and
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -36,12 +37,19 @@ from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
 ACCEPTED, DOES_NOT_HOLD, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
-#: Shells that have a completion script.
+#: Shells with a completion script.
 SHELLS = ("bash", "zsh")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command.
+
+    Args:
+        argv: words of the command line after ``feduplink``; None: those of the process.
+
+    Returns:
+        The exit status.
+    """
     words = sys.argv[1:] if argv is None else argv
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -64,7 +72,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> Call:
-    """The command with its options. ``--help`` and the like end the program by ``SystemExit``."""
+    """Parse a command line.
+
+    Args:
+        words: words after ``feduplink``.
+
+    Returns:
+        The command with its options.
+
+    Raises:
+        InputError: if the command or an option is not accepted.
+        SystemExit: after ``--help``, ``--version`` and ``--completion``.
+    """
     known = {command.name: command for command in COMMANDS}
     first, *further = words or ["--help"]
     if first in known:
@@ -81,11 +100,11 @@ def parse(words: Sequence[str]) -> Call:
 
 
 def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
-    """The parser of all commands, with the options of those that are ``declared``."""
+    """Parser of all commands; only commands in ``declared`` have options, which saves time."""
     parser = _Parser(
         prog="feduplink",
         description="Transmit-power control for wireless federated learning.",
-        epilog="feduplink COMMAND --help has the options of a command.",
+        epilog="feduplink COMMAND --help lists the options of a command.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -97,7 +116,7 @@ def build_parser(declared: Iterable[Command] = ()) -> argparse.ArgumentParser:
     parser.add_argument(
         "--completion",
         metavar="SHELL",
-        help=f"Print a script for completion in {' or '.join(SHELLS)}: "
+        help=f"Print a completion script for {' or '.join(SHELLS)}: "
         'eval "$(feduplink --completion bash)"',
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -114,13 +133,14 @@ class Terminated(KeyboardInterrupt):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises an :class:`InputError` for wrong options, as everything else does."""
+    """Argument parser that raises :class:`InputError` instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help.")
 
 
 def _parse_options(command: Command, words: Sequence[str]) -> Call:
+    """Parse the options of a command."""
     parser = _Parser(
         prog=f"feduplink {command.name}",
         description=command.summary,
@@ -138,7 +158,7 @@ def _parse_options(command: Command, words: Sequence[str]) -> Call:
 def _with_attached_values(words: Sequence[str]) -> list[str]:
     """Join ``--option -20,-23`` and ``--option -20dBW`` to ``--option=VALUE``.
 
-    argparse takes a value that begins with a minus for an option unless it is a plain number.
+    argparse treats a word that begins with a minus sign as an option unless it is a plain number.
     """
     attached: list[str] = []
     for word in words:
@@ -151,11 +171,13 @@ def _with_attached_values(words: Sequence[str]) -> list[str]:
 
 
 def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the options of a command to a parser."""
     add_workflow_options(parser, command.workflow)
     add_common_options(parser, command.default_out if command.writes else None)
 
 
 def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
+    """Error for a word that is not an option of the command."""
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return InputError(f"{name}: only options are accepted here; see {parser.prog} --help.")
@@ -166,6 +188,7 @@ def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
 
 
 def _run(words: Sequence[str]) -> None:
+    """Parse and run a command, or print its configuration."""
     with _modules_of_the_user():
         call = parse(words)
         set_units(call.given.common.units)
@@ -174,13 +197,13 @@ def _run(words: Sequence[str]) -> None:
             scenario = call.scenario() if takes(call.workflow, "scenario") else None
             print(config_text(call.workflow, call.given, scenario), end="")
             return
-        # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
+        # Imported here, because importing PyTorch takes seconds; --help and errors do not need it.
         with _without_garbage_collection("torch"):
             import torch
 
             from feduplink.storage.run_directory import command, reserved
 
-        # The matrices are small: a second thread gains nothing on an idle machine, and spins on a
+        # The matrices are small: a second thread is no faster on an idle machine, and slower on a
         # busy one.
         torch.set_num_threads(1)
         with command(words), contextlib.ExitStack() as stack:
@@ -192,10 +215,10 @@ def _run(words: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _without_garbage_collection(module: str) -> Iterator[None]:
-    """Keep what the block imports out of garbage collection, if ``module`` is imported first.
+    """Exclude objects created by imports in the block from garbage collection.
 
-    A quarter of a million objects of PyTorch live as long as the process. Collections while they
-    are made and at the end take a second in all.
+    The 250,000 objects of PyTorch live as long as the process; collecting them takes a second. No
+    effect if ``module`` has been imported already.
     """
     if module in sys.modules or not gc.isenabled():
         yield
@@ -212,9 +235,9 @@ def _without_garbage_collection(module: str) -> Iterator[None]:
 def _signals_as_interrupts() -> Iterator[None]:
     """Raise :class:`Terminated` on SIGTERM and ``KeyboardInterrupt`` on SIGINT within the block.
 
-    Libraries in C++ may replace what is raised while they convert arguments: after a signal the
-    block ends with that signal, whatever was raised. Only the main thread may handle signals; an
-    ignored SIGINT stays ignored.
+    C++ libraries may replace an exception that is raised while they convert arguments; after a
+    signal, the exception of the signal is raised in any case. No effect outside the main thread; an
+    ignored SIGINT remains ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -254,6 +277,7 @@ def _modules_of_the_user() -> Iterator[None]:
 
 
 def _import_modules(call: Call) -> None:
+    """Import the modules of ``--import``."""
     for name in call.given.common.imports:
         try:
             importlib.import_module(name)
@@ -266,11 +290,12 @@ def _import_modules(call: Call) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """The file and the system's reason, as far as they are known."""
+    """File and reason of an ``OSError``, as far as they are known."""
     if error.filename is None or error.strerror is None:
         return str(error).removesuffix(".")
     return f"{error.filename}: {error.strerror}"
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+    """Print a warning as one sentence."""
     print(f"feduplink: warning: {message}.", file=sys.stderr)
