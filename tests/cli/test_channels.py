@@ -201,7 +201,7 @@ def test_pdx_of_drawn_channels_draws_those_of_its_multipliers(run: Run, tmp_path
         (("train", "--policy", "pdg", "--fresh-channels"), "fresh_channels: the channels are rec"),
         (("federate", "--rounds", 11), "channels: 10 recorded for 11 rounds of all runs; accepted"),
         (("federate", "--rounds", 6, "--runs", 2), "10 recorded for 12 rounds of all runs"),
-        (("federate", "--workers", 5), "holds channels of 4 workers"),
+        (("federate", "--workers", 5), "contains channels of 4 workers"),
     ],
 )
 def test_what_a_recording_does_not_have_is_refused(

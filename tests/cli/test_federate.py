@@ -323,4 +323,4 @@ def test_data_names_a_damaged_set(run: Run, tmp_path: Path):
 
 def test_fetching_needs_a_name_and_a_place(run: Run):
     assert "'cifar' is unknown" in run("data", "--fetch", "cifar", "--data", "x")[2]
-    assert "a directory to fetch to is needed" in run("data", "--fetch", "mnist")[2]
+    assert "no directory was given; accepted with --fetch" in run("data", "--fetch", "mnist")[2]
