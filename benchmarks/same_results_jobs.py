@@ -138,7 +138,10 @@ scale.QUICK = replace(
     proof_s=0.0, runs=1, noniid_runs=1, rounds=2, text_rounds=1,
     text_size=replace(scale.QUICK.text_size, train=80, test=40, words=200, length=8, hidden=4),
 )
-from feduplink.cli import main
+try:
+    from feduplink.cli.command_line import main
+except ImportError:  # before the overview had a module of its own
+    from feduplink.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink import FederatedComparison, FullPower, cli, save_policy
+from feduplink import FederatedComparison, FullPower, save_policy
+from feduplink.cli import command_line
 from feduplink.federated import FederatedHistory, RunHistory, load_task
 from feduplink.scenario import Scenario
 from feduplink.workflows.federation import default_target
@@ -30,7 +31,7 @@ def run(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
 
     def run(*words: object) -> tuple[int, str, str]:
-        status = cli.main([str(word) for word in words])
+        status = command_line.main([str(word) for word in words])
         streams = capsys.readouterr()
         return status, streams.out, streams.err
 

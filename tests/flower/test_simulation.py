@@ -25,7 +25,7 @@ from quadratic_app.strategies import STRATEGIES
 from torch import Tensor
 
 from feduplink import FullPower, InputError, PowerPolicy, Scenario
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.flower import FlowerError, federate_with_flower
 from feduplink.flower.simulation import Simulation, start_simulation

@@ -20,7 +20,7 @@ from feduplink import (
     Scenario,
     draw_csi,
 )
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import Rounds, UplinkRules, everyone, transmit
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess

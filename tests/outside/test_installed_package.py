@@ -47,7 +47,7 @@ def write_wheel(directory: Path) -> Path:
 #: Runs all commands in one process that has the package: starting Python takes longest.
 DRIVER = """
 import contextlib, io, json, sys
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 results = {}
 for name, words in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()

@@ -6,8 +6,11 @@ A command is an entry of :data:`COMMANDS`. Its options are those of its workflow
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from feduplink import workflows
-from feduplink.cli.options import Given, make_scenario
-from feduplink.errors import InputError, ProofError
+from feduplink.cli import SHELLS, Parser, overview_parser
+from feduplink.cli.options import (
+    Given,
+    add_common_options,
+    add_workflow_options,
+    completion_script,
+    given_options,
+    make_scenario,
+)
+from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
 from feduplink.experiments.reproduction import reproduce
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.serving.listening import serve
@@ -237,8 +248,6 @@ def sweep(
     processes: Processes = None,
 ) -> Sweep:
     """Run a command for several values of one or two options: table, CSV and plot."""
-    from feduplink.cli import parse
-
     if len({name for name, *_ in vary}) < len(vary):
         raise InputError("vary: accepted: one option, or two different ones.")
     if any(word == "--out" or word.startswith("--out=") for word in swept):
@@ -444,3 +453,69 @@ COMMANDS = (
         "feduplink data --fetch mnist --data ~/feduplink-data",
     ),
 )
+
+
+def parse(words: Sequence[str]) -> Call:
+    """The command with its options. ``--help`` and the like end the program by ``SystemExit``."""
+    known = {command.name: command for command in COMMANDS}
+    first, *further = words or ["--help"]
+    if first in known:
+        return _parse_options(known[first], further)
+    if not first.startswith("-"):
+        raise unknown_name("command", first, known)
+    parser = overview_parser()
+    shell = parser.parse_known_args([first, *further])[0].completion
+    if shell is None:
+        raise InputError(f"{first}: no such option; see feduplink --help.")
+    if shell not in SHELLS:
+        raise unknown_name("completion", shell, SHELLS)
+    (subparsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in known.items():
+        _declare(subparsers.choices[name], command)
+    print(completion_script(parser, shell))
+    sys.exit(0)
+
+
+def _parse_options(command: Command, words: Sequence[str]) -> Call:
+    parser = Parser(
+        prog=f"feduplink {command.name}",
+        description=command.summary,
+        epilog=f"example: {command.example}",
+        allow_abbrev=False,
+    )
+    parser.usage = f"{parser.prog} {command.usage}".rstrip()
+    _declare(parser, command)
+    args, unknown = parser.parse_known_args(_with_attached_values(words))
+    if unknown:
+        raise _unknown_option(parser, unknown[0])
+    return Call(command, given_options(args, command.workflow, parser.prog))
+
+
+def _with_attached_values(words: Sequence[str]) -> list[str]:
+    """Join ``--option -20,-23`` and ``--option -20dBW`` to ``--option=VALUE``.
+
+    argparse takes a value that begins with a minus for an option unless it is a plain number.
+    """
+    attached: list[str] = []
+    for word in words:
+        follows_option = bool(attached) and re.fullmatch(r"--[a-z][a-z-]*", attached[-1])
+        if follows_option and re.match(r"-[\d.]", word):
+            attached[-1] += f"={word}"
+        else:
+            attached.append(word)
+    return attached
+
+
+def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    add_workflow_options(parser, command.workflow)
+    add_common_options(parser, command.default_out if command.writes else None)
+
+
+def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return InputError(f"{name}: only options are accepted here; see {parser.prog} --help.")
+    known = [option for action in parser._actions for option in action.option_strings]
+    return InputError(
+        f"{name}: no such option{did_you_mean(name, known)} see {parser.prog} --help."
+    )

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feduplink import InputError, cli
+from feduplink import InputError
+from feduplink.cli import command_line
 from feduplink.federated.data import (
     DATA_SETS,
     DataFile,
@@ -150,7 +151,7 @@ def test_the_command_fetches(home, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(DATA_SETS, "airquality", entry)
     target, out = tmp_path / "data", tmp_path / "out"
     words = ["data", "--fetch", "airquality", "--verify", "--data", str(target), "--out", str(out)]
-    assert cli.main(words) == 0
+    assert command_line.main(words) == 0
     assert (target / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
     sets = json.loads((out / "metrics.json").read_text())["sets"]
     assert sets["airquality"]["state"] == FileState.INTACT
