@@ -104,7 +104,7 @@ def test_a_price_on_power_is_refused_by_the_network():
         Prices(zero, zero, zero, zero, power_cost=row(20.0, 20.0)).check_usual("pdx")
 
 
-def test_a_rate_of_ones_own_is_not_priced_as_the_rate():
+def test_a_user_defined_rate_is_not_priced_as_the_rate():
     class HalfRate(Rate):
         def value(self, sinr: torch.Tensor, power: torch.Tensor) -> torch.Tensor:
             return super().value(sinr, power) / 2
