@@ -88,7 +88,7 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("statement.upper_bound", np.inf), "has upper_bound inf; accepted"),
         (_set("statement.violation", -1.0), "has violation -1.0; accepted"),
         (_set("problem.objective", np.bytes_("goodput")), "names 'goodput'; accepted: psr, rate,"),
-        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints of"),
+        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints for"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
         (_elsewhere, "has a link in the place of policy/power"),
     ],

@@ -213,7 +213,7 @@ def find_optimum(
         The best feasible powers with the upper bound, which is valid for every budget.
 
     Raises:
-        InputError: if there are no channels, if no worker can satisfy its constraints, or if a
+        InputError: if ``csi`` is empty, if no worker can satisfy its constraints, or if a
             measure has no known upper bound.
     """
     check_csi(csi, scenario.workers)
