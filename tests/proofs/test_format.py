@@ -112,7 +112,9 @@ def test_other_files_are_refused(tmp_path: Path):
         read_proof(tmp_path / "nowhere.h5")
 
 
-def test_channels_that_differ_from_those_of_the_proof_are_refused(proof: Proof, path: Path, tmp_path: Path):
+def test_other_channels_than_those_of_the_proof_are_refused(
+    proof: Proof, path: Path, tmp_path: Path
+):
     recorded = tmp_path / "recorded.h5"
     with h5py.File(recorded, "w") as file:
         file["input/channel_to_noise_matched"] = proof.csi

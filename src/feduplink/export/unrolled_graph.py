@@ -1,8 +1,8 @@
 """``pdx`` as a graph of few operations, whose number determines the run time for one channel.
 
-The network of ``policies.pdx_network`` with the same weights, in 0.6 times as many operations. An
-iteration's features of a worker are products of positive factors (prices, powers, gates, SINRs),
-sums of products, and logarithms. The graph stores the logarithms of all factors, the *columns*. The
+The network of ``policies.pdx_network`` with the same weights in fewer operations. An iteration's
+features of a worker are products of positive factors (prices, powers, gates, SINRs), sums of
+products, and logarithms. The graph stores the logarithms of all factors, the *columns*. The
 logarithms of all products are then one multiplication by a matrix of exponents, the products one
 exponential, and sums of products are folded into the weights of the next layer.
 

@@ -89,8 +89,8 @@ class Prices(TensorRecord):
         """Return the prices with ``price`` added to that of a measure."""
         if own := price_of(measure, scenario):
             return replace(self, **{own: getattr(self, own) + price})
-        other, nothing = separable(measure), torch.zeros(1, dtype=torch.float64)
-        if bool((other.value(nothing, nothing) != 0).any()):
+        other, zero = separable(measure), torch.zeros(1, dtype=torch.float64)
+        if bool((other.value(zero, zero) != 0).any()):
             raise InputError(
                 f"measure: {measure.name} is not 0 for a silent worker; accepted in the "
                 "Lagrangian: measures that are 0 at zero power."

@@ -199,7 +199,7 @@ def distribution_bound(
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
     slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
     mean = float(certificate.upper.mean()) + lagrangian_constant(problem, multipliers)
-    # With few channels the bound for gains as large as the strongest is tighter.
+    # With few channels the interference-free bound at the strongest gain is tighter.
     gains = torch.full((1, scenario.workers), strongest)
     interference_free = interference_free_bound(problem, scenario.max_power, gains)
     return DistributionBound(min(mean + slack, interference_free), confidence, strongest, count)
@@ -212,7 +212,7 @@ def _largest_lagrangian(prices: Prices, batch: ChannelBatch, gain: float) -> flo
     largest = prices.success.clamp_min(0.0) + slope * rate + (-prices.activation_cost).clamp_min(0)
     for measure, price in prices.others:
         if measure.convex_in_log_power and bool((price <= 0).all()):
-            continue  # such a measure is not negative
+            continue  # at most 0: the measure is 0 in silence and non-decreasing in power
         most = measure.most_alone(torch.full_like(batch.pmax_w, gain), batch.pmax_w)
         if most is None:
             raise InputError(

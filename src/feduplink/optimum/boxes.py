@@ -141,8 +141,8 @@ class PowerBoxes(Regions):
 class CrossGains:
     """Products with the cross gains β of every box's channel.
 
-    Consecutive boxes of one channel share one matrix product, which is several times faster than a
-    product per box. If channels alternate, every box has its own copy of the gains.
+    Consecutive boxes of one channel share one matrix product, which is faster than a product per
+    box. If channels alternate, every box has its own copy of the gains.
 
     Args:
         cross: β of all channels, (N, L, L), 1/W.

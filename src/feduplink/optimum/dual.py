@@ -23,7 +23,7 @@ from feduplink.progress import Callback, Progress, track
 from feduplink.scenario import Scenario
 from feduplink.tensor_record import TensorRecord
 
-#: ``found_by`` of a solution whose powers no policy improved.
+#: Value of ``found_by`` if the search found the powers.
 SEARCH = "search"
 
 #: Relative gap between dual and primal value at which the solution is accepted.

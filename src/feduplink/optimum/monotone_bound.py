@@ -234,8 +234,11 @@ class PricedBoxes(TensorRecord):
         """The limits if only rates have prices.
 
         If the weighted sum rate increases in p_j over the whole box, its maximum is at the upper
-        limit; if it decreases, at the lower limit or in silence. The derivative is ∂/∂p_j = b_j α_j
-        / Z_j − Σ_i b_i β_ij α_i p_i / (I_i Z_i) − e_j, whose terms are bounded separately.
+        limit; if it decreases, at the lower limit or in silence. The terms of its derivative
+
+            ∂/∂p_j = b_j α_j / Z_j − Σ_i b_i β_ij α_i p_i / (I_i Z_i) − e_j
+
+        are bounded separately.
         """
         rate, boxes = self.rate, self.boxes
         low, high = boxes.low, boxes.high
@@ -277,8 +280,11 @@ class BoundedBoxes(PricedBoxes):
     def raised_low(self, threshold: Tensor) -> Tensor:
         """Lower limits of the powers below which the bound is at most a threshold.
 
-        With u_i lowered to x, the term of worker i is at most (b + c / (μ l_i + P_c)) ln(1 + k_i x)
-        − e l_i plus that of other measures, and the terms of the others do not increase.
+        With u_i lowered to x, the term of worker i is at most
+
+            (b + c / (μ l_i + P_c)) ln(1 + k_i x) − e l_i
+
+        plus that of other measures, and the terms of the others do not increase.
 
         Args:
             threshold: (M,).
@@ -376,11 +382,11 @@ class BoundedBoxes(PricedBoxes):
     def loosest(self, by_tangents: Tensor) -> tuple[Tensor, Tensor]:
         """Choose the split that lowers the bounds of the halves most.
 
-        The lower half lowers the worker's own term, the upper half those of the others, by
-        Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; for other measures, whose slopes are unknown,
-        their variation over the box is used. Powers are split at the geometric mean of the limits,
-        each increased by the power at which the SINR is 1. Boxes of energy efficiencies whose best
-        bound is the tangent one are split in the middle, where that bound improves most.
+        The lower half lowers the worker's own term. The upper half lowers those of the others, by
+        Σ_i ∂term_i/∂ln I_i β_ij (x − l_j) / I_i; for other measures, whose slopes are unknown, the
+        variation over the box is used. Powers are split at the geometric mean of the limits, each
+        increased by the power at which the SINR is 1. Boxes of energy efficiencies for which the
+        tangent bound is the best are split in the middle, where that bound improves most.
 
         Args:
             by_tangents: whether the tangent bound is the best one, (M,) bool.

@@ -221,8 +221,9 @@ def find_optimum(
         raise InputError("csi: 0 channels were given; accepted: one or more.")
     problem = problem or Problem.from_scenario(scenario)
     unreachable = check_reachable(scenario, csi, problem=problem)
-    some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
-    check_provable(Prices.from_problem(problem, scenario, some))  # before the search starts
+    # Checked with multipliers of one, before the search starts.
+    unit = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
+    check_provable(Prices.from_problem(problem, scenario, unit))
     moved = csi.to(usable_device(device))
     solution = solve_dual(scenario, moved, problem=problem, callbacks=callbacks)
     certificate = certify(

@@ -134,7 +134,8 @@ def peak_power(
     """First maximiser of slope ln p + factor / (μ p + P_c) from ``low`` on, not rigorous.
 
     u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c. Without a root
-    the sum increases everywhere and P_c is used; for a negative slope it decreases and ``low`` is.
+    the sum increases everywhere and P_c is used. Without a positive slope it decreases and ``low``
+    is used.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         half = factor - 2 * slope * static_power_w

@@ -4,8 +4,8 @@ The linear program over the proposed phases and over each worker transmitting al
 durations and the dual prices of the demands. As in column generation, the phases in the basis are
 improved at these prices and mixed again.
 
-Small numbers of rounds are solved one by one in NumPy, larger ones together in PyTorch (see
-:mod:`feduplink.scheduling.array_module`).
+Small numbers of rounds are solved one by one in NumPy, larger ones together in PyTorch;
+:mod:`feduplink.scheduling.array_module` explains why.
 """
 
 from __future__ import annotations
@@ -336,8 +336,8 @@ def learned_senders(
 ) -> Tensor:
     """Choose the senders of rounds with a trained network.
 
-    Workers that send at least half of their upload in the relaxed mixture take part; if there are
-    none, the worker with the lowest cost minus reward.
+    Workers that send more than half of their upload in the relaxed mixture take part. If there are
+    none, the worker with the lowest cost minus reward does.
 
     Args:
         network: the network, trained for any number of workers.

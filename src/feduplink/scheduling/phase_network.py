@@ -134,8 +134,8 @@ class StepWeights:
     Attributes:
         look: features and states of the worker, its interferers and those interfered with,
             (16 + 3 (W + 1), 2 W).
-        look_at_phase, look_at_worker: means of the states over a phase and of a worker, (W + 1, 2
-            W).
+        look_at_phase: means of the states over a phase, (W + 1, 2 W).
+        look_at_worker: means of the states of a worker, (W + 1, 2 W).
         keep: skip connection from the previous state, (W + 1, W).
         conclude: from the hidden layer to the state, (2 W, W).
         read: from states to changes of the logits, (W + 1, 2).
