@@ -167,7 +167,7 @@ class PowerSearch(BranchAndBound):
     def _settle(
         self, bounded: BoundedBoxes, upper: Tensor, column: Tensor
     ) -> tuple[BoundedBoxes, Tensor, Tensor]:
-        """Settle boxes within the tolerance; return the others with their rows of ``beside``."""
+        """Settle boxes within the tolerance; return the others with their rows of ``column``."""
         boxes = bounded.boxes
         is_open = upper > self.threshold(boxes.channel)
         settled = upper.masked_fill(is_open, -torch.inf) + self.slack

@@ -100,8 +100,8 @@ def mixed_phases(
     senders = xp.sum_along(power > 0, -1)
     durations = durations * (senders > 0)
     delivered = (durations[..., None, :] @ phase_rates(channels, power))[..., 0, :]
-    shortage = demand / xp.at_least(delivered, _MIN_DELIVERED)
-    stretch = xp.max_along(xp.at_least(shortage, 1.0), -1) * (1 + _ROUNDING_MARGIN)
+    extension = demand / xp.at_least(delivered, _MIN_DELIVERED)
+    stretch = xp.max_along(xp.at_least(extension, 1.0), -1) * (1 + _ROUNDING_MARGIN)
     durations = durations * stretch[..., None]
     is_used = durations > 0
     power = power * is_used[..., None]
@@ -123,8 +123,8 @@ class Response(NamedTuple):
         interference: noise plus interference 1 + Σ β p, relative to the noise, (..., K, L).
         signal: received power α p, relative to the noise, (..., K, L).
         total: signal plus noise plus interference, (..., K, L).
-        pull: λ SINR / (1 + SINR), slope of the rates' value in ln p, (..., K, L).
-        tax: κ plus the marginal loss of the other workers, per W, (..., K, L).
+        rate_slope: λ SINR / (1 + SINR), slope of the rates' value in ln p, (..., K, L).
+        power_price: κ plus the marginal loss of the other workers, per W, (..., K, L).
     """
 
     interference: Array
