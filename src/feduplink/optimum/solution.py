@@ -49,6 +49,7 @@ class Optimum:
         solution: the best powers and the multipliers.
         certificate: bounds on the largest Lagrangian of every channel.
         unreachable: workers whose thresholds are out of reach on all channels.
+        gap_asked: target of the search, upper bound minus objective.
 
     >>> from feduplink import Scenario, draw_csi
     >>> from feduplink.optimum import find_optimum
@@ -64,6 +65,7 @@ class Optimum:
     solution: DualSolution
     certificate: Certificate
     unreachable: list[Unreachable]
+    gap_asked: float = 1e-3
 
     @property
     def power(self) -> Tensor:
@@ -101,6 +103,15 @@ class Optimum:
         geometric means for proportional fairness (:mod:`feduplink.problem`).
         """
         return self.problem.utility.relative_gap(self.objective, self.upper_bound)
+
+    @property
+    def stopped(self) -> str:
+        """Statement of the limit that ended the search before its target gap; empty if none did."""
+        certificate = self.certificate
+        if not certificate.limit or self.gap <= self.gap_asked:
+            return ""
+        after = {"boxes": f"{certificate.boxes:,} boxes", "seconds": f"{certificate.seconds:.0f} s"}
+        return f"stopped after {after[certificate.limit]} (limit); gap asked {self.gap_asked:g}"
 
     @property
     def certified(self) -> bool:
@@ -161,7 +172,7 @@ class Optimum:
         """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
         verdict = self.solution.judgement.as_metrics()
         # The constraints hold exactly on these channels, without an estimation error.
-        del verdict["shortfall_error"]
+        del verdict["shortfall_error"], verdict["verdict_channels"]
         return {
             **verdict,
             "upper_bound": finite_or_none(self.upper_bound),
@@ -171,6 +182,8 @@ class Optimum:
             "found_by": self.solution.found_by,
             "seconds": self.certificate.seconds,
             "boxes": self.certificate.boxes,
+            "gap_asked": self.gap_asked,
+            "stopped": self.stopped,
             "dual_value": finite_or_none(self.solution.dual_value),
             "multipliers": self.solution.multipliers.constraints.tolist(),
             "unreachable": [str(entry) for entry in self.unreachable],
@@ -241,6 +254,6 @@ def find_optimum(
     solution = solution.to(csi.device)
     solution = replace(solution, judgement=judge(scenario, csi, solution.power, problem=problem))
     certificate = certificate.to(csi.device)
-    optimum = Optimum(scenario, problem, csi, solution, certificate, unreachable)
+    optimum = Optimum(scenario, problem, csi, solution, certificate, unreachable, gap)
     # Branch and bound maximises the Lagrangians further and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})

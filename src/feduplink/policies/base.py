@@ -22,7 +22,7 @@ from feduplink.progress import track
 from feduplink.randomness import Stream, stream_seed
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
-from feduplink.settings import SILENCE_W, Architecture
+from feduplink.settings import MAX_VERDICT_CHANNELS, SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
 
@@ -88,6 +88,8 @@ class Policy(ABC):
             ``package.module:Class``; None: there is nothing to train.
         colour, marker: of matplotlib, for all figures; None takes a free one.
         kappa: price of energy κ that the policy chooses its powers by, s/J; None: there is none.
+        max_verdict_channels: largest number of drawn channels that ``evaluate`` asks for powers on
+            to decide the verdict; lower it for a policy that takes many milliseconds per channel.
 
     ``by_default``, ``colour`` and ``marker`` are those of a class itself and not of derived ones: a
     policy derived from a shipped one is another one, and looks like another one.
@@ -104,6 +106,7 @@ class Policy(ABC):
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
     kappa: float | None = None
+    max_verdict_channels: ClassVar[int] = MAX_VERDICT_CHANNELS
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -417,6 +420,7 @@ def allocate_from_noisy_csi(
     *,
     seed: int = 0,
     noise: Stream = "csi-noise",
+    block: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
@@ -427,6 +431,7 @@ def allocate_from_noisy_csi(
         scenario: gives the noise and Pmax.
         seed: of the noise.
         noise: random stream of the noise, as in :func:`feduplink.channels.observe_csi`.
+        block: number of the block of channels; other blocks have other noise.
         device: where powers are computed, by default where the channels are. A policy that is a
             module is moved there meanwhile, others compute where their channels are.
 
@@ -438,7 +443,7 @@ def allocate_from_noisy_csi(
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = observe_csi(csi, scenario, seed=seed, noise=noise).to(there)
+    seen = observe_csi(csi, scenario, seed=seed, noise=noise, run=block).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

@@ -30,6 +30,7 @@ from feduplink.scheduling import (
     learned_senders,
     shipped_phase_network,
 )
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.storage.tensorfile import TensorFile
 
 #: Prefix of the names of a network's weights in a file.
@@ -126,6 +127,8 @@ class ComputedSchedule(PricedPolicy):
 
     name = "schedule"
     colour, marker = "#332288", "p"
+    # Linear programs that take a quarter of a second for every channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
 
     def __init__(
@@ -299,6 +302,8 @@ class FixedPower(PricedPolicy):
 
     name = "fixed-power"
     colour, marker = "#44AA99", "p"
+    # A search of a quarter of a second for every channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
         """One phase per round."""

@@ -87,12 +87,18 @@ def policy_class(found: object) -> type[Policy]:
     """What a registry or module gave, if it is the class of a policy."""
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InputError(
-            f"policy: {found!r} is none; accepted: a subclass of feduplink.policies.Policy."
+            f"policy: {found!r} is not a policy; accepted: a subclass of feduplink.PowerPolicy or "
+            "feduplink.SchedulePolicy, an object of one, or a function of csi and scenario."
         )
     return found
 
 
 def _file_of(path: Path) -> Path:
+    if path.suffix == ".py":
+        raise InputError(
+            f"policy: {path} is a Python file; accepted: {path.stem}:CLASS for a class in it, or "
+            "the directory of a training run."
+        )
     return path if path.suffix == ".safetensors" else path / POLICY_FILE
 
 
@@ -240,6 +246,7 @@ def make_policies(
         }
     if isinstance(names, str) or not isinstance(names, Sequence):
         names = [names]
+    names = [POLICIES.aliases.get(n, n) if isinstance(n, str) else n for n in names]
     wanted = {what: _find(what, scenario, context) for what in dict.fromkeys(names)}
     classes = {found.name for found in wanted.values() if isinstance(found, type)}
     policies: dict[str, Policy] = {}
@@ -274,10 +281,10 @@ def _find(what: PolicyLike, scenario: Scenario, context: TuningContext) -> Polic
     found: object = what
     if isinstance(what, str | os.PathLike):
         name = str(what)
-        if name not in POLICIES.names() and Path(name).exists():
+        if name not in (*POLICIES.names(), *POLICIES.aliases) and Path(name).exists():
             return _saved(name, scenario, context.channels)
         try:
-            POLICIES.check(name)
+            name = POLICIES.check(name)
         except InputError as error:
             accepted = str(error).removesuffix(".")
             raise InputError(f"{accepted}, or the directory of a training run.") from None

@@ -456,30 +456,23 @@ def _positive(group: h5py.Group, name: str) -> float:
     return value
 
 
-#: Dataset of the channels H, (n, L, L), in the public data of the field.
-_DATASET = "input/channel_to_noise_matched"
+def check_recording(proof: Proof, csi: NDArray[np.float32], origin: str) -> None:
+    """Check that the proof's channels equal, bit for bit, their rows of recorded ones.
 
-
-def check_recording(proof: Proof, path: str | os.PathLike[str]) -> None:
-    """Check that the proof's channels equal, bit for bit, those of a file.
-
-    A proof of drawn channels has no rows; it is compared with all channels of the file.
+    A proof of drawn channels has no rows; it is compared with all recorded channels.
 
     Args:
         proof: the proof.
-        path: HDF5 file of recorded channels.
+        csi: recorded channels, (N, L, L).
+        origin: name of the recording in the error message.
 
     Raises:
         InputError: if the channels differ.
     """
-    with reading_hdf5(path, "channels") as file:
-        dataset = dataset_in(file, _DATASET)
-        rows = np.arange(len(dataset)) if proof.rows is None else proof.rows
-        same = dataset.shape[1:] == proof.csi.shape[1:] and len(rows) == len(proof.csi)
-        same = same and bool((rows < len(dataset)).all())
-        csi = np.asarray(dataset, dtype=np.float32) if same else None
-    if csi is None or not np.array_equal(csi[rows], proof.csi):
+    rows = np.arange(len(csi)) if proof.rows is None else proof.rows
+    same = csi.shape[1:] == proof.csi.shape[1:] and len(rows) == len(proof.csi)
+    if not (same and bool((rows < len(csi)).all()) and np.array_equal(csi[rows], proof.csi)):
         raise InputError(
-            f"channels: {path} contains other channels than the proof; accepted: the file from "
-            "which they were read."
+            f"channels: {origin} contains other channels than the proof; accepted: the recording "
+            "from which those of the proof were read."
         )
