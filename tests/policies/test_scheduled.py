@@ -172,7 +172,7 @@ def test_a_saved_network_with_a_price_keeps_it(tmp_path):
     network = PhaseNetwork.initialised(seed=1)
     path = save_policy(LearnedSchedule(SCENARIO, 3.0, network=network), tmp_path)
     assert make_policies([path], SCENARIO, options={"kappa": 10.0})["learned-schedule"].kappa == 3
-    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not take it"):
+    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not accept this option"):
         make_policy(path, SCENARIO, kappa=10.0)
 
 

@@ -109,13 +109,13 @@ def test_labels_tell_policies_of_one_name_apart():
 
 def test_a_policy_for_another_number_of_workers_is_refused():
     dual = make_policy("dual", THREE, channels=CSI)
-    with pytest.raises(InputError, match="dual takes exactly 3 workers; there are 4"):
+    with pytest.raises(InputError, match="dual takes exactly 3 workers; the scenario has 4"):
         make_policy(dual, Scenario(workers=4))
 
 
 def test_options_that_a_policy_does_not_take_are_refused():
     with pytest.raises(
-        InputError, match=r"^kappa: max does not take it; accepted options: none\.$"
+        InputError, match=r"^kappa: max does not accept this option; accepted options: none\.$"
     ):
         make_policy("max", THREE, kappa=3.0)
 
@@ -185,10 +185,10 @@ def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: o
         ("openloop", {"setting": torch.tensor(1.0)}, {}, r"does not fit a openloop"),
         ("openloop", {}, {}, r"does not fit a openloop"),
         ("max", {}, {"scenario": {"workers": -1}}, r"^workers: .*greater than or equal to 1"),
-        ("max", {}, {"scenario": None}, r"holds no scenario"),
+        ("max", {}, {"scenario": None}, r"contains no scenario"),
     ],
 )
-def test_file_that_holds_no_working_policy_is_refused(tmp_path, policy, tensors, header, sentence):
+def test_file_with_invalid_tensors_or_scenario_is_refused(tmp_path, policy, tensors, header, sentence):
     file = tmp_path / "policy.safetensors"
     write(file, policy, tensors, **header)
     with pytest.raises(InputError, match=sentence) as refusal:
@@ -275,7 +275,9 @@ def test_a_file_that_names_a_harmful_module_does_not_import_it(place, tmp_path, 
 def test_a_file_that_names_what_is_no_policy_is_refused(tmp_path):
     file = tmp_path / "policy.safetensors"
     write(file, "pathlib:Path", {})
-    with pytest.raises(InputError, match=r"^policy: <class .*Path'> is none; accepted: a subclass"):
+    with pytest.raises(
+        InputError, match=r"^policy: <class .*Path'> is not a policy class; accepted: a subclass"
+    ):
         load_policy(file)
 
 
@@ -358,13 +360,12 @@ def test_the_architecture_is_saved_with_the_weights(tmp_path, transposed, bias):
         assert not torch.equal(another.allocate(csi), policy.allocate(csi))
 
 
-def test_tensors_that_nobody_reads_are_refused(tmp_path: Path):
-    """Older versions kept in the file whether ``rand`` selects; to ignore it would change it."""
+def test_file_with_unexpected_tensors_is_refused(tmp_path: Path):
     file = save_policy(RandomPower(SCENARIO), tmp_path)
     content = read_tensors(file, "policy")
     tensors = {**content.tensors, "selection": torch.tensor(False)}
     write_tensors(file, "policy", TensorFile(tensors, content.header))
-    with pytest.raises(InputError, match=r"does not fit a rand: .* \(selection\)"):
+    with pytest.raises(InputError, match=r"does not fit a rand: the tensors selection are missing or"):
         load_policy(file)
 
 
