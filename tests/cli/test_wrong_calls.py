@@ -31,7 +31,7 @@ channels --scenario typo.yaml                           : did you mean workers?
 channels --import nowhere_module                        : nowhere_module
 channels --out taken                                    : taken
 train                                                   : --policy
-train --policy max                                      : nothing to train
+train --policy max                                      : cannot be trained
 train --policy pdq                                      : did you mean
 train --policy pdg --epochs 0                           : epochs
 train --policy pdg --learning-rate -1                   : learning_rate

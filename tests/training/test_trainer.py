@@ -177,7 +177,7 @@ def test_a_checkpoint_of_another_format_is_refused(data, tmp_path):
 
 
 def test_there_is_no_best_epoch_before_the_first_one(data):
-    with pytest.raises(InputError, match=r"^best: there is no epoch yet; run the trainer first"):
+    with pytest.raises(InputError, match=r"^best: no epoch has been run; run the trainer first"):
         _ = pdg_trainer(data).best
 
 
@@ -435,7 +435,7 @@ def test_learned_schedules_are_trained_to_a_policy():
         (
             FullPower,
             {},
-            "^policy: max has nothing to train; accepted: pdm, pdg, pdx, learned-schedule, or a",
+            "^policy: max cannot be trained; accepted: pdm, pdg, pdx, learned-schedule, or a",
         ),
         ("mox", {}, "^policy: 'mox' is unknown, did you mean max"),
         (
