@@ -123,7 +123,9 @@ def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
 
 
 def test_what_is_no_policy_is_refused(default_scenario):
-    with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is not a policy class; accepted: a sub"):
+    with pytest.raises(
+        InputError, match=r"^policy: <class .*Fraction'> is not a policy class; accepted: a sub"
+    ):
         make_policies(["fractions:Fraction"], default_scenario)
 
 

@@ -235,7 +235,7 @@ def largest_efficient_power(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         c = e0 * amplifier_inefficiency / alpha
         argument = -c * np.exp(e0 * static_power_w.numpy() - c)
-        # For c ≥ 1 the efficiency decreases in p; for arguments below −1/e there is no root.
+        # For c ≥ 1 the efficiency decreases in p; for arguments below −1/e no root exists.
         solvable = (c < 1) & (argument >= -np.exp(-1.0))
         root = -lambertw(np.where(solvable, argument, -0.1), k=-1).real / c
         power = np.where(solvable, (root - 1) / alpha, 0.0)
