@@ -295,7 +295,7 @@ def test_policy_for_a_given_problem_cannot_be_saved(kind, tmp_path):
     policy = kind(SCENARIO, *parts, Problem.from_scenario(SCENARIO.replace(objective="rate")))
     with pytest.raises(
         InputError,
-        match=rf"^policy: this {kind.name} is for a problem that its scenario does not describe",
+        match=rf"^policy: this {kind.name} was made for a given problem and cannot be saved",
     ):
         save_policy(policy, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -486,7 +486,7 @@ class Federation:
         """Measure the capacity of the device with the largest round; the state is not changed."""
         number, run, simulation = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
         examples = self._gather(run, [self.round_batches(0, number)])
-        first = torch.tensor([0])  # a tensor index copies the moments, a slice would not
+        first = torch.tensor([0])  # a tensor index copies the moments; a slice is a view
         return measured_capacity(
             self.device,
             self.scenario.workers * self.stack.weights_per_model,

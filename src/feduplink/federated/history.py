@@ -128,7 +128,7 @@ class RunHistory:
 
 
 class PolicyHistory(tuple[RunHistory, ...]):
-    """All runs of one policy."""
+    """Histories of all runs of one policy."""
 
     __slots__ = ()
 

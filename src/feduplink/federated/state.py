@@ -197,8 +197,7 @@ class FederationState:
         check_same(path, file, {"format": _FORMAT, **identity})
         with fitting(path, _KIND, "this comparison"):
             found = {}
-            # In the order of the model, not of the file, which rounds the norm of a gradient
-            # differently.
+            # In the order of the model, not of the file, because it affects the rounding of norms.
             for name, expected in begun._tensors().items():
                 found[name] = file.tensors[name].to(expected.device)
                 if (found[name].shape, found[name].dtype) != (expected.shape, expected.dtype):

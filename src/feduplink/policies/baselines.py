@@ -214,7 +214,7 @@ def largest_efficient_power(
 
     Args:
         direct_gain: channel gains α = H_ii in units of 1/W, (..., L).
-        ee_min: threshold e0 in nat/J/Hz, () or (L,).
+        ee_min: threshold e0 in nat/s/Hz/W, () or (L,).
         static_power_w: static power P_c in W, () or (L,).
         amplifier_inefficiency: μ, at least 1.
 

@@ -66,8 +66,8 @@ class LagrangianPolicy(PowerPolicy):
         """Multipliers and thresholds."""
         if self._given is not None:
             raise InputError(
-                f"policy: this {self.name} is for a problem that its scenario does not describe, "
-                "and cannot be saved; accepted: a scenario that names its measures."
+                f"policy: this {self.name} was made for a given problem and cannot be saved; "
+                "accepted: policies for the problem of their scenario."
             )
         return self.point.tensors()
 

@@ -129,7 +129,7 @@ class OpenLoop(PowerPolicy):
                 best = (rank, candidate)
 
         for fraction in track_each("tuning of openloop", _FRACTION_GRID, "fractions"):
-            # P0 from a tenth of the first link at full power up to all links at full power.
+            # P0 at which a link reaches full power, from a tenth of the smallest to the largest.
             full = scenario.max_power * direct.double() ** fraction
             for target in torch.logspace(
                 float(full.min().log10()) - 1, float(full.max().log10()), _NUM_TARGETS

@@ -21,7 +21,7 @@ WIDTH = 48
 ITERATIONS = 5
 #: Number of initial points: all workers active, or only the worker of highest value alone.
 STARTS = 2
-#: Standard deviations of the constant and of the power-dependent features, for initial weights.
+#: Typical magnitudes of the constant and of the power-dependent features, for initial weights.
 _CONSTANT_SCALES = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
 _FEATURE_SCALES = (5.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0)
 #: Offsets in logarithms: of prices, and of slopes.

@@ -1,7 +1,7 @@
 """Training of the phase network: minimise the cost of the best mixture of its phases.
 
-Training is unsupervised. The loss is the optimal value of a linear program over the proposed
-phases; its derivative in every phase follows from the dual variables of the program. Every step
+Training is unsupervised. The best mixture of the proposed phases solves a linear program, and the
+derivative of its cost in every phase follows from the dual variables of the program. Every step
 draws a new cell, new channels and new prices of energy.
 """
 
@@ -56,7 +56,7 @@ class PhaseCurriculum:
         """Draw rounds of one cell, with one κ per round.
 
         Args:
-            count: number of rounds for 8 workers; fewer are drawn for more workers.
+            count: number of rounds for L = 8; the number drawn is proportional to (8/L)³.
             generator: source of all random numbers.
 
         Returns:
@@ -140,7 +140,7 @@ class ScheduleLearning(OneCycleLearning):
         return self.curriculum.draw(self.settings.batch_size, self.generator)
 
     def loss(self, batch: PricedRounds) -> Tensor:
-        """Mean relative cost of the best mixtures of proposed phases."""
+        """Compute a scalar with the gradient of the mean ln(cost) of the best mixtures of phases."""
         proposal = PhaseProposal(batch)
         one_at_a_time = proposal.master.value
         loss = mixing_loss(proposal, proposal.propose(self._network.weights))
