@@ -140,7 +140,7 @@ class ScheduleLearning(OneCycleLearning):
         return self.curriculum.draw(self.settings.batch_size, self.generator)
 
     def loss(self, batch: PricedRounds) -> Tensor:
-        """Compute a scalar with the gradient of the mean ln(cost) of the best mixtures of phases."""
+        """Compute a scalar with the gradient of the mean ln(cost) of the best mixtures."""
         proposal = PhaseProposal(batch)
         one_at_a_time = proposal.master.value
         loss = mixing_loss(proposal, proposal.propose(self._network.weights))
