@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -58,9 +58,11 @@ def mean_error(values: Sequence[float], digits: int) -> str:
     return mean if len(values) == 1 else f"{mean} ± {stats.sem(values):.{digits}f}"
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a Markdown table; the first column is flush left, the others flush right."""
-    rule = ["---", *["---:"] * (len(columns) - 1)]
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: bool = True
+) -> None:
+    """Print a Markdown table; with ``numbers`` all columns but the first are flush right."""
+    rule = ["---", *["---:" if numbers else "---"] * (len(columns) - 1)]
     print()
     for cells in (columns, rule, *rows):
         print(f"| {' | '.join(map(str, cells))} |")
@@ -109,6 +111,65 @@ def _cell(
     return mean_error([scale * one for one in seeds], digits)
 
 
+#: The policies of the first page, with what they are.
+_HEADLINE = {
+    "rand": "random powers, then silencing of workers below a threshold",
+    "orth": "best powers without interference, then the same silencing",
+    "openloop": "channel inversion with two tuned parameters",
+    "pdm": "perceptron of the paper",
+    "pdg": "graph network of the paper",
+    "pdx": "unrolled network of this package",
+    "optimum": "best powers found for these channels",
+}
+
+
+def print_headline() -> None:
+    """Print the table of the first page: objective and participation at ×1 and ×8."""
+    sweep: SweepResult = result("interference")
+    at = [sweep.values.index(factor) for factor in (1, 8)]
+    rows = []
+    for name, text in _HEADLINE.items():
+        objective = [f"{sweep.mean(name, index, 'objective'):.3f}" for index in at]
+        active = f"{sweep.mean(name, at[1], 'participation'):.0%}"
+        rows.append([f"`{name}`, {text}", *objective, active])
+    print_table(["policy", "objective", "objective, ×8", "transmitting, ×8"], rows)
+
+
+#: The policies in the table of costs, with what they are.
+_ROUND_COSTS = {
+    "max": "full power",
+    "openloop": "",
+    "pdx": "",
+    "pdg": "",
+    "tdma": "one worker after another",
+    "ofdma": "an equal part of the band each",
+    "orth": "silences most workers",
+    "schedule": "κ = 0",
+    "schedule:kappa=10": "κ = 10 s/J",
+    "schedule:kappa=10,d=0.2": "κ = 10 s/J, each worker in a fifth of the rounds",
+}
+
+
+_COSTS: tuple[Literal["airtime_s"], Literal["energy_j"]] = ("airtime_s", "energy_j")
+
+
+def print_round_costs() -> None:
+    """Print time and energy per round and to a medium error, and final errors, on digits."""
+    alike, skewed = (history("time-energy", label) for label in ("alike", "skewed labels"))
+    error = 1.25 * alike.final_error("ideal")
+    rows = []
+    for name, text in _ROUND_COSTS.items():
+        label = f"`{name.partition(':')[0]}`" + (f", {text}" if text else "")
+        per_round = [f"{alike.median_cost(name, cost):.2f}" for cost in _COSTS]
+        to_error = [cost_to(alike, name, error, cost) for cost in _COSTS]
+        final = [f"{one.final_error(name):.3f}" for one in (alike, skewed)]
+        rows.append([label, *per_round, *to_error, *final])
+    to = f"to an error of {error:.3f}"
+    print_table(
+        ["policy", "s per round", "J", f"s {to}", "J", "final error", "skewed labels"], rows
+    )
+
+
 def print_final_errors(
     comparisons: Mapping[str, FederatedHistory], policies: Sequence[str], digits: int
 ) -> None:
@@ -134,14 +195,74 @@ def cost_to(one: FederatedHistory, policy: str, error: float, cost: Cost) -> str
     return "–" if value is None else three_digits(value)
 
 
+#: The two readings of Rand and Orth, as claims state them.
+_READINGS = ("with selection, as in the text", "without selection, as in the code")
+#: The experiments of federations: the task in words, and its labels in claims.
+_FEDERATED = {
+    "airquality": {"air quality": ""},
+    "mnist": {"digits": ""},
+    "imdb": {"reviews": ""},
+    "noniid": {"digits, pixel noise": "gaussian", "digits, skewed labels": "dirichlet"},
+}
+_FEDERATED_CLAIMS = ("lower final error", "fewer rounds", "learns more steadily")
+
+
+def print_power_verdicts(*names: str) -> None:
+    """Print one row per claim of these experiments, with the verdicts under both readings."""
+    rows = []
+    for name in names:
+        merged: dict[str, dict[str, str]] = {}
+        for claim in EXPERIMENTS[name].claims(result(name)):
+            if claim.claim.startswith("(ours)"):
+                continue
+            text, reading = claim.claim, ""
+            for known in _READINGS:
+                if f" ({known})" in text:
+                    text, reading = text.replace(f" ({known})", ""), known
+            merged.setdefault(text, {})[reading] = str(claim.verdict)
+        for text, verdicts in merged.items():
+            both = verdicts.get("") or _joined([verdicts[one] for one in _READINGS])
+            rows.append([text, both, f"[{name}](results/{name}.png)"])
+    columns = ["claim", "verdict (with / without selection)", "figure"]
+    print_table(columns, rows, numbers=False)
+
+
+def _joined(verdicts: Sequence[str]) -> str:
+    """Join the verdicts under both readings; equal ones are given once."""
+    return verdicts[0] if len(set(verdicts)) == 1 else " / ".join(verdicts)
+
+
+def print_federated_verdicts() -> None:
+    """Print one row per task and average: is PDG better than PDM, Rand and Orth?"""
+    rows = []
+    for name, parts in _FEDERATED.items():
+        claims = EXPERIMENTS[name].claims(result(name))
+        for words, label in parts.items():
+            for average in ("exact average", "published average"):
+                cells = []
+                for kind in _FEDERATED_CLAIMS:
+                    found = [
+                        str(claim.verdict)
+                        for reading in _READINGS
+                        for claim in claims
+                        if kind in claim.claim
+                        and average in claim.claim
+                        and label in claim.claim
+                        and reading in claim.claim
+                    ]
+                    cells.append(_joined(found) if len(found) > 1 else f"– / {found[0]}")
+                rows.append([words, average, *cells, f"[{name}](results/{name}.png)"])
+    columns = ["data", "average", "lower final error", "fewer rounds", "steadier", "figure"]
+    print_table(columns, rows, numbers=False)
+
+
 def print_results() -> None:
-    """Print every figure with its caption and the verdicts on its claims."""
+    """Print every figure with its caption, the verdicts on its claims, and what was measured."""
     for name, experiment in EXPERIMENTS.items():
         print(f"\n## {experiment.title}\n\n![{experiment.title}]({name}.png)\n")
         print(f"{experiment.caption}\n")
         print(f"`feduplink reproduce {name}`, numbers: [{name}.csv]({name}.csv)")
         claims = experiment.claims(result(name))
-        if claims:
-            print("\n| verdict | claim | measured |\n| --- | --- | --- |")
-            for claim in claims:
-                print(f"| {claim.verdict} | {claim.claim} | {claim.measured} |")
+        for claim in claims:
+            print(f"\n**{str(claim.verdict).capitalize()}**: {claim.claim}.")
+            print(f"\nMeasured: {claim.measured}.")

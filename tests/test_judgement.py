@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,7 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feduplink import Constraint, InputError, Judgement, Problem, Scenario, judge
-from feduplink.judgement import Shortfalls, mean_interval
+from feduplink.judgement import (
+    SampleMoments,
+    SequentialTest,
+    Shortfalls,
+    mean_interval,
+    planned_sizes,
+)
 from feduplink.link import Rate, upload
 from feduplink.problem import WeightedSum
 from link.own_measures import AveragePower, PowerOnAir, Sinr
@@ -112,7 +119,8 @@ def test_an_upper_limit_on_the_mean_over_all_rounds_by_hand():
         TWO, CSI, 0 * POWER, problem=own_problem(Constraint.below(AveragePower(), limit))
     )
     assert silent.shortfall == pytest.approx(-1)  # all of the limit to spare
-    assert silent.feasible is True
+    assert silent.verdict == "silent"
+    assert silent.feasible is False
 
 
 def test_silence_violates_a_lower_limit_on_the_mean_over_all_rounds():
@@ -314,3 +322,101 @@ def test_scaling_values_and_thresholds_leaves_the_verdict_unchanged(shift, seed)
         torch.from_numpy(50 * values)[None, :, None], torch.ones(300, 1), 50 * THRESHOLD
     )
     assert scaled.feasible is verdict(values)
+
+
+@pytest.mark.parametrize("counts", [(5, 7, 300), (1, 2), (0, 4), (0, 0, 3), (1, 1)])
+def test_merged_moments_are_those_of_all_samples(counts):
+    generator = np.random.default_rng(5)
+    values = torch.from_numpy(generator.exponential(size=(2, sum(counts), 3)))
+    included = torch.from_numpy(generator.random(values.shape) < 0.7)
+    parts = zip(values.split(counts, 1), included.split(counts, 1), strict=True)
+    merged, *others = (SampleMoments.from_samples(*part) for part in parts)
+    for moments in others:
+        merged = merged.merged(moments)
+    pooled = SampleMoments.from_samples(values, included)
+    for found, expected in zip(vars(merged).values(), vars(pooled).values(), strict=True):
+        torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_planned_sizes_double_up_to_the_largest():
+    assert planned_sizes(1000) == (1000, 2000, 4000, 8000, 16000, 32000, 50000)
+    assert planned_sizes(1000, 4000) == (1000, 2000, 4000)
+    assert planned_sizes(1000, 1000) == planned_sizes(1000, 10) == (1000,)
+
+
+def sequential(values: torch.Tensor, sizes: tuple[int, ...]) -> SequentialTest:
+    """The test of one worker's samples (N,) with mean at least 1, until it is finished."""
+    constraint = Constraint.at_least(Rate(), torch.ones(1, dtype=torch.float64))
+    problem = Problem(Rate(), WeightedSum(torch.ones(1)), (constraint,))
+    test = SequentialTest(Scenario(workers=1), problem, sizes)
+    samples = values[None, :, None]
+    while not test.is_finished:
+        size = next(size for size in sizes if size > test.channels)
+        added = samples[:, test.channels : size]
+        test.add_samples(added, torch.ones_like(added, dtype=torch.bool))
+    return test
+
+
+def test_one_planned_size_is_the_test_of_a_fixed_number_of_channels():
+    values = torch.from_numpy(np.random.default_rng(6).normal(1, 0.3, 500))
+    found = sequential(values, (500,)).shortfalls
+    fixed = shortfalls(values[None, :, None], torch.ones(500, 1))
+    for name, expected in vars(fixed).items():
+        assert torch.equal(getattr(found, name), expected)
+
+
+def test_a_judgement_on_the_test_channels_alone_keeps_its_verdict():
+    csi = torch.rand(200, 2, 2, generator=torch.Generator().manual_seed(0)) + 100 * torch.eye(2)
+    power = torch.full((200, 2), 0.01)
+    judged = judge(TWO, csi, power)
+    test = SequentialTest(TWO, None, (200,))
+    test.add(csi, power)
+    concluded = test.conclude(judged)
+    assert concluded.as_metrics() == judged.as_metrics()
+    assert concluded.violation == judged.violation
+
+
+def test_a_sequential_test_stops_as_soon_as_it_is_decided():
+    noise = torch.from_numpy(np.random.default_rng(7).normal(0, 0.3, 50_000))
+    far, near, at = (sequential(mean + noise, planned_sizes(1000)) for mean in (1.5, 1.02, 0.99))
+    assert (far.channels, far.shortfalls.feasible) == (1000, True)
+    assert 1000 < near.channels < 50_000
+    assert near.shortfalls.feasible is True
+    assert (at.channels, at.shortfalls.feasible) == (50_000, None)
+    assert far.remaining == at.remaining == 0
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_repeated_analyses_rarely_reject_a_mean_at_the_tolerance(skewed: bool):
+    """Seven analyses that each may err in 5 % of the cases would reject more often."""
+    generator = np.random.default_rng(8)
+    sizes, wrong = planned_sizes(50, 3200), Counter[bool | None]()
+    for _ in range(400):
+        unit = generator.exponential(size=3200) if skewed else generator.normal(1, 1, 3200)
+        wrong[sequential(torch.from_numpy(0.9901 * unit), sizes).shortfalls.feasible] += 1
+    assert wrong[False] <= 0.06 * 400
+
+
+def test_a_violated_mean_is_rarely_feasible():
+    generator = np.random.default_rng(9)
+    sizes, verdicts = planned_sizes(50, 3200), Counter[bool | None]()
+    for _ in range(400):
+        unit = generator.exponential(size=3200)
+        verdicts[sequential(torch.from_numpy(0.95 * unit), sizes).shortfalls.feasible] += 1
+    assert verdicts[True] <= 0.06 * 400
+
+
+def test_further_channels_change_the_verdict_and_not_the_objective():
+    """The rate is 2 % under its threshold on the test channels, and above it on the others."""
+    scenario = Scenario(workers=1, rate_min=math.log(2), ee_min=0)
+    csi, power = torch.full((10, 1, 1), 96.0), torch.full((10, 1), 0.01)
+    judged = judge(scenario, csi, power)
+    test = SequentialTest(scenario, None, (10, 100))
+    test.add(csi, power)
+    test.add(torch.full((90, 1, 1), 110.0), torch.full((90, 1), 0.01))
+    concluded = test.conclude(judged)
+    assert concluded.objective == judged.objective
+    assert concluded.violation == judged.violation == pytest.approx(0.0291, abs=1e-4)
+    assert concluded.margin > 0
+    assert concluded.constraints["rate"].worst > math.log(2)
+    assert (judged.verdict_channels, concluded.verdict_channels) == (10, 100)

@@ -45,6 +45,8 @@ def test_the_ids_of_streams_never_change():
         "calibration-noise": 16,
         "validation-noise": 17,
         "round-noise": 18,
+        "verdict-channels": 19,
+        "verdict-noise": 20,
     }.items() <= STREAM_IDS.items()
     assert set(STREAM_IDS) == set(get_args(Stream))
     assert len(set(STREAM_IDS.values())) == len(STREAM_IDS)

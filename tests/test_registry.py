@@ -118,3 +118,14 @@ def test_a_file_imports_nothing(things, tmp_path, monkeypatch):
     assert "harmful" not in sys.modules
     assert things.find_in_file(f"{__name__}:Loud", "run.bin") is Loud
     assert things.find_in_file("fraction", "run.bin").__name__ == "Fraction"
+
+
+def test_an_alias_stands_for_a_name():
+    things = Registry("thing", "feduplink.test-things", {"f": "fractions:Fraction"}, {"ratio": "f"})
+    assert things.find("ratio") is things.find("f")
+    assert things.check("ratio") == "f"
+    assert things.names() == ("f",)
+    with pytest.raises(InputError, match="the name 'ratio' is taken"):
+        things.register("ratio", Loud)
+    with pytest.raises(InputError, match=r"did you mean ratio\?"):
+        things.find("ration")

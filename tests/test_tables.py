@@ -21,7 +21,7 @@ def printed(table: TextTable, width: int) -> list[str]:
 
 
 def table_of(*names: str) -> TextTable:
-    columns = ["policy", "objec-\ntive", "weigh-\nted PER", "rate\n>= 0.7", "constraints"]
+    columns = ["policy", "objective", "weighted\nPER", "rate\n>= 0.7", "constraints"]
     cells = ["0.9714", "2.86 %", "0.733", "open +1.4±14.3"]
     return TextTable("8 workers", columns, [[name, *cells] for name in names], [REMARK])
 
@@ -51,13 +51,23 @@ def test_a_wide_terminal_has_headers_on_one_line():
     assert any(line.startswith(LONG) for line in lines)
 
 
+def test_a_narrow_terminal_breaks_headers_and_no_cell():
+    columns = ["policy", "objective", "rate\n>= 0.25", "margin", "verdict"]
+    cells = ["openloop", "0.9714", "0.251", "+1.4 ± 1.5 %", "inconclusive"]
+    table = TextTable("8 workers", columns, [cells])
+    for width in (60, 54, 50):
+        lines = printed(table, width)
+        assert max(map(len, lines)) <= width
+        assert lines[-1].split() == " ".join(cells).split()
+
+
 def test_names_are_not_markup():
     assert any("[red]" in line for line in printed(table_of("[red]"), 80))
 
 
 TABLE = TextTable(
     "Two <things>",
-    ("name", "par-\ntial", "final\nerror"),
+    ("name", "partial", "final\nerror"),
     [("a & b", "1", "0.25"), ("longer name", "12", "-")],
     ["error < 1"],
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feduplink import InputError, Scenario
-from feduplink.validation import ValidatedModel, check_device, usable_device
+from feduplink.validation import ValidatedModel, usable_device
 
 
 class Chosen(ValidatedModel):
@@ -20,8 +20,6 @@ def test_the_cpu_is_always_usable():
 def test_unusable_devices_are_refused(name: str):
     with pytest.raises(InputError, match="device: "):
         usable_device(name)
-    with pytest.raises(InputError, match="device: "):
-        check_device(name)
 
 
 def test_a_text_for_several_values_is_split_at_its_commas():

@@ -5,6 +5,9 @@ scenario with 1000 channels, and of 5 to 8 % under strong interference. The verd
 *feasible*, *infeasible* or *inconclusive*. It is based on simultaneous confidence intervals (95 %)
 for the shortfalls of all workers in all constraints.
 
+Where more channels can be drawn, :class:`SequentialTest` repeats the test at growing numbers of
+channels until the verdict is decided.
+
 The intervals assume independent channels. Where channels are correlated (fixed positions, slow
 fading) the intervals are too short.
 """
@@ -12,7 +15,7 @@ fading) the intervals are too short.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -23,6 +26,7 @@ from feduplink.errors import InputError
 from feduplink.link import LinkState, Schedule, success_rate, upload
 from feduplink.problem import Constraint, Problem
 from feduplink.scenario import Scenario
+from feduplink.settings import MAX_VERDICT_CHANNELS
 from feduplink.tables import TextTable
 
 #: A constraint counts as satisfied if its relative shortfall is at most this.
@@ -77,14 +81,21 @@ class Shortfalls:
 
     @classmethod
     def from_samples(cls, values: Tensor, counted: Tensor, problem: Problem) -> Shortfalls:
-        """Estimate the shortfalls from constraint values and a mask of rounds, (K, N, L) each.
+        """Estimate the shortfalls from constraint values and a mask of rounds, (K, N, L) each."""
+        return cls.from_moments(SampleMoments.from_samples(values, counted), problem)
 
-        Each of the M intervals is a :func:`mean_interval` of confidence 1 − 0.05 / M, so that all
-        hold simultaneously with probability 0.95 (Bonferroni).
+    @classmethod
+    def from_moments(
+        cls, moments: SampleMoments, problem: Problem, error: float = 1 - CONFIDENCE
+    ) -> Shortfalls:
+        """Estimate the shortfalls from the moments of the constraint values, (K, L).
+
+        Each of the M intervals has confidence 1 − error / M, so that all hold simultaneously with
+        probability 1 − error (Bonferroni).
         """
-        constrained = problem.active & counted.any(-2)
+        constrained = problem.active & (moments.count > 0)
         statements = max(1, int(constrained.sum()))
-        mean, low, high = mean_interval(values, counted, 1 - (1 - CONFIDENCE) / statements)
+        mean, low, high = moments.interval(1 - error / statements)
         aim = problem.thresholds
         scale = torch.where(constrained, problem.scales, math.nan)
         return cls((aim - mean) / scale, (aim - high) / scale, (aim - low) / scale)
@@ -112,6 +123,89 @@ class Shortfalls:
         return True if bool((self.high[known] <= TOLERANCE).all()) else None
 
 
+@dataclass(frozen=True)
+class SampleMoments:
+    """Moments of samples x_1, …, x_n, which can be merged with those of other samples.
+
+    Attributes:
+        count: number of samples n.
+        mean: their mean m; NaN without a sample.
+        square_sum: Σ (x − m)².
+        cube_sum: Σ (x − m)³.
+    """
+
+    count: Tensor
+    mean: Tensor
+    square_sum: Tensor
+    cube_sum: Tensor
+
+    @classmethod
+    def from_samples(cls, values: Tensor, included: Tensor) -> SampleMoments:
+        """Moments over the samples, (..., L).
+
+        Args:
+            values: samples, (..., N, L).
+            included: which samples count, (..., N, L) bool.
+        """
+        count = included.sum(-2).to(values.dtype)
+        mean = torch.where(included, values, 0.0).sum(-2) / count
+        centred = torch.where(included, values - mean[..., None, :], 0.0)
+        return cls(count, mean, centred.square().sum(-2), (centred**3).sum(-2))
+
+    def merged(self, other: SampleMoments) -> SampleMoments:
+        """Moments of both sets of samples together (Chan et al. 1983, Pébay 2008).
+
+        With δ = m_b − m_a and n = n_a + n_b,
+
+            m = m_a + δ n_b / n,
+            Σ² = Σ²_a + Σ²_b + δ² n_a n_b / n,
+            Σ³ = Σ³_a + Σ³_b + δ³ n_a n_b (n_a − n_b) / n² + 3 δ (n_a Σ²_b − n_b Σ²_a) / n.
+        """
+        a, b = self.count, other.count
+        count = a + b
+        total = count.clamp_min(1.0)
+        # A mean without samples is NaN and has no weight.
+        first = torch.where(a > 0, self.mean, other.mean)
+        step = torch.where(b > 0, other.mean, first) - first
+        step = torch.where(count > 0, step, 0.0)
+        return SampleMoments(
+            count,
+            first + step * b / total,
+            self.square_sum + other.square_sum + step**2 * a * b / total,
+            self.cube_sum
+            + other.cube_sum
+            + step**3 * a * b * (a - b) / total**2
+            + 3 * step * (a * other.square_sum - b * self.square_sum) / total,
+        )
+
+    def interval(self, confidence: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, lower and upper end of its confidence interval, as :func:`mean_interval`."""
+        # Imported here because it takes 0.2 s and only a judgement needs it.
+        from scipy.special import stdtrit
+
+        variance = self.square_sum / (self.count - 1)
+        standard_error = (variance / self.count).sqrt()
+        skewness = self.cube_sum / self.count / variance**1.5
+        c = torch.where(variance > 0, skewness, 0.0) / self.count.sqrt()
+        degrees = (self.count - 1).clamp_min(1).numpy()
+        t = torch.from_numpy(stdtrit(degrees, (1 + confidence) / 2)).to(self.mean)
+
+        def inverse(x: Tensor) -> Tensor:
+            skewed = torch.where(c.abs() > MIN_SKEWNESS, c, 1.0)
+            base = 1 + skewed * (x - skewed / 6)
+            root = base.sign() * base.abs() ** (1 / 3)
+            return torch.where(c.abs() > MIN_SKEWNESS, 3 / skewed * (root - 1), x)
+
+        low = self.mean - standard_error * inverse(t)
+        high = self.mean - standard_error * inverse(-t)
+        single = self.count == 1
+        return (
+            self.mean,
+            torch.where(single, -math.inf, low),
+            torch.where(single, math.inf, high),
+        )
+
+
 def mean_interval(
     values: Tensor, included: Tensor, confidence: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -134,32 +228,115 @@ def mean_interval(
     Returns:
         Mean, lower and upper end, (..., L) each: NaN without a sample, infinite ends with one.
     """
-    # Imported here because it takes 0.2 s and only a judgement needs it.
-    from scipy.special import stdtrit
+    return SampleMoments.from_samples(values, included).interval(confidence)
 
-    count = included.sum(-2).to(values.dtype)
-    mean = torch.where(included, values, 0.0).sum(-2) / count
-    centred = torch.where(included, values - mean[..., None, :], 0.0)
-    variance = centred.square().sum(-2) / (count - 1)
-    standard_error = (variance / count).sqrt()
-    skewness = (centred**3).sum(-2) / count / variance**1.5
-    c = torch.where(variance > 0, skewness, 0.0) / count.sqrt()
-    degrees = (count - 1).clamp_min(1).numpy()
-    t = torch.from_numpy(stdtrit(degrees, (1 + confidence) / 2)).to(values)
 
-    def inverse(x: Tensor) -> Tensor:
-        skewed = torch.where(c.abs() > MIN_SKEWNESS, c, 1.0)
-        base = 1 + skewed * (x - skewed / 6)
-        root = base.sign() * base.abs() ** (1 / 3)
-        return torch.where(c.abs() > MIN_SKEWNESS, 3 / skewed * (root - 1), x)
+def planned_sizes(first: int, largest: int = MAX_VERDICT_CHANNELS) -> tuple[int, ...]:
+    """Sample sizes of a sequential test: ``first``, twice as many and so on, then ``largest``.
 
-    low, high = mean - standard_error * inverse(t), mean - standard_error * inverse(-t)
-    single = count == 1
-    return (
-        mean,
-        torch.where(single, -math.inf, low),
-        torch.where(single, math.inf, high),
-    )
+    >>> planned_sizes(1000)
+    (1000, 2000, 4000, 8000, 16000, 32000, 50000)
+    >>> planned_sizes(1000, 1000)
+    (1000,)
+    """
+    sizes = [first]
+    while 2 * sizes[-1] < largest:
+        sizes.append(2 * sizes[-1])
+    return (*sizes, largest) if first < largest else (first,)
+
+
+class SequentialTest:
+    """Test of a policy's constraints at growing numbers of channels, until it is decided.
+
+    Each analysis judges all channels so far. An interval of 95 % at each of several analyses would
+    miss its mean more often than in 5 % of the cases. The error probability α = 0.05 is therefore
+    divided between the K planned sample sizes n_1 < … < n_K by the spending function α(t) = α t of
+    Lan and DeMets (1983; power family of Kim and DeMets, 1987): the intervals of analysis k miss
+    with probability of at most
+
+        α_k = α (n_k − n_{k−1}) / n_K,  n_0 = 0,  Σ_k α_k = α,
+
+    which is divided by the number of constrained workers and constraints in turn
+    (:meth:`Shortfalls.from_moments`). By the union bound all intervals of all analyses hold
+    simultaneously with probability 0.95, whenever the test stops. With one planned size it is the
+    test of :func:`judge`.
+
+    Args:
+        scenario: the cell and its radio.
+        problem: the constraints; None for those of the scenario.
+        sizes: planned numbers of channels, increasing.
+
+    Attributes:
+        channels: number of channels so far.
+        moments: of the constraint values, (K, L); None without channels or constraints.
+        shortfalls: estimates and intervals of the last analysis.
+    """
+
+    def __init__(self, scenario: Scenario, problem: Problem | None, sizes: tuple[int, ...]) -> None:
+        self.scenario = scenario
+        self.problem = problem or Problem.from_scenario(scenario)
+        self.sizes = sizes
+        self.channels = 0
+        self.moments: SampleMoments | None = None
+        empty = torch.zeros(3, 0, scenario.workers, dtype=torch.float64)
+        self.shortfalls = Shortfalls(*empty)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the verdict is decided, or the last planned size is reached."""
+        decided = self.channels >= self.sizes[0] and self.shortfalls.feasible is not None
+        return decided or self.channels >= self.sizes[-1]
+
+    @property
+    def remaining(self) -> int:
+        """Largest number of channels that are still to be drawn."""
+        return 0 if self.is_finished else self.sizes[-1] - self.channels
+
+    def add(self, csi: Tensor, power: Tensor | Schedule) -> None:
+        """Add channels H (N, L, L) with powers (N, L) W or schedules; test at a planned size."""
+        if not self.problem.constraints:
+            self.channels += len(csi)
+            return
+        state = _true_state(self.scenario, csi, power)
+        counted = [constraint.counted(state.power) for constraint in self.problem.constraints]
+        self.add_samples(self.problem.constraint_values_of(state), torch.stack(counted))
+
+    def add_samples(self, values: Tensor, counted: Tensor) -> None:
+        """Add constraint values of N channels and the mask of those that count, (K, N, L) each."""
+        self.channels += values.shape[-2]
+        added = SampleMoments.from_samples(values, counted)
+        self.moments = added if self.moments is None else self.moments.merged(added)
+        if self.channels in self.sizes:
+            self.shortfalls = Shortfalls.from_moments(self.moments, self.problem, self._error())
+
+    def _error(self) -> float:
+        """Error probability α_k of the analysis at the present size."""
+        index = self.sizes.index(self.channels)
+        before = self.sizes[index - 1] if index else 0
+        return (1 - CONFIDENCE) * ((self.channels - before) / self.sizes[-1])
+
+    def conclude(self, judgement: Judgement) -> Judgement:
+        """The judgement on the first channels, with the verdict on all channels of this test.
+
+        A policy that is silent on the first channels stays so.
+        """
+        if self.moments is None or judgement.verdict is Verdict.SILENT:
+            return judgement
+        shortfall, shortfall_error = self.shortfalls.worst
+        return replace(
+            judgement,
+            constraints={
+                constraint.name: ConstraintValue(constraint, constraint.sign * mean)
+                for constraint, mean in zip(
+                    self.problem.constraints, self.moments.mean, strict=True
+                )
+            },
+            feasible=self.shortfalls.feasible,
+            shortfall=shortfall,
+            shortfall_error=shortfall_error,
+            verdict_channels=self.channels,
+            test_shortfall=judgement.shortfall,
+        )
 
 
 @dataclass(frozen=True)
@@ -203,12 +380,17 @@ class Judgement:
         participation: share of worker-rounds with p > 0.
         constraints: mean of every constrained measure, by its name.
         feasible: whether all constraints hold to within 1 % of their limits on the distribution
-            of the channels; None if the number of channels does not allow a conclusion.
-        shortfall: largest relative shortfall of a constraint on these channels; negative if all
-            are slack, 0 without constraints.
+            of the channels; None if the number of channels does not allow a conclusion, False if
+            no worker ever transmits.
+        shortfall: largest relative shortfall of a constraint; negative if all are slack, 0 without
+            constraints.
         shortfall_error: half the width of its confidence interval.
         is_simultaneous: whether each worker has one power per round and all start together. The
             optimum and its bound are of such policies, and say nothing about schedules.
+        verdict_channels: number of channels that ``constraints``, ``feasible``, ``shortfall`` and
+            its interval are estimated from. Objective, weighted PER and participation are those of
+            the first of these channels, the test channels.
+        test_shortfall: ``shortfall`` on the test channels alone; None if there are no others.
 
     """
 
@@ -220,6 +402,8 @@ class Judgement:
     shortfall: float
     shortfall_error: float
     is_simultaneous: bool = True
+    verdict_channels: int = 0
+    test_shortfall: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -241,8 +425,9 @@ class Judgement:
 
     @property
     def violation(self) -> float:
-        """Largest relative violation of a constraint on these very channels; 0 if all hold."""
-        return max(0.0, self.shortfall)
+        """Largest relative violation of a constraint on the test channels; 0 if all hold."""
+        found = self.shortfall if self.test_shortfall is None else self.test_shortfall
+        return max(0.0, found)
 
     def __repr__(self) -> str:
         """Objective, verdict and participation on one line."""
@@ -268,7 +453,11 @@ class Judgement:
         return feasible_first(self.violation, self.objective, tolerance)
 
     def as_metrics(self) -> dict[str, float | bool | None]:
-        """The entry of ``metrics.json``; NaN, infinity and inconclusive verdicts are None."""
+        """The entry of ``metrics.json``; NaN, infinity and inconclusive verdicts are None.
+
+        ``verdict_channels`` is the number of channels that the verdict, the shortfall and the
+        means of the constraints rest on.
+        """
         values: dict[str, float | bool | None] = {
             "objective": self.objective,
             "weighted_per": self.weighted_per,
@@ -277,6 +466,7 @@ class Judgement:
             "feasible": self.feasible,
             "shortfall": self.shortfall,
             "shortfall_error": self.shortfall_error,
+            "verdict_channels": self.verdict_channels,
         }
         return {name: finite_or_none(value) for name, value in values.items()}
 
@@ -333,9 +523,8 @@ def judge(
     if not bool((given.isfinite() & (given >= 0)).all()):
         raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
     problem = problem or Problem.from_scenario(scenario)
-    powers = power if isinstance(power, Schedule) else power.detach()
-    true = csi.detach().to("cpu", torch.float64)
-    state = upload(true, powers.to("cpu").to(torch.float64), scenario)
+    is_simultaneous = isinstance(power, Tensor)
+    state = _true_state(scenario, csi, power)
     power = state.power
     on_air = power > 0
 
@@ -353,8 +542,16 @@ def judge(
             )
             for constraint in problem.constraints
         },
-        feasible=shortfalls.feasible,
+        feasible=shortfalls.feasible if bool(on_air.any()) else False,
         shortfall=shortfall,
         shortfall_error=shortfall_error,
-        is_simultaneous=isinstance(powers, Tensor),
+        is_simultaneous=is_simultaneous,
+        verdict_channels=len(csi),
     )
+
+
+def _true_state(scenario: Scenario, csi: Tensor, power: Tensor | Schedule) -> LinkState:
+    """The uplink on the true channels, in float64 on the CPU."""
+    powers = power if isinstance(power, Schedule) else power.detach()
+    true = csi.detach().to("cpu", torch.float64)
+    return upload(true, powers.to("cpu").to(torch.float64), scenario)

@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 import torch
 
+from feduplink.errors import InputError
+
 Stream = Literal[
     "train-channels",
     "validation-channels",
@@ -34,6 +36,8 @@ Stream = Literal[
     "cell",
     "minibatch-order",
     "scene",
+    "verdict-channels",
+    "verdict-noise",
 ]
 
 #: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
@@ -58,11 +62,15 @@ STREAM_IDS: dict[Stream, int] = {
     "calibration-noise": 16,
     "validation-noise": 17,
     "round-noise": 18,
+    "verdict-channels": 19,
+    "verdict-noise": 20,
 }
 
 
 def stream_seed(seed: int, stream: Stream, index: int = 0) -> int:
     """A 63-bit seed for one stream; distinct streams and indices give unrelated seeds."""
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise InputError(f"seed: {seed!r} is not accepted; accepted: an integer of 0 or more.")
     sequence = np.random.SeedSequence([seed, STREAM_IDS[stream], index])
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 

@@ -75,11 +75,18 @@ class Registry(Generic[_T]):
         kind: what they are called in errors, ``policy``.
         group: entry points of installed packages that are taken, ``feduplink.policies``.
         shipped: name -> ``package.module:Object``, in the order in which they are listed.
+        aliases: further names of shipped ones, each with the name that it stands for.
 
     """
 
-    def __init__(self, kind: str, group: str, shipped: Mapping[str, str]) -> None:
-        self.kind, self.group = kind, group
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        shipped: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kind, self.group, self.aliases = kind, group, dict(aliases or {})
         self._paths = dict(shipped)
         self._registered: dict[str, _T] = {}
 
@@ -87,7 +94,7 @@ class Registry(Generic[_T]):
         """Make ``item`` known as ``name`` in this process; a taken name is refused."""
         if self._registered.get(name) is item:
             return item
-        if name in self.names():
+        if name in (*self.names(), *self.aliases):
             raise InputError(f"{self.kind}: the name {name!r} is taken; accepted: another one.")
         self._registered[name] = item
         return item
@@ -106,17 +113,20 @@ class Registry(Generic[_T]):
         return tuple(self._paths)
 
     def check(self, name: str, field: str = "") -> str:
-        """Refuse a name that is none; ``package.module:Object`` is not yet imported.
+        """The name itself, or the one that an alias stands for; an unknown one is refused.
 
-        ``field`` is what it was given for, if that has another name than the kind.
+        ``package.module:Object`` is not yet imported. ``field`` is what the name was given for, if
+        that is not called as the kind.
         """
+        name = self.aliases.get(name, name)
         if name not in self._paths and ":" not in name and name not in self.names():
-            raise unknown_name(field or self.kind, name, self.names(), "or package.module:Object")
+            known = (*self.names(), *self.aliases)
+            raise unknown_name(field or self.kind, name, known, "or package.module:Object")
         return name
 
     def find(self, name: str) -> _T:
         """The item of a name, or of ``package.module:Object``."""
-        if (item := self._known(name)) is not None:
+        if (item := self._known(self.aliases.get(name, name))) is not None:
             return item
         return self._imported(self.check(name), name)
 
@@ -203,6 +213,14 @@ POLICIES: Registry[Any] = Registry(
         "fixed-power": "feduplink.policies.scheduled:FixedPower",
         "schedule": "feduplink.policies.scheduled:ComputedSchedule",
         "learned-schedule": "feduplink.policies.scheduled:LearnedSchedule",
+    },
+    {
+        "full-power": "max",
+        "random": "rand",
+        "random:unselected": "rand:unselected",
+        "orthogonal": "orth",
+        "orthogonal:unselected": "orth:unselected",
+        "open-loop": "openloop",
     },
 )
 

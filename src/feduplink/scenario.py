@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import yaml
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from feduplink.errors import InputError, unknown_name
 from feduplink.registry import CHANNEL_MODELS, MEASURES
 from feduplink.storage.files import read_limited, write_text
+from feduplink.units import parse_power_dbw
 from feduplink.validation import ValidatedModel, parse_mapping
 
 if TYPE_CHECKING:
@@ -235,6 +236,11 @@ _ComputeEnergy = Annotated[float, Field(ge=0, le=1)]
 _Bits = Annotated[float, Field(gt=0, le=1024)]
 
 
+def _in_dbw(given: Any) -> Any:
+    """A text that holds a power, in dBW; anything else as it is, to be validated."""
+    return parse_power_dbw(given, "pmax_dbw") if isinstance(given, str) else given
+
+
 class Radio(ScenarioPart):
     """Powers, bandwidth, noise, coding and what sending costs.
 
@@ -250,7 +256,9 @@ class Radio(ScenarioPart):
     )
 
     pmax_dbw: _PowerDbw | tuple[_PowerDbw, ...] = Field(
-        -20.0, description="largest transmit power, dBW; one value or one per worker"
+        -20.0,
+        description="largest transmit power, dBW, or with its unit: 10dBm, 10mW; one value or one "
+        "per worker",
     )
     bandwidth_hz: float = Field(180e3, gt=0, le=1e12, description="bandwidth, Hz")
     noise_dbm_per_hz: float = Field(-174.0, ge=-250, le=0, description="noise density, dBm/Hz")
@@ -269,6 +277,12 @@ class Radio(ScenarioPart):
     bits_per_weight: _Bits | tuple[_Bits, ...] = Field(
         32.0, description="bits that a model's weight is sent with; one value or one per worker"
     )
+
+    @field_validator("pmax_dbw", mode="before")
+    @classmethod
+    def _powers_with_units(cls, given: Any) -> Any:
+        """Take powers in dBm, mW and W as well."""
+        return tuple(map(_in_dbw, given)) if isinstance(given, list | tuple) else _in_dbw(given)
 
     @property
     def pmax_w(self) -> float | Tensor:

@@ -189,5 +189,8 @@ ArrivalRule = Literal["worst-phase", "every-phase"]
 #: Default number of channels in each of the three splits.
 CHANNELS_PER_SPLIT = 1000
 
+#: Largest number of drawn channels that a verdict on the constraints rests on.
+MAX_VERDICT_CHANNELS = 50_000
+
 #: Names of the splits.
 PARTS = ("training", "validation", "test")

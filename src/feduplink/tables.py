@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
 
 #: Colours of cells that begin with a verdict.
 _VERDICT_COLOURS = {
@@ -38,8 +39,7 @@ class TextTable:
 
     Attributes:
         title: what it is about.
-        columns: their headers; a line break shows where a narrow header may be broken, with a
-            hyphen before it inside a word.
+        columns: their headers; a line break shows where a narrow header is broken first.
         rows: as many cells each.
         remarks: explanations of the columns, a sentence each without its capital and full stop.
         notes: what is particular to these rows, as remarks; a note may begin with a row's name.
@@ -59,7 +59,7 @@ class TextTable:
     @property
     def headers(self) -> list[str]:
         """The columns' headers on one line."""
-        return [column.replace("-\n", "").replace("\n", " ") for column in self.columns]
+        return [column.replace("\n", " ") for column in self.columns]
 
     def plain(self) -> str:
         """Aligned columns; the names are flush left, the rest flush right."""
@@ -117,23 +117,54 @@ def wrapped(text: str, console: Console) -> str:
 
 
 def terminal_table(table: TextTable) -> RenderableType:
-    """The table for a console: rich wraps its headers where the terminal is narrow."""
-    from rich import box
+    """The table for a console: narrow terminals wrap its headers and set columns closer."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-    for place, column in enumerate(table.headers):
-        # Headers wrap before cells do.
-        width = max(len(row[place]) for row in table.rows) if place else None
-        justify: Literal["left", "right"] = "right" if place else "left"
-        drawn.add_column(column, justify=justify, overflow="fold", min_width=width)
-    for name, *cells in table.rows:
-        styled = (Text(cell, _VERDICT_COLOURS.get(cell.partition(" ")[0], "")) for cell in cells)
-        drawn.add_row(Text(name), *styled)
     remarks = [Text(text, style="italic dim") for text in (*table.remarks, *table.notes)]
-    return Group(Text(table.title, style="bold"), drawn, *remarks)
+    return Group(Text(table.title, style="bold"), _FittedTable(table), *remarks)
+
+
+class _FittedTable:
+    """The rows of a table on a console: a narrow one wraps headers, then names.
+
+    Cells other than names stay on one line. Columns are two spaces apart, or one where that does
+    not fit.
+    """
+
+    def __init__(self, table: TextTable) -> None:
+        self.table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = self.table.rows or [[""] * len(self.table.columns)]
+        cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        longest_word = [max(map(len, column.split() or [""])) for column in self.table.columns]
+        longest_line = [max(map(len, column.split("\n"))) for column in self.table.columns]
+        whole = [len(header) for header in self.table.headers]
+        layouts = ((whole, 2), (longest_line, 2), (longest_word, 2), (longest_word, 1))
+        for headers, gap in layouts:
+            widths = [max(sizes) for sizes in zip(headers, cells, strict=True)]
+            left = options.max_width - sum(widths[1:]) - gap * (len(widths) - 1)
+            if left >= widths[0]:
+                break
+        yield self._drawn([max(1, min(widths[0], left)), *widths[1:]], gap)
+
+    def _drawn(self, widths: Sequence[int], gap: int) -> Table:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        drawn = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, padding=(0, gap - 1, 0, 0), pad_edge=False
+        )
+        for place, (column, width) in enumerate(zip(self.table.headers, widths, strict=True)):
+            justify: Literal["left", "right"] = "right" if place else "left"
+            drawn.add_column(column, justify=justify, overflow="fold", width=width)
+        for name, *cells in self.table.rows:
+            colours = (_VERDICT_COLOURS.get(cell.partition(" ")[0], "") for cell in cells)
+            styled = (Text(c, colour) for c, colour in zip(cells, colours, strict=True))
+            drawn.add_row(Text(name), *styled)
+        return drawn
 
 
 def print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -211,12 +211,6 @@ def import_extra(module: str, extra: str) -> Any:
         ) from None
 
 
-def check_device(name: str) -> str:
-    """Refuse the name of a device that the machine does not have."""
-    usable_device(name)
-    return name
-
-
 def usable_device(device: str | torch.device) -> torch.device:
     """The device of this name, if the machine has it.
 

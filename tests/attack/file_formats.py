@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.io import savemat
 
 from feduplink import Scenario, Trainer, draw_csi, make_trainer
 from feduplink.channels import Realisations, make_channels, read_channels, write_channels
@@ -149,6 +150,29 @@ def _is_csi(found: Any) -> bool:
     return bool(gains.ndim in (2, 3) and (gains > 0).all() and np.isfinite(gains).all())
 
 
+def _channels_of_others(csi: np.ndarray[Any, Any]) -> list[Format]:
+    """Channels as NumPy, SciPy and MATLAB write them, beside another array."""
+    from channels.test_files_of_others import save_v73
+
+    writers: dict[str, Callable[[Path], object]] = {
+        "a.npz": lambda p: np.savez_compressed(p, H=csi, x=np.ones(3)),
+        "a.npy": lambda p: np.save(p, csi),
+        "v5.mat": lambda p: savemat(p, {"H": csi, "x": np.ones(3)}),
+        "v7.mat": lambda p: savemat(p, {"H": csi, "x": np.ones(3)}, do_compression=True),
+        "v73.mat": lambda p: save_v73(p, H=csi, x=np.ones(3)),
+    }
+    return [
+        Format(
+            f"channels in {name}",
+            name,
+            _written(lambda p, name=name: writers[name](p / name), name),  # type: ignore[misc]
+            lambda p, name=name: read_channels(p / name).csi.tolist(),  # type: ignore[misc]
+            _is_csi,
+        )
+        for name in writers
+    ]
+
+
 def _flower() -> list[Format]:
     """The result of a Flower run, where Flower is installed."""
     if not importlib.util.find_spec("flwr"):
@@ -233,6 +257,7 @@ def formats() -> list[Format]:
             _written(lambda p: write_channels(p / "a.h5", Realisations(csi)), "a.h5"),
             lambda p: read_channels(p / "a.h5").csi.tolist(), _is_csi,
         ),
+        *_channels_of_others(csi.numpy()),
         Format(
             "proof", "a.h5", _written(lambda p: write_proof(p / "a.h5", plain_proof(0)), "a.h5"),
             lambda p: read_proof(p / "a.h5").csi.tolist(),

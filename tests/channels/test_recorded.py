@@ -51,12 +51,15 @@ def with_entry(value: float) -> np.ndarray:
     [
         (lambda path: None, r"does not exist"),
         (lambda path: path.write_text("alpha,beta\n"), r"cannot be read as HDF5"),
-        (hdf5("input/other", np.ones((4, 2, 2))), rf"has no dataset {CSI}"),
+        (
+            hdf5("input/other", np.ones((4, 2, 3))),
+            r"has input/other of shape \(4, 2, 3\)",
+        ),
         (hdf5(f"{CSI}/inner", np.ones(2)), rf"has no dataset {CSI}"),
         (hdf5(CSI, "text"), rf"holds object in {CSI}; accepted: real numbers"),
         (hdf5(CSI, np.ones((4, 2, 2), np.complex64)), rf"holds complex64 in {CSI}; accepted: real"),
         (hdf5(CSI, np.ones((4, 2, 3))), r"of shape \(4, 2, 3\); accepted: \(N, L, L\)"),
-        (hdf5(CSI, np.ones((2, 2))), r"of shape \(2, 2\); accepted: \(N, L, L\)"),
+        (hdf5(CSI, np.ones((2, 3))), r"of shape \(2, 3\); accepted: \(N, L, L\)"),
         (hdf5(CSI, np.ones((0, 2, 2))), r"of shape \(0, 2, 2\); .*N >= 1"),
         (hdf5(CSI, with_entry(np.nan)), r"holds NaN or infinity"),
         (hdf5(CSI, with_entry(-1.0)), r"holds a negative or zero gain"),

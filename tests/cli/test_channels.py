@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.io import savemat
 
 from channels import toy_models
 from feduplink import (
@@ -273,3 +274,62 @@ def test_how_a_saved_policys_channels_were_drawn_does_not_matter_to_recorded_one
     words = ("federate", "--rounds", 2, "--policies", "saved")
     assert run(*words, "--channels", recorded).err == ""
     assert "channel_model toy (here wbs)" in run(*words, "--workers", 4, "--out", "drawn").err
+
+
+def matlab_file(directory: Path) -> None:
+    """Thirty channels of three workers, transposed and not divided by the noise power."""
+    csi = draw_csi(Scenario(workers=3), 30, torch.Generator().manual_seed(2)).double().numpy()
+    savemat(directory / "cell.mat", {"H": 1e-13 * csi.swapaxes(1, 2), "x": np.ones((4, 2))})
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "optimum", "federate", "schedule"])
+def test_channels_of_matlab(run: Run, tmp_path: Path, command: str):
+    matlab_file(tmp_path)
+    schedule = {"schedule": ("schedule", "--kappa", 0, "--policies", "max")}
+    words = {**COMMANDS, **schedule}[command]
+    file = ("--channels", "cell.mat:H", "--noise-power", 1e-13, "--transpose")
+    ended = run(*words, *file, "--weights", "uniform")
+    assert ended.status == 0
+    assert ended.err == ""
+    printed = " ".join(ended.out.split())
+    assert "30 channels of 3 workers, H[n, j, i]" in printed
+    assert "divided by 1e-13 W; median SNR at Pmax" in printed
+    summary = metrics_of(tmp_path / "runs" / command)["channels"]["summary"]
+    assert summary["order"].startswith("H[n, j, i]")
+
+
+def test_channels_of_matlab_as_they_are_lead_to_warnings(run: Run, tmp_path: Path):
+    matlab_file(tmp_path)
+    words = ("evaluate", "--channels", "cell.mat", "--weights", "uniform", "--policies", "max")
+    ended = run(*words)
+    assert ended.status == 0
+    assert "H looks transposed" in ended.err
+    assert "median SNR at Pmax is -1" in ended.err
+    assert ended.err.count("\n") == 2
+
+
+def test_options_of_recordings_need_one(run: Run):
+    sentence = refused(run("evaluate", *TINY, "--noise-power", 1e-13))
+    assert "noise-power-w: accepted only with --channels FILE" in sentence
+    assert "transpose: accepted only" in refused(run("federate", "--transpose"))
+    assert "transpose: accepted only" in refused(run("check", "proof.h5", "--transpose"))
+
+
+def test_the_proof_of_channels_of_matlab_is_about_these(run: Run, tmp_path: Path):
+    matlab_file(tmp_path)
+    file = ("--channels", "cell.mat", "--noise-power", 1e-13, "--transpose")
+    words = (*COMMANDS["optimum"], "--weights", "uniform", "--certificate", "proof.h5")
+    assert run(*words, *file).status == 0
+    assert run("check", "proof.h5", *file).status == 0
+    sentence = refused(run("check", "proof.h5", *file[:2], "--transpose"))
+    assert "about other channels than those of cell.mat" in sentence
+
+
+def test_a_file_with_one_channel_is_solved_as_a_whole(run: Run, tmp_path: Path):
+    csi = draw_csi(Scenario(workers=3), 1, torch.Generator().manual_seed(2)).numpy()
+    np.save(tmp_path / "one.npy", csi[0])
+    words = (*COMMANDS["optimum"], "--channels", "one.npy", "--weights", "uniform")
+    ended = run(*words, "--whole-file")
+    assert ended.status == 0
+    assert "1 channel of 3 workers, H[i, j]" in ended.out
+    assert "1 recorded; accepted: 3 or more" in refused(run(*words))

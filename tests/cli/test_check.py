@@ -92,4 +92,5 @@ def test_channels_that_are_no_file(run: Run, tmp_path: Path):
     assert "nowhere.h5" in refused(run("check", "proof.h5", "--channels", "nowhere.h5"))
     with h5py.File(tmp_path / "empty.h5", "w") as file:
         file["other"] = np.zeros(3)
-    assert "has no dataset" in refused(run("check", "proof.h5", "--channels", "empty.h5"))
+    sentence = refused(run("check", "proof.h5", "--channels", "empty.h5"))
+    assert "empty.h5 has other of shape (3,); accepted: (N, L, L)" in sentence

@@ -16,14 +16,22 @@ from feduplink import (
     RandomPower,
     Scenario,
     draw_csi,
+    evaluate,
     save_policy,
     write_channels,
 )
 from feduplink.channels import CSI_DATASET, Realisations, make_channels
 from feduplink.policies import judge_policy, make_policy
 
-from .conftest import TINY, Run, metrics_of, refused
+from .conftest import TINY, Run, metrics_of, refused, results_of
 from .own_policies import Half, Median
+
+
+def judged_names(text: str) -> list[str]:
+    """The first words of the rows, which have a margin and end in a verdict."""
+    verdicts = ("feasible", "infeasible", "inconclusive", "silent")
+    rows = [line for line in text.splitlines() if line.endswith(verdicts) and " ± " in line]
+    return [row.split()[0] for row in rows]
 
 
 @pytest.fixture
@@ -56,8 +64,7 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         name: judge_policy(policy, splits.test, scenario, seed=7).as_metrics()
         for name, policy in policies.items()
     }
-    rows = [line.split()[0] for line in ended.out.splitlines() if line.count(" % ") == 2]
-    assert rows == list(policies)
+    assert judged_names(ended.out) == list(policies)
     assert ">= 0.7" in ended.out
     assert ">= 55" in ended.out
     assert {path.name for path in (tmp_path / "runs/evaluate").iterdir()} == {
@@ -71,6 +78,14 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
     }
 
 
+def test_the_command_writes_what_the_call_from_python_writes(run: Run, tmp_path: Path):
+    """Also where the verdicts draw further channels."""
+    words = ("--workers", 2, "--policies", "max,openloop", "--seed", 3)
+    assert run("evaluate", *words).status == 0
+    evaluate(Scenario(workers=2), ["max", "openloop"], seed=3).save(tmp_path / "here")
+    assert results_of(tmp_path / "here") == results_of(tmp_path / "runs/evaluate")
+
+
 def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, recorded: Path):
     thresholds = (0.1, 0.2, 0.3, 0.4)
     options = ("--policies", "max,openloop", "--rate-min", ",".join(map(str, thresholds)))
@@ -80,6 +95,11 @@ def test_recorded_channels_bring_their_own_workers(run: Run, tmp_path: Path, rec
     csi = draw_csi(Scenario(workers=4), 30, torch.Generator().manual_seed(2))
     metrics = metrics_of(tmp_path / "runs/evaluate")
     assert metrics["scenario"] == scenario.model_dump(mode="json")
+    summary = metrics["channels"].pop("summary")
+    assert summary["order"] == "H[n, i, j] (n channel, i receive filter, j transmitter)"
+    assert summary["median_snr_db"] == pytest.approx(
+        10 * np.median((csi.diagonal(dim1=1, dim2=2) * scenario.pmax_w).log10()), abs=1e-4
+    )
     assert metrics["channels"] == {
         "source": f"from {recorded}",
         "count": 10,
@@ -123,8 +143,7 @@ def test_policies_of_ones_own_stand_beside_the_others(run: Run, tmp_path: Path):
         name: judge_policy(policy, splits.test, scenario).as_metrics()
         for name, policy in expected.items()
     }
-    rows = [line.split()[0] for line in ended.out.splitlines() if line.count(" % ") == 2]
-    assert rows == ["max", "half", "median"]
+    assert judged_names(ended.out) == ["max", "half", "median"]
 
 
 def test_a_policy_of_ones_own_that_was_saved(run: Run, tmp_path: Path):

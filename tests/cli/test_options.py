@@ -6,9 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 
 from federated.conftest import blob_task
 from feduplink.channels import draw_channels, write_channels
+from feduplink.cli import main
 from feduplink.federated import LocalWork, Task
 from feduplink.scenario import Scenario
 
@@ -130,3 +132,18 @@ def test_what_cannot_be_is_refused(
 def test_one_limit_and_the_other_threshold_go_together(run: Run, tmp_path: Path):
     found = scenario_of(run, tmp_path, "--time-max-s", 7, "--ee-min", 40)
     assert (found["rate_min"], found["ee_min"]) == (pytest.approx(rate_for(PAPERS_BITS, 7)), 40)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--pmax-dbw", "-20,-23"),
+        ("--pmax", "-20dBW,-23dBW"),
+        ("--pmax", "10dBm,7dBm"),
+        ("--pmax=-20,7dBm",),
+    ],
+)
+def test_powers_per_worker_with_or_without_units(words, capsys):
+    assert main(["evaluate", "--workers", "2", *words, "--print-config"]) == 0
+    scenario = yaml.safe_load(capsys.readouterr().out)["scenario"]
+    assert scenario["pmax_dbw"] == [-20, -23]

@@ -1,4 +1,4 @@
-"""docs/api.md: its blocks run in order in an empty directory."""
+"""docs/reference/python.md: its blocks run in order in an empty directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from .markdown import ROOT
 
 BLOCKS = re.findall(
-    r"^```python\n(.*?)^```$", (ROOT / "docs/api.md").read_text("utf-8"), re.S | re.M
+    r"^```python\n(.*?)^```$", (ROOT / "docs/reference/python.md").read_text("utf-8"), re.S | re.M
 )
 
 
@@ -23,7 +23,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         patch.chdir(tmp_path_factory.mktemp("api"))
         found: dict[str, Any] = {"__name__": "api_page"}
         for number, block in enumerate(BLOCKS, 1):
-            exec(compile(block, f"api.md, block {number}", "exec"), found)
+            exec(compile(block, f"python.md, block {number}", "exec"), found)
         return found
 
 

@@ -18,8 +18,18 @@ from .markdown import ROOT
 
 pytest.importorskip("griffe", reason="what builds the site is not installed")
 
+from command_line import command_line_page
 from docstring_markup import as_markdown
-from site_hooks import MODULES, PUBLIC, on_page_markdown, public_names, reference_pages
+from feduplink.cli.commands import COMMANDS
+from site_hooks import (
+    GROUPS,
+    MODULES,
+    PUBLIC,
+    on_page_content,
+    on_page_markdown,
+    public_names,
+    reference_pages,
+)
 
 #: Elements that make a browser load something, and the attribute that says what.
 _LOADED = {
@@ -108,9 +118,57 @@ def test_the_reference_has_every_package_with_names_to_import():
         assert f"reference/{module}.md" in reference_pages()
 
 
+def test_the_menu_has_every_module_once():
+    listed = [module for _purpose, modules in GROUPS.values() for module in modules]
+    assert sorted(listed) == sorted({**PUBLIC, **MODULES})
+
+
+def test_the_command_line_page_has_every_command_and_its_options():
+    page = command_line_page()
+    for command in COMMANDS:
+        assert f"\n## {command.name}\n" in page
+    assert "`--pmax-dbw" in page
+    assert page.count("`--interference") == 1
+
+
+#: Pages with formulas.
+_WITH_FORMULAS = [
+    path for path in (ROOT / "docs").rglob("*.md") if "$" in path.read_text(encoding="utf-8")
+]
+
+
+def shown(markdown: str) -> str:
+    """The content of a page of this Markdown, but for Markdown's own conversion."""
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="page.md"))
+    config = SimpleNamespace(extra={"repository": None})
+    return on_page_content(on_page_markdown(markdown, page, config), page)
+
+
+def test_formulas_become_mathml_and_code_stays():
+    html = shown("$p_i$ and\n\n$$\\sum_i x_i$$\n\n`$x$`\n\n```sh\necho $HOME $PATH\n```\n")
+    assert html.count("<math") == 2
+    assert "`$x$`" in html
+    assert "echo $HOME $PATH" in html
+
+
+@pytest.mark.parametrize("path", _WITH_FORMULAS, ids=lambda path: path.name)
+def test_every_formula_is_converted(path: Path):
+    html = shown(path.read_text(encoding="utf-8"))
+    formulas = re.findall(r"<math.*?</math>", html, re.DOTALL)
+    assert formulas or "```" in html
+    for formula in formulas:
+        # What the converter does not know stays as a command.
+        assert "\\" not in formula, formula
+
+
 def imported(code: str) -> set[tuple[str, str]]:
-    """Modules of the package that a program imports from, and what."""
-    return {
+    """Modules of the package that a program uses names of, and these names."""
+    used = {
+        ("feduplink", node.attr)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "fu"
+    }
+    return used | {
         (statement.module, name.name)
         for statement in ast.walk(ast.parse(code))
         if isinstance(statement, ast.ImportFrom)
@@ -121,7 +179,7 @@ def imported(code: str) -> set[tuple[str, str]]:
 
 def test_the_reference_has_all_that_users_are_told_to_import():
     """By the pages, the examples and the notebooks."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     scripts = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "notebooks").glob("*.py")]
     programs = [path.read_text("utf-8") for path in scripts]
     for page in pages:

@@ -1,4 +1,4 @@
-"""docs/tutorial.md runs, and prints what is shown."""
+"""The tutorial runs, page after page in one directory, and prints what is shown."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import pytest
 
 from .markdown import ROOT, Block, differences, run_all, wrongly_shown
 
-PAGE = ROOT / "docs" / "tutorial.md"
+PAGES = ("tutorial.md", "tutorial-own.md", "tutorial-federated.md")
 
 
 @pytest.fixture(scope="module")
-def tutorial(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Block, str]]:
-    return run_all(PAGE, tmp_path_factory.mktemp("tutorial"))
+def tutorial(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Block, str]]]:
+    directory = tmp_path_factory.mktemp("tutorial")
+    return {name: run_all(ROOT / "docs" / name, directory) for name in PAGES}
 
 
 @pytest.mark.slow
-def test_what_is_shown_is_what_is_printed(tutorial: list[tuple[Block, str]]):
-    assert wrongly_shown(tutorial) == []
+def test_what_is_shown_is_what_is_printed(tutorial: dict[str, list[tuple[Block, str]]]):
+    wrong = {name: wrongly_shown(printed) for name, printed in tutorial.items()}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.slow
-def test_nothing_is_printed_that_is_not_shown(tutorial: list[tuple[Block, str]]):
-    silent = [block.line for block, printed in tutorial if printed and block.shown is None]
+def test_nothing_is_printed_that_is_not_shown(tutorial: dict[str, list[tuple[Block, str]]]):
+    silent = [
+        (name, block.line)
+        for name, blocks in tutorial.items()
+        for block, printed in blocks
+        if printed and block.shown is None
+    ]
     assert silent == []
 
 

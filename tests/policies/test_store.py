@@ -277,9 +277,7 @@ def test_a_file_that_names_a_harmful_module_does_not_import_it(place, tmp_path, 
 def test_file_that_names_another_object_is_refused(tmp_path):
     file = tmp_path / "policy.safetensors"
     write(file, "pathlib:Path", {})
-    with pytest.raises(
-        InputError, match=r"^policy: <class .*Path'> is not a policy class; accepted: a subclass"
-    ):
+    with pytest.raises(InputError, match=r"^policy: <class .*Path'> is not a policy; accepted: a"):
         load_policy(file)
 
 
@@ -422,3 +420,13 @@ def test_sentence_states_both_values_and_the_limit_of_powers():
 def test_scenario_of_wrong_type_is_refused(make):
     with pytest.raises(InputError, match=r"^scenario: int is not accepted; accepted: a feduplink"):
         make("max", 3)
+
+
+@pytest.mark.parametrize("alias", list(POLICIES.aliases))
+def test_an_alias_makes_the_policy_that_it_stands_for(alias):
+    scenario = Scenario(workers=2)
+    channels = torch.tensor([[[1e4, 3.0], [2.0, 1e4]]] * 6)
+    name = POLICIES.aliases[alias]
+    made = make_policies([alias, name], scenario, channels=channels)
+    assert list(made) == [name]
+    assert made[name].name == name

@@ -44,31 +44,32 @@ def test_a_row_of_the_markdown_table_has_all_figures(default_csi, default_scenar
     lines = comparison_table(judgements, default_scenario).markdown().splitlines()
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
     assert header == (
-        "| policy | objective | weighted PER | participation | rate >= 0.7 | EE >= 55 | "
-        "constraints, margin in % |"
+        "| policy | objective | PER | active | rate >= 0.7 | EE >= 55 | margin | verdict |"
     )
-    assert header.count("|") == rule.count("|") == full.count("|") == quiet.count("|") == 8
+    assert header.count("|") == rule.count("|") == full.count("|") == quiet.count("|") == 9
     verdict = judgements["max"]
-    margin = f"{100 * verdict.margin:+.1f}±{100 * verdict.margin_ci:.1f}"
     assert full.strip("| ").split(" | ") == [
         "max",
         f"{verdict.objective:.4f}",
         f"{100 * verdict.weighted_per:.2f} %",
-        "100.0 %",
+        "100 %",
         f"{verdict.constraints['rate'].worst:.3f}",
         f"{verdict.constraints['energy_efficiency'].worst:.1f}",
-        f"inconclusive {margin}",  # with a hundred channels
+        f"{100 * verdict.margin:+.0f} ± {100 * verdict.margin_ci:.0f} %",
+        "inconclusive",  # with a hundred channels
     ]
+    assert quiet.strip("| ").split(" | ")[-2:] == ["-", "silent"]
 
 
 @pytest.mark.parametrize(
     ("feasible", "shortfall", "error", "written"),
     [
-        (True, -0.0304, 0.0171, "feasible +3.0±1.7"),
-        (False, 0.25, 0.0496, "infeasible -25.0±5.0"),
-        (None, 0.0101, 0.0202, "inconclusive -1.0±2.0"),
-        (None, 0.0, math.inf, "inconclusive +0.0±∞"),
-        (True, 0.0, 0.0, "feasible"),  # nothing is constrained
+        (True, -0.0304, 0.0171, "+3.0 ± 1.7 % | feasible"),
+        (True, -2.98, 0.193, "+298 ± 19 % | feasible"),
+        (False, 0.25, 0.0496, "-25.0 ± 5.0 % | infeasible"),
+        (None, 0.0101, 0.0202, "-1.0 ± 2.0 % | inconclusive"),
+        (None, 0.0, math.inf, "+0.0 ± ∞ % | inconclusive"),
+        (True, 0.0, 0.0, "- | feasible"),  # nothing is constrained
     ],
 )
 def test_the_verdict_comes_with_the_smallest_margin_and_its_confidence_interval(
@@ -129,7 +130,7 @@ def test_remarks_and_notes_follow_the_table(default_csi, default_scenario, optim
     judgements = _judgements(default_csi, default_scenario)
     table = comparison_table(judgements, default_scenario, optimum, ["max was made elsewhere"])
     *_, last, _, note = table.markdown().splitlines()
-    assert f"exceeds {optimum.upper_bound:.4f}: proved" in last
+    assert f"these channels: {optimum.upper_bound:.4f} (gap {optimum.gap:.4f}" in last
     assert note == "max was made elsewhere."
     printed = _printed(judgements, default_scenario, optimum, ["max was made elsewhere"])
     assert printed.rstrip().endswith("max was made elsewhere")
@@ -150,9 +151,36 @@ def test_the_table_fits_a_terminal(default_csi, default_scenario, optimum, with_
     printed = _printed(judgements, default_scenario, optimum if with_optimum else None)
     assert "…" not in printed
     assert all(len(line) <= 80 for line in printed.splitlines())
-    rows = [line.split()[0] for line in printed.splitlines() if line.count(" % ") == 2]
-    assert rows[0] == "max"
+    words = ("feasible", "infeasible", "inconclusive", "silent")
+    rows = [line.split()[0] for line in printed.splitlines() if line.split()[-1] in words]
+    assert rows[:2] == ["max", "openloop"]
     assert ("optimum" in rows) == with_optimum
+    header = printed.splitlines()[1:4]
+    for word in ("objective", "PER", "active", "margin", "verdict"):
+        assert word in " ".join(header)
+
+
+def test_the_table_has_the_number_of_channels_that_the_verdicts_rest_on(
+    default_csi, default_scenario
+):
+    judged = _judgements(default_csi, default_scenario)["max"]
+    more = dataclasses.replace(judged, verdict_channels=4000, test_shortfall=judged.shortfall)
+    text = comparison_table({"max": judged, "pdx": more}, default_scenario).markdown()
+    assert "Channels behind constraints, margin and verdict: max 100; pdx 4,000." in text
+    alone = comparison_table({"max": judged}, default_scenario).markdown()
+    assert "Channels behind" not in alone
+
+
+def test_a_proof_says_that_it_stopped_at_its_limit(default_csi, default_scenario):
+    csi = default_csi[:8]
+    stopped = find_optimum(default_scenario, csi, max_boxes=1, gap=1e-7)
+    assert stopped.gap > 1e-7
+    sentence = f"stopped after {stopped.certificate.boxes:,} boxes (limit); gap asked 1e-07"
+    assert stopped.stopped == stopped.as_metrics()["stopped"] == sentence
+    judgements = _judgements(csi, default_scenario)
+    assert sentence in comparison_table(judgements, default_scenario, stopped).markdown()
+    timed = find_optimum(default_scenario, csi, budget_s=0, gap=1e-7)
+    assert "s (limit); gap asked" in timed.stopped
 
 
 def _cells(markdown: str, name: str) -> list[str]:
@@ -176,8 +204,8 @@ def test_only_feasible_policies_have_a_distance_to_the_optimum(default_scenario)
     assert _cells(text, "quiet")[2] == f"{optimum.objective:.4f}"
     assert _cells(text, "short by chance")[2] == "-"
     assert _cells(text, "optimum")[2] == "0.0000"
-    assert "meet every constraint on these very channels" in text
-    assert f"exceeds {optimum.upper_bound:.4f}: proved, {optimum.gap:.4f} above" in text
+    assert "satisfy all constraints on the test channels" in text
+    assert f"{optimum.upper_bound:.4f} (gap {optimum.gap:.4f})" in text
 
 
 def test_an_infinite_optimum_is_written_without_relative_figures(default_scenario):

@@ -12,8 +12,10 @@ from feduplink import (
     RandomPower,
     Scenario,
     evaluate,
+    judge,
     save_policy,
 )
+from feduplink.channels import make_channels
 from feduplink.policies import default_policies, make_policies, make_policy
 from feduplink.registry import POLICIES
 from feduplink.workflows.evaluation import judge_policies
@@ -91,7 +93,8 @@ def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenar
     assert outcomes["there"].as_metrics()["made_for"] == {"antennas": (4, 10)}
     assert "made_for" not in outcomes["here"].as_metrics()
     # How channels would be drawn does not matter where they are recorded.
-    assert not evaluate(default_scenario, policies, channels=default_csi).remarks()
+    (remark,) = evaluate(default_scenario, policies, channels=default_csi).remarks()
+    assert remark.startswith("100 channels of 8 workers, H[n, i, j]")
 
 
 def test_a_saved_policy_of_another_scenario_is_warned_of(default_scenario, tmp_path):
@@ -123,9 +126,7 @@ def test_a_policy_of_ones_own_is_found_by_its_registered_name_or_its_module(
 
 
 def test_what_is_no_policy_is_refused(default_scenario):
-    with pytest.raises(
-        InputError, match=r"^policy: <class .*Fraction'> is not a policy class; accepted: a sub"
-    ):
+    with pytest.raises(InputError, match=r"^policy: <class .*Fraction'> is not a policy; acc"):
         make_policies(["fractions:Fraction"], default_scenario)
 
 
@@ -162,5 +163,59 @@ def test_a_problem_of_ones_own_judges_all(default_csi, default_scenario):
         default_scenario, judge_policies(policies, default_csi, default_scenario, problem)
     )
     assert outcomes["max"].judgement.violation == pytest.approx(1)  # 10 mW, twice the limit
-    assert outcomes["quiet"].judgement.feasible is True
+    assert outcomes["quiet"].verdict == "silent"
+    assert outcomes["quiet"].judgement.feasible is False
     assert outcomes["max"].as_metrics()["power_max"] == pytest.approx(0.01)
+
+
+def test_undecided_verdicts_draw_further_channels():
+    """Objective and powers stay those of the test channels."""
+    scenario = Scenario(workers=3, interference=4)
+    policies = ["orth", "max"]
+    fixed = evaluate(scenario, policies, channels_per_split=1000)
+    found = evaluate(scenario, policies)
+    assert fixed["max"].verdict == "inconclusive"
+    assert found["max"].verdict != "inconclusive"
+    assert found["max"].verdict_channels > 1000
+    assert (found["orth"].verdict_channels, found["orth"].verdict) == (1000, "feasible")
+    for name, outcome in fixed.items():
+        assert outcome.verdict_channels == 1000
+        assert torch.equal(outcome.power, found[name].power)
+        for measure in ("objective", "weighted_per", "participation"):
+            assert getattr(outcome, measure) == getattr(found[name], measure)
+    assert found.metrics()["policies"]["max"]["verdict_channels"] > 1000
+
+
+def test_a_given_number_of_channels_is_that_of_the_verdicts(default_csi):
+    scenario = Scenario(workers=2)
+    outcome = evaluate(scenario, ["max"], channels_per_split=200)["max"]
+    csi = make_channels(scenario, 200).test
+    expected = judge(scenario, csi, FullPower(scenario).allocate(csi).double())
+    assert outcome.judgement.as_metrics() == expected.as_metrics()
+    assert evaluate(Scenario(), ["max"], channels=default_csi)["max"].verdict_channels == 100
+
+
+def test_an_expensive_policy_is_judged_on_fewer_channels():
+    class Slow(FullPower):
+        name = "slow"
+        max_verdict_channels = 1000
+
+    scenario = Scenario(workers=2)
+    outcome = evaluate(scenario, {"slow": Slow(scenario)})["slow"]
+    fixed = evaluate(scenario, ["max"], channels_per_split=1000)["max"]
+    assert outcome.verdict_channels == 1000
+    assert (outcome.verdict, outcome.margin_ci) == (fixed.verdict, fixed.margin_ci)
+
+
+def test_a_silent_policy_draws_no_further_channels_and_is_not_feasible():
+    scenario = Scenario(workers=2)
+    outcome = evaluate(scenario, {"quiet": Quiet(scenario)})["quiet"]
+    assert (outcome.verdict, outcome.verdict_channels) == ("silent", 1000)
+    assert outcome.as_metrics()["feasible"] is False
+
+
+def test_further_channels_have_noise_of_their_own():
+    """Two evaluations of the same seed agree, also with noisy CSI."""
+    scenario = Scenario(workers=2, csi_noise=4.0)
+    first, again = (evaluate(scenario, ["openloop"]) for _ in range(2))
+    assert first.metrics() == again.metrics()

@@ -6,6 +6,7 @@ import pytest
 
 import feduplink as fu
 from feduplink import InputError, Scenario
+from feduplink.workflows.sweeps import Sweep, SweptRow
 
 SCENARIO = Scenario(workers=2)
 
@@ -84,3 +85,28 @@ def test_the_command_line_and_python_give_the_same_metrics(tmp_path: Path, monke
     for metrics in written:
         del metrics["provenance"], metrics["optimum"]["seconds"]
     assert written[0] == written[1]
+
+
+def test_a_sweep_marks_infeasible_values_and_says_where_they_are():
+    measured = {
+        ("max", -30): {"objective": 0.9, "feasible": 0.0},
+        ("max", -20): {"objective": 0.7, "feasible": 1.0},
+        ("pdx", -30): {"objective": 0.8},
+        ("pdx", -20): {"objective": 0.95, "feasible": 1.0},
+        ("quiet", -30): {"objective": 0.0, "feasible": 0.0},
+        ("quiet", -20): {"objective": 0.0, "feasible": 0.0},
+        ("optimum", -30): {"objective": 0.85},
+        ("optimum", -20): {"objective": 0.96},
+    }
+    rows = tuple(
+        SweptRow((value,), 0, policy, measures) for (policy, value), measures in measured.items()
+    )
+    table = Sweep("evaluate", ("pmax_dbw",), rows, "objective", fu.Scenario()).table()
+    assert table.columns == ("policy", "-30", "-20", "verdict")
+    assert [list(row) for row in table.rows] == [
+        ["max", "[0.9]", "0.7", "infeasible at -30"],
+        ["pdx", "0.8", "0.95", "inconclusive at -30"],
+        ["quiet", "[0]", "[0]", "infeasible"],
+        ["optimum", "0.85", "0.96", "feasible"],
+    ]
+    assert table.remarks == ["[ ]: infeasible, not to be compared with feasible values"]

@@ -30,11 +30,13 @@ from feduplink.channels.propagation import (
 )
 from feduplink.channels.receivers import filtered_csi, interference_covariance, mmse_csi, mrc_csi
 from feduplink.channels.recorded import CSI_DATASET, read_channels, write_channels
+from feduplink.channels.summary import ChannelSummary
 
 __all__ = [
     "CSI_DATASET",
     "AntennaChannelModel",
     "ChannelModel",
+    "ChannelSummary",
     "Channels",
     "RayleighCell",
     "Realisations",

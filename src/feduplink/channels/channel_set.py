@@ -24,7 +24,8 @@ from torch import Tensor
 
 from feduplink.channels.csi import check_antenna, check_csi, noisy_csi, scale_interference
 from feduplink.channels.models import AntennaChannelModel, ChannelModel, Realisations
-from feduplink.channels.recorded import read_channels
+from feduplink.channels.recorded import Recording, read_recording, recorded_array
+from feduplink.channels.summary import ChannelSummary, doubts, summarise
 from feduplink.errors import InputError
 from feduplink.randomness import Stream, torch_generator
 from feduplink.registry import CHANNEL_MODELS
@@ -60,6 +61,10 @@ def draw_channels(
     """As :func:`draw_csi`, with the antenna coefficients unless they are not to be kept."""
     if count < 1:
         raise InputError(f"count: {count}; accepted: 1 or more channels.")
+    if not isinstance(generator, torch.Generator):
+        raise InputError(
+            f"generator: {generator!r} is not a torch.Generator; make_channels takes a seed."
+        )
     model = _model(scenario)
     # Where nothing is kept there is no cell to share, and a model need not take one.
     shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}
@@ -125,7 +130,7 @@ def observe_csi(
         seed: of the noise.
         noise: random stream of the noise. Every purpose has its own, so that a policy is not judged
             with the noise that it was tuned or selected on.
-        run: number of a federated run.
+        run: number of a federated run, or of a block of channels.
     """
     check_csi(csi, scenario.workers)
     return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise, run))
@@ -151,6 +156,8 @@ class Channels:
         assumed_weights: ω, (L,), if the recording has no weights and the paper's draw replaces
             them.
         file: the recording, if they are from one.
+        order: how the axes of a recording were read, in words.
+        pmax_w: Pmax of the scenario that recorded channels are for, () or (L,), W; None: 1 W.
 
     """
 
@@ -161,6 +168,8 @@ class Channels:
     seed: int = 0
     assumed_weights: Tensor | None = None
     file: str | None = None
+    order: str = ""
+    pmax_w: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_csi(self.csi)
@@ -200,7 +209,14 @@ class Channels:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Channels:
         """Read recorded channels and split them as :meth:`from_csi` does."""
-        return replace(cls.from_csi(read_channels(path).csi, f"from {path}"), file=str(path))
+        return cls._from_recording(read_recording(path), f"from {path}", file=str(path))
+
+    @classmethod
+    def _from_recording(
+        cls, recording: Recording, origin: str, *, file: str | None = None, split: bool = True
+    ) -> Channels:
+        make = cls.from_csi if split else cls.for_test
+        return replace(make(recording.csi, origin), file=file, order=recording.order)
 
     @classmethod
     def for_test(cls, csi: Tensor, origin: str = "of an array") -> Channels:
@@ -251,6 +267,22 @@ class Channels:
             )
         return draw_csi(self.scenario, count, generator, cell=torch_generator(self.seed, "cell"))
 
+    def summary(self) -> ChannelSummary:
+        """Number of channels and workers, index order, median SNR and SIR at Pmax, dynamic range.
+
+        >>> from feduplink.scenario import Scenario
+        >>> channels = make_channels(Scenario(workers=2), 50)
+        >>> channels.summary().channels
+        150
+        """
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> ChannelSummary:
+        pmax_w = self.scenario.max_power if self.scenario is not None else self.pmax_w
+        at_pmax = torch.ones(()) if pmax_w is None else pmax_w
+        return summarise(self.csi, at_pmax, self.order)
+
     def headline(self, csi: Tensor) -> str:
         """The number of channels in ``csi`` (N, L, L), a part of these, and their origin."""
         if not self.recorded:
@@ -261,6 +293,8 @@ class Channels:
     def notes(self) -> list[str]:
         """What a reader of results on these channels has to know."""
         notes = []
+        if self.pmax_w is not None:
+            notes.append(str(self.summary()))
         if self.recorded and len(self.rows["training"]):
             parts = {part: len(self.rows[part]) for part in PARTS}
             notes.append(
@@ -281,6 +315,8 @@ class Channels:
         entry: dict[str, Any] = {"source": self.origin, "count": len(self.rows["test"])}
         if self.recorded:
             entry["parts"] = {part: len(self.rows[part]) for part in PARTS}
+        if self.pmax_w is not None:
+            entry["summary"] = self.summary().as_metrics()
         if self.assumed_weights is not None:
             entry["weights"] = {
                 "values": self.assumed_weights.tolist(),
@@ -294,35 +330,70 @@ def make_channels(
     what: int | str | os.PathLike[str] | ArrayLike | Tensor | Channels = CHANNELS_PER_SPLIT,
     *,
     seed: int = 0,
+    split: bool = True,
+    noise_power_w: float | None = None,
+    transpose: bool = False,
+    channel_axes: str | None = None,
 ) -> Channels:
     """Channels for a scenario, split into training, validation and test.
 
     Args:
         scenario: the cell and its number of workers L.
-        what: a number of channels per split to draw from the scenario's model; or an HDF5 file,
-            or an array H (N, L, L) of linear gains over the noise power, whose channels are split
-            in turn; or :class:`Channels`, which are returned.
+        what: a number of channels per split to draw from the scenario's model; or a file (HDF5,
+            NPZ, NPY, MAT), as ``FILE`` or ``FILE:KEY`` with the name of an array in it; or an
+            array; or :class:`Channels`, which are returned. Arrays, also in files, are gains H
+            (N, L, L), linear; complex coefficients g (N, L, L) after the receive filter, of which
+            H is |g|²; or complex antenna coefficients (N, L, n_R), of which H is that of the
+            matched filter.
         seed: of the draw.
+        split: whether an array or a file is split in turn; otherwise it is reported on as a whole.
+        noise_power_w: noise power σ², W, by which gains are divided; None: they are relative to
+            the noise already.
+        transpose: exchange the worker axes, for H[transmitter, receiver].
+        channel_axes: order of the axes of an array, where the shape leaves it open: a letter each,
+            n channel, i receive filter, j transmitter, r antenna; for example ``ijn``.
+
+    Returns:
+        The channels. :meth:`Channels.summary` describes them; gains that are probably in dB,
+        transposed or not divided by the noise power are reported by a warning.
 
     Recorded channels have no data sizes: if the scenario takes its weights from them, the paper's
     draw is assumed, which :attr:`Channels.notes` says.
     """
-    if isinstance(what, Channels):
-        channels = what
-    elif isinstance(what, int):
+    reading: dict[str, Any] = {
+        "noise_power_w": noise_power_w,
+        "transpose": transpose,
+        "channel_axes": channel_axes,
+    }
+    if isinstance(what, Channels | int):
+        for name, value in reading.items():
+            if value:
+                raise InputError(f"{name}: accepted only with channels from a file or an array.")
+    if isinstance(what, int):
         return Channels.from_scenario(scenario, what, seed=seed)
-    elif isinstance(what, str | os.PathLike):
-        channels = Channels.from_file(what)
-    else:
-        channels = Channels.from_csi(torch.as_tensor(what))
+    channels = what if isinstance(what, Channels) else _recorded(what, split=split, **reading)
     if channels.csi.shape[-1] != scenario.workers:
         raise InputError(
             f"channels: {channels.csi.shape[-1]} workers {channels.origin}; accepted: "
             f"{scenario.workers}, as the scenario has."
         )
+    if channels is not what:
+        channels = replace(channels, pmax_w=scenario.max_power)
+        for doubt in doubts(channels.csi, channels.summary(), scenario.noise_power_w):
+            warnings.warn(f"channels {channels.origin}: {doubt}", stacklevel=2)
     if channels.file is not None and "weights" not in scenario.model_fields_set:
         return replace(channels, assumed_weights=scenario.worker_weights)
     return channels
+
+
+def _recorded(
+    what: str | os.PathLike[str] | ArrayLike | Tensor, *, split: bool, **reading: Any
+) -> Channels:
+    """Channels of a file or an array."""
+    if isinstance(what, str | os.PathLike):
+        recording, origin = read_recording(what, **reading), f"from {what}"
+        return Channels._from_recording(recording, origin, file=str(what), split=split)
+    return Channels._from_recording(recorded_array(what, **reading), "of an array", split=split)
 
 
 def channels_for(
@@ -332,19 +403,23 @@ def channels_for(
     *,
     seed: int,
     has_data_sizes: bool = False,
+    split: bool = True,
+    **reading: Any,
 ) -> tuple[Scenario, Channels]:
     """The channels of a job, and the scenario as far as it applies to them.
 
     Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
     drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. An array is for
-    the test as a whole.
+    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. A file is split
+    unless ``split`` is false, an array is for the test as a whole; ``reading`` are further options
+    of :func:`make_channels`.
     """
     if channels is None:
+        for name in reading:
+            raise InputError(f"{name.replace('_', '-')}: accepted only with --channels FILE.")
         return scenario, make_channels(scenario, channels_per_split, seed=seed)
-    if not isinstance(channels, Channels | str | os.PathLike):
-        channels = Channels.for_test(torch.as_tensor(channels))
-    data = make_channels(scenario, channels, seed=seed)
+    is_array = not isinstance(channels, Channels | str | os.PathLike)
+    data = make_channels(scenario, channels, seed=seed, split=split and not is_array, **reading)
     if data.file is None:
         return scenario, data
     if has_data_sizes:

@@ -14,15 +14,12 @@ from feduplink.errors import InputError
 #: a transmitter of 1 W, lost in the noise at any power a device has.
 CSI_FLOOR = 1e-3
 
-#: Gains over the noise in dB are below this, and their mean is below this many medians.
-_LARGEST_DB = 200.0
 _LEAST_GAIN, _LARGEST_GAIN = (
     torch.finfo(torch.float32).smallest_normal,
     torch.finfo(torch.float32).max,
 )
 #: So few gains are looked at in NumPy, in a third of the time that PyTorch takes for the call.
 _FEW_GAINS = 4096
-_LEAST_SKEW = 1.3
 
 
 def matched_filter_csi(
@@ -139,18 +136,6 @@ def _ends(csi: Tensor) -> tuple[float, float]:
         return float(np.minimum.reduce(gains, None)), float(np.maximum.reduce(gains, None))
     low, high = torch.aminmax(csi)
     return float(low), float(high)
-
-
-def looks_like_decibels(csi: Tensor) -> bool:
-    """Whether gains (..., L, L) are so alike that they are probably in dB.
-
-    Gains are skewed: few workers are near, and Rayleigh fading alone puts the mean of the
-    interferers' gains 1.44 times above their median. In dB they are spread evenly, below 200.
-    """
-    if csi.shape[-1] == 1:
-        return False  # Without interferers gains may well be alike.
-    values = csi.flatten().double()
-    return bool(values.max() < _LARGEST_DB and values.mean() < _LEAST_SKEW * values.median())
 
 
 def check_antenna(antenna: Tensor, csi: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import re
 import signal
 import sys
 import threading
@@ -30,6 +31,7 @@ from feduplink.cli.options import (
     given_options,
 )
 from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
+from feduplink.units import set_units
 from feduplink.version import __version__
 from feduplink.workflows.options import takes
 
@@ -127,10 +129,25 @@ def _parse_options(command: Command, words: Sequence[str]) -> Call:
     )
     parser.usage = f"{parser.prog} {command.usage}".rstrip()
     _declare(parser, command)
-    args, unknown = parser.parse_known_args(words)
+    args, unknown = parser.parse_known_args(_with_attached_values(words))
     if unknown:
         raise _unknown_option(parser, unknown[0])
     return Call(command, given_options(args, command.workflow, parser.prog))
+
+
+def _with_attached_values(words: Sequence[str]) -> list[str]:
+    """Join ``--option -20,-23`` and ``--option -20dBW`` to ``--option=VALUE``.
+
+    argparse takes a value that begins with a minus for an option unless it is a plain number.
+    """
+    attached: list[str] = []
+    for word in words:
+        follows_option = bool(attached) and re.fullmatch(r"--[a-z][a-z-]*", attached[-1])
+        if follows_option and re.match(r"-[\d.]", word):
+            attached[-1] += f"={word}"
+        else:
+            attached.append(word)
+    return attached
 
 
 def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
@@ -151,6 +168,7 @@ def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
 def _run(words: Sequence[str]) -> None:
     with _modules_of_the_user():
         call = parse(words)
+        set_units(call.given.common.units)
         if call.given.prints_config:
             _import_modules(call)
             scenario = call.scenario() if takes(call.workflow, "scenario") else None

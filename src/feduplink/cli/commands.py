@@ -80,7 +80,9 @@ class Call:
         """The number of workers of a recording, which is that of the scenario."""
         from feduplink.channels.recorded import recorded_workers
 
-        workers = recorded_workers(path)
+        options = self.given.options
+        order = {name: options[name] for name in ("transpose", "channel_axes") if name in options}
+        workers = recorded_workers(path, **order)
         if str(self.given.fields.get("workers", workers)) != str(workers):
             raise InputError(
                 f"workers: {path} holds channels of {workers} workers; accepted: {workers}, or no "

@@ -19,6 +19,7 @@ from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import Registry
 from feduplink.scenario import MODEL_WEIGHTS, Scenario, shipped_scenarios
 from feduplink.storage.files import read_limited
+from feduplink.units import UnitSystem
 from feduplink.validation import (
     ValidatedModel,
     import_extra,
@@ -36,7 +37,11 @@ from feduplink.workflows.options import (
 )
 
 #: Options with a second, shorter name.
-_SHORT_NAMES = {"static_power_w": "--static-power"}
+_SHORT_NAMES = {
+    "static_power_w": "--static-power",
+    "noise_power_w": "--noise-power",
+    "pmax_dbw": "--pmax",
+}
 #: Largest configuration file, bytes.
 _MAX_CONFIG_BYTES = 1 << 20
 _Positive = Annotated[float, Field(gt=0)]
@@ -71,6 +76,7 @@ class Common(ValidatedModel):
 
     out: Path | None = Field(None, description="Directory for the files of the result")
     imports: tuple[str, ...] = Field((), description="Modules to import first")
+    units: UnitSystem = Field("engineering", description="Units of tables, plots and pages")
 
 
 class Given(NamedTuple):
@@ -152,6 +158,14 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
         "--print-config",
         action="store_true",
         help="Print all options of this call as YAML, without running it",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="{engineering,nats}",
+        default=argparse.SUPPRESS,
+        help="Units of tables, plots and pages: dBm, bit/s/Hz and Mbit/J, or the paper's dBW, "
+        "nats/s/Hz and nats/s/Hz/W; options and files of numbers do not change "
+        "(default: engineering)",
     )
     parser.add_argument(
         "--import",
@@ -314,7 +328,14 @@ def names_of(field: FieldInfo) -> list[str]:
 
 
 def _names_of(field: FieldInfo) -> str:
-    names = names_of(field)
+    aliases = {
+        name: alias
+        for item in field.metadata
+        if isinstance(item, Registry)
+        for alias, name in item.aliases.items()
+        if ":" not in name
+    }
+    names = [f"{n} ({aliases[n]})" if n in aliases else n for n in names_of(field)]
     return f": {', '.join(names)} or package.module:Object" if names else ""
 
 
@@ -348,7 +369,12 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     Completed are commands, options, registered names, choices and files.
     """
     shtab = import_extra("shtab", "completion")
-    paths = {"FILE": shtab.FILE, "PROOF": shtab.FILE, "DIR": shtab.DIRECTORY}
+    paths = {
+        "FILE": shtab.FILE,
+        "FILE[:KEY]": shtab.FILE,
+        "PROOF": shtab.FILE,
+        "DIR": shtab.DIRECTORY,
+    }
     functions: dict[str, str] = {}
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     for command, declared in commands.choices.items():

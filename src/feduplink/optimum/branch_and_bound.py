@@ -263,6 +263,8 @@ class Certificate(TensorRecord):
         power: powers whose Lagrangian is ``lower``, (N, L) W.
         boxes: number of boxes that were bounded.
         seconds: duration of the search.
+        limit: the part of its budget, ``boxes`` or ``seconds``, that ended the search before its
+            target was met; empty if none did.
         tree: the branching tree, if it was recorded; only in the last certificate of a search.
     """
 
@@ -271,6 +273,7 @@ class Certificate(TensorRecord):
     power: Tensor
     boxes: int
     seconds: float
+    limit: str = ""
     tree: BranchingTree | None = None
 
     def __repr__(self) -> str:
@@ -305,11 +308,15 @@ class Budget:
         if self.boxes is None and self.seconds is None:
             object.__setattr__(self, "boxes", MAX_BOXES)
 
+    def spent(self, boxes: int, seconds: float) -> str:
+        """The limit at which a search of so many boxes and seconds has to stop; empty if none."""
+        if self.boxes is not None and boxes >= self.boxes:
+            return "boxes"
+        return "seconds" if self.seconds is not None and seconds >= self.seconds else ""
+
     def is_spent(self, boxes: int, seconds: float) -> bool:
         """Whether a search that has bounded ``boxes`` boxes in ``seconds`` has to stop."""
-        return (self.boxes is not None and boxes >= self.boxes) or (
-            self.seconds is not None and seconds >= self.seconds
-        )
+        return bool(self.spent(boxes, seconds))
 
     def remaining(self, boxes: int, seconds: float) -> Budget:
         """The budget left after ``boxes`` boxes and ``seconds``."""
@@ -479,11 +486,10 @@ class BranchAndBound(ABC):
             figures = {"gap": certificate.gap, "boxes": certificate.boxes}
             used = certificate.boxes if budget.seconds is None else certificate.seconds
             progress.advance(used, figures, certificate)
-            if (
-                self.target.is_met(certificate)
-                or budget.is_spent(certificate.boxes, certificate.seconds)
-                or len(self.open.upper) == 0
-            ):
+            if self.target.is_met(certificate) or len(self.open.upper) == 0:
+                break
+            if limit := budget.spent(certificate.boxes, certificate.seconds):
+                certificate = replace(certificate, limit=limit)
                 break
             self.branch()
         if self.recorder is None:

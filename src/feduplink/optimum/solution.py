@@ -49,6 +49,7 @@ class Optimum:
         solution: the best powers and the multipliers.
         certificate: bounds on the largest Lagrangian of every channel.
         unreachable: workers whose thresholds are out of reach on all channels.
+        gap_asked: upper bound minus objective at which the proof was to end.
     """
 
     scenario: Scenario
@@ -57,6 +58,7 @@ class Optimum:
     solution: DualSolution
     certificate: Certificate
     unreachable: list[Unreachable]
+    gap_asked: float = 1e-3
 
     @property
     def power(self) -> Tensor:
@@ -94,6 +96,15 @@ class Optimum:
         ones for proportional fairness (:mod:`feduplink.problem`).
         """
         return self.problem.utility.relative_gap(self.objective, self.upper_bound)
+
+    @property
+    def stopped(self) -> str:
+        """The limit at which the proof stopped before the gap asked for; empty if it did not."""
+        certificate = self.certificate
+        if not certificate.limit or self.gap <= self.gap_asked:
+            return ""
+        after = {"boxes": f"{certificate.boxes:,} boxes", "seconds": f"{certificate.seconds:.0f} s"}
+        return f"stopped after {after[certificate.limit]} (limit); gap asked {self.gap_asked:g}"
 
     @property
     def certified(self) -> bool:
@@ -146,7 +157,7 @@ class Optimum:
         """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
         verdict = self.solution.judgement.as_metrics()
         # The constraints hold on these very channels: they are not estimated.
-        del verdict["shortfall_error"]
+        del verdict["shortfall_error"], verdict["verdict_channels"]
         return {
             **verdict,
             "upper_bound": finite_or_none(self.upper_bound),
@@ -156,6 +167,8 @@ class Optimum:
             "found_by": self.solution.found_by,
             "seconds": self.certificate.seconds,
             "boxes": self.certificate.boxes,
+            "gap_asked": self.gap_asked,
+            "stopped": self.stopped,
             "dual_value": finite_or_none(self.solution.dual_value),
             "multipliers": self.solution.multipliers.constraints.tolist(),
             "unreachable": [str(entry) for entry in self.unreachable],
@@ -217,6 +230,6 @@ def find_optimum(
     solution = solution.to(csi.device)
     solution = replace(solution, judgement=judge(scenario, csi, solution.power, problem=problem))
     certificate = certificate.to(csi.device)
-    optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach)
+    optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach, gap)
     # Branch and bound maximises the Lagrangians further and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})

@@ -22,7 +22,7 @@ from feduplink.progress import track
 from feduplink.randomness import Stream, stream_seed
 from feduplink.registry import POLICIES, class_name
 from feduplink.scenario import Scenario
-from feduplink.settings import SILENCE_W, Architecture
+from feduplink.settings import MAX_VERDICT_CHANNELS, SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
 
@@ -107,6 +107,8 @@ class Policy(ABC):
         colour, marker: matplotlib colour and marker in all figures; None assigns a free one. A
             derived class does not inherit them.
         kappa: price of energy κ, s/J; None if the policy does not use one.
+        max_verdict_channels: maximum number of drawn channels on which ``evaluate`` allocates powers
+            to decide the verdict; lower for policies that are slow per channel.
 
     >>> from feduplink.policies import make_policy
     >>> isinstance(make_policy("max", Scenario(workers=2)), Policy)
@@ -124,6 +126,7 @@ class Policy(ABC):
     colour: ClassVar[str | None] = None
     marker: ClassVar[str | None] = None
     kappa: float | None = None
+    max_verdict_channels: ClassVar[int] = MAX_VERDICT_CHANNELS
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -529,6 +532,7 @@ def allocate_from_noisy_csi(
     *,
     seed: int = 0,
     noise: Stream = "csi-noise",
+    block: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
     """Let a policy allocate powers or schedules from noisy CSI.
@@ -539,6 +543,7 @@ def allocate_from_noisy_csi(
         scenario: defines the CSI noise and Pmax; the policy's own scenario may differ.
         seed: seed of the CSI noise.
         noise: random stream of the noise, as in :func:`feduplink.channels.observe_csi`.
+        block: index of the block of channels; blocks have independent noise.
         device: device that the policy computes on; None is that of ``csi``. A policy that is a
             module is moved to it and back.
 
@@ -552,7 +557,7 @@ def allocate_from_noisy_csi(
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
         raise InputError(f"policies: {policy.name} {lacks}; accepted in federations only.")
     there = csi.device if device is None else usable_device(device)
-    seen = observe_csi(csi, scenario, seed=seed, noise=noise).to(there)
+    seen = observe_csi(csi, scenario, seed=seed, noise=noise, run=block).to(there)
     with _moved(policy, there):
         decided = policy.step(seen)
     if isinstance(decided, Schedule):

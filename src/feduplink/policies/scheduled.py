@@ -30,6 +30,7 @@ from feduplink.scheduling import (
     learned_senders,
     shipped_phase_network,
 )
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.storage.tensorfile import TensorFile
 
 #: Prefix of a network's weights in a file.
@@ -147,6 +148,8 @@ class ComputedSchedule(PricedPolicy):
 
     name = "schedule"
     colour, marker = "#332288", "p"
+    # Linear programs take 0.25 s per channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
 
     def __init__(
@@ -340,6 +343,8 @@ class FixedPower(PricedPolicy):
 
     name = "fixed-power"
     colour, marker = "#44AA99", "p"
+    # The search takes 0.25 s per channel.
+    max_verdict_channels = CHANNELS_PER_SPLIT
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
         """Compute the powers of N rounds; arguments as :meth:`SchedulePolicy.schedules`."""

@@ -113,20 +113,25 @@ def _policy_or_class(found: object, scenario: Scenario) -> Policy | type[Policy]
 
 
 def policy_class(found: object) -> type[Policy]:
-    """Check that an object is a subclass of :class:`Policy` and return it.
+    """Return an object of a registry or module if it is a policy class.
 
     Raises:
         InputError: if ``found`` is not a subclass of :class:`Policy`.
     """
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InputError(
-            f"policy: {found!r} is not a policy class; accepted: a subclass of "
-            "feduplink.policies.Policy."
+            f"policy: {found!r} is not a policy; accepted: a subclass of feduplink.PowerPolicy or "
+            "feduplink.SchedulePolicy, an object of one, or a function of csi and scenario."
         )
     return found
 
 
 def _file_of(path: Path) -> Path:
+    if path.suffix == ".py":
+        raise InputError(
+            f"policy: {path} is a Python file; accepted: {path.stem}:CLASS for a class in it, or "
+            "the directory of a training run."
+        )
     return path if path.suffix == ".safetensors" else path / POLICY_FILE
 
 
@@ -311,6 +316,7 @@ def make_policies(
         }
     if isinstance(names, str) or not isinstance(names, Sequence):
         names = [names]
+    names = [POLICIES.aliases.get(n, n) if isinstance(n, str) else n for n in names]
     wanted = {what: _find(what, scenario, context) for what in dict.fromkeys(names)}
     classes = {found.name for found in wanted.values() if isinstance(found, type)}
     policies: dict[str, Policy] = {}
@@ -345,10 +351,10 @@ def _find(what: PolicyLike, scenario: Scenario, context: TuningContext) -> Polic
     found: object = what
     if isinstance(what, str | os.PathLike):
         name = str(what)
-        if name not in POLICIES.names() and Path(name).exists():
+        if name not in (*POLICIES.names(), *POLICIES.aliases) and Path(name).exists():
             return _saved(name, scenario, context.channels)
         try:
-            POLICIES.check(name)
+            name = POLICIES.check(name)
         except InputError as error:
             accepted = str(error).removesuffix(".")
             raise InputError(f"{accepted}, or the directory of a training run.") from None

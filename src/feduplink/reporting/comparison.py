@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from feduplink.judgement import ConstraintValue, Judgement
+from feduplink.judgement import ConstraintValue, Judgement, Verdict
 from feduplink.optimum import OPTIMUM, Optimum
 from feduplink.scenario import Scenario
 from feduplink.tables import TextTable
@@ -20,13 +20,14 @@ from feduplink.tables import TextTable
 if TYPE_CHECKING:
     from feduplink.reporting.style import Look, StyledFigure
 
-_CONSTRAINTS = (
-    "constraints: smallest margin with its confidence interval, all intervals jointly 95 %; "
-    "infeasible: violated by more than 1 % of the limit; inconclusive: the interval allows both"
+_MARGIN_REMARK = (
+    "margin: of the worst worker relative to its threshold, with a simultaneous 95 % confidence "
+    "interval over workers and constraints; infeasible: the interval of a worker lies below -1 %; "
+    "feasible: all lie above -1 %; otherwise inconclusive"
 )
-_DISTANCES = (
-    "below optimum: for policies that meet every constraint on these very channels, as the optimum "
-    "does; the others have no such distance"
+_GAP_REMARK = (
+    "gap: optimality gap, reported only for policies that satisfy all constraints on the test "
+    "channels"
 )
 #: Bins of the linear axis, from 0 to Pmax, and of the axis in dB, down from Pmax.
 _LINEAR_BINS = 40
@@ -54,8 +55,8 @@ def comparison_table(
     Args:
         judgements: judgements by policy.
         scenario: scenario of all of them.
-        optimum: optimum of the same channels; adds a row, and a column with the distance of each
-            policy that meets the constraints on these channels.
+        optimum: optimum of the same channels; adds a row, and a column with the gap of each policy
+            that satisfies the constraints on these channels.
         notes: on these policies and channels, without capitals and full stops.
     """
     rows = with_optimum(judgements, optimum)
@@ -77,23 +78,34 @@ def with_optimum(
 
 def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
     """Explain the columns and the bound, a sentence each without its capital and full stop."""
-    remarks = [*_units(judgements), _CONSTRAINTS]
+    remarks = [*_units(judgements), _MARGIN_REMARK, *_verdict_channels(judgements)]
     if optimum is None:
         return remarks
-    above = (
-        f"{optimum.gap:.4f} above the best one found"
-        if math.isfinite(optimum.gap)
-        else "but none was found that lets every worker be heard"
+    return [*remarks, _GAP_REMARK, _bound(optimum)]
+
+
+def _verdict_channels(judgements: Mapping[str, Judgement]) -> list[str]:
+    """The number of channels that the verdicts rest on, if some rest on more than the others."""
+    names: dict[int, list[str]] = {}
+    for name, judgement in judgements.items():
+        names.setdefault(judgement.verdict_channels, []).append(name)
+    if not any(judgement.test_shortfall is not None for judgement in judgements.values()):
+        return []
+    counts = "; ".join(f"{', '.join(rows)} {count:,}" for count, rows in sorted(names.items()))
+    return [f"channels behind constraints, margin and verdict: {counts}"]
+
+
+def _bound(optimum: Optimum) -> str:
+    """The proved bound and its gap, and why the proof ended."""
+    if math.isfinite(optimum.gap):
+        found = f"gap {optimum.gap:.4f}"
+    else:
+        found = "none was found that lets every worker be heard"
+    details = "; ".join(filter(None, [found, optimum.stopped]))
+    return (
+        "certified upper bound for any feasible policy with one power per worker and round on "
+        f"these channels: {optimum.upper_bound:.4f} ({details})"
     )
-    bounded = "no policy"
-    if not all(judgement.is_simultaneous for judgement in judgements.values()):
-        bounded = "no policy with one power per worker and round, which schedules do not have,"
-    return [
-        *remarks,
-        _DISTANCES,
-        f"{bounded} that meets the constraints here exceeds {optimum.upper_bound:.4f}: proved, "
-        f"{above}",
-    ]
 
 
 def _units(judgements: Mapping[str, Judgement]) -> list[str]:
@@ -133,27 +145,34 @@ def _title(scenario: Scenario) -> str:
 def _columns(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
     return [
         "policy",
-        "objec-\ntive",
-        *(["below\noptimum"] if optimum else []),
-        "weigh-\nted PER",
-        "partici-\npation",
+        "objective",
+        *(["gap"] if optimum else []),
+        "PER",
+        "active",
         *(_constraint_column(reached) for reached in _first(judgements)),
-        "constraints,\nmargin in %",
+        "margin",
+        "verdict",
     ]
 
 
 def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
     below = optimum.below(judgement) if optimum else None
+    is_optimum = name == OPTIMUM
     return [
         name,
         _number(judgement.objective, ".4f"),
         *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
-        _percent(judgement.participation, 1),
+        _percent(judgement.participation, 1).replace("100.0", "100"),
         *(_number(value.worst, _form(value)) for value in judgement.constraints.values()),
-        # The optimum is of these channels, and meets the constraints on them.
-        "feasible here" if name == OPTIMUM else _verdict(judgement),
+        # The optimum satisfies the constraints on these very channels, without an error.
+        _margin(judgement.margin, math.nan if is_optimum else judgement.margin_ci),
+        _optimum_verdict(judgement) if is_optimum else str(judgement.verdict),
     ]
+
+
+def _optimum_verdict(judgement: Judgement) -> str:
+    return judgement.verdict if judgement.verdict is Verdict.SILENT else Verdict.FEASIBLE
 
 
 def _constraint_column(value: ConstraintValue) -> str:
@@ -171,13 +190,20 @@ def _form(value: ConstraintValue) -> str:
     return f".{min(9, max(0, 2 - math.floor(math.log10(largest))))}f"
 
 
-def _verdict(judgement: Judgement) -> str:
-    """The verdict, and the smallest margin with half the width of its confidence interval."""
-    width = judgement.margin_ci
-    if width == 0 and judgement.margin == 0:
-        return judgement.verdict  # nothing is constrained
-    half = f"{100 * width:.1f}" if math.isfinite(width) else "∞"
-    return f"{judgement.verdict} {100 * judgement.margin:+z.1f}±{half}"
+def _margin(margin: float, half_width: float) -> str:
+    """The smallest margin and half the width of its confidence interval, if it has one.
+
+    >>> _margin(0.0231, 0.0108), _margin(2.981, 0.193), _margin(0.0, 0.0)
+    ('+2.3 ± 1.1 %', '+298 ± 19 %', '-')
+    """
+    if margin == 0 and half_width == 0:
+        return "-"  # nothing is constrained
+    digits = 1 if abs(margin) < 1 and not 0.1 <= half_width < math.inf else 0
+    shown = f"{100 * margin:+z.{digits}f}"
+    if math.isnan(half_width):
+        return f"{shown} %"
+    half = f"{100 * half_width:.{digits}f}" if math.isfinite(half_width) else "∞"
+    return f"{shown} ± {half} %"
 
 
 def _number(value: float, form: str) -> str:
@@ -185,7 +211,9 @@ def _number(value: float, form: str) -> str:
 
 
 def _percent(share: float, digits: int) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.{digits}f} %"
+    if math.isnan(share):
+        return "-"
+    return f"{100 * share:.{digits}f} %"
 
 
 def _threshold(value: float | Sequence[float]) -> str:

@@ -184,6 +184,7 @@ def render_page(sections: Sequence[Section]) -> str:
     return environment.get_template("page.html").render(
         sections=sections,
         figure_count=sum(len(section.figures) for section in sections),
+        findings=[section for section in sections if section.run.metrics.findings],
         claims=[(claim, section) for section in sections for claim in section.run.metrics.claims],
         policies=_summaries(sections),
         contents=len(sections) > _FEW_SECTIONS,

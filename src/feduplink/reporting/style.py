@@ -187,9 +187,9 @@ def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) ->
 def feasibility_note(feasible: Iterable[bool | None]) -> str:
     """Explain the markers of :func:`marker_style` that occur, in words."""
     words = {
-        True: "filled marks: every worker meets its constraints",
-        None: "half-filled: the channels are too few to tell",
-        False: "hollow: a constraint is missed",
+        True: "filled marks: feasible",
+        None: "half-filled: inconclusive",
+        False: "hollow: infeasible or silent",
     }
     occurring = set(feasible)
     return "; ".join(text for kind, text in words.items() if kind in occurring)

@@ -134,6 +134,7 @@ class RunMetrics(_Entry):
     Attributes:
         title: of the run, a few words.
         caption: what it shows, a sentence or two.
+        findings: what the numbers show, in sentences.
         claims: checked by the run.
         data: data set.
         substitution: what replaced the data set that was asked for, if it was missing.
@@ -149,6 +150,7 @@ class RunMetrics(_Entry):
 
     title: str | None = None
     caption: str | None = None
+    findings: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     data: str | None = None
     substitution: str | None = None

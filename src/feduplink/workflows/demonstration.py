@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from feduplink.progress import track_each
 from feduplink.scenario import Scenario
+from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.workflows.evaluation import Evaluation, evaluate
 from feduplink.workflows.federation import FederatedComparison, federate, task_of
-from feduplink.workflows.options import Seed, workflow
+from feduplink.workflows.options import CommandLine, Processes, Seed, TestChannelsPerSplit, workflow
+from feduplink.workflows.result import Result, load_result
+from feduplink.workflows.sweeps import start_single_threaded
 from feduplink.workflows.training import TrainingRun, train
 
-#: Epochs of the demo; the paper trains for 1000.
-_EPOCHS = 100
+#: As many epochs as in the paper.
+_EPOCHS = 1000
 _LEARNED = ("pdm", "pdg")
-_COMPARED = ("rand", "orth", "max", "openloop", *_LEARNED, "dual", "pdx")
-_FEDERATED = ("ideal", "tdma", "ofdma", "max", "openloop", "pdg", "pdx")
-_ROUNDS, _RUNS = 20, 2
+_COMPARED = ("rand", "orth", "max", "openloop", *_LEARNED, "pdx")
+_FEDERATED = ("ideal", "tdma", "orth", "max", "openloop", "pdg", "pdx")
+#: Positions of the workers in the two federations.
+_GEOMETRIES = {
+    "redrawn": "every worker moves to a new position after each round, as in the paper",
+    "kept": "every worker stays where it is, as in a cell that exists",
+}
+_ROUNDS, _RUNS = 20, 5
+#: Three times the median round of full power.
+_DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -28,13 +42,13 @@ class Demonstration:
     Attributes:
         training: of ``pdm`` and ``pdg``, by name.
         evaluation: all policies and the optimum.
-        federation: some of them in a federation on handwritten digits.
+        federations: some of them in a federation on handwritten digits, by ``geometry``.
         page: the HTML report.
     """
 
     training: dict[str, TrainingRun]
     evaluation: Evaluation
-    federation: FederatedComparison
+    federations: dict[str, FederatedComparison]
     page: Path
 
 
@@ -43,87 +57,113 @@ def demo(
     scenario: Scenario,
     *,
     out: Path = Path("runs", "demo"),
+    epochs: Annotated[
+        int, Field(ge=1, description="Epochs of the training of pdm and pdg"), CommandLine("N")
+    ] = _EPOCHS,
+    rounds: Annotated[
+        int, Field(ge=1, description="Rounds of every federated run"), CommandLine("N")
+    ] = _ROUNDS,
+    runs: Annotated[
+        int, Field(ge=1, description="Federated runs of every policy"), CommandLine("N")
+    ] = _RUNS,
+    processes: Processes = None,
+    channels_per_split: TestChannelsPerSplit = None,
     seed: Seed = 0,
-    epochs: int = _EPOCHS,
-    rounds: int = _ROUNDS,
-    runs: int = _RUNS,
     tell: Callable[[Any], None] = lambda _text: None,
 ) -> Demonstration:
     """Run a small end-to-end comparison and write an HTML report.
 
     ``pdm`` and ``pdg`` are trained, all policies are compared with the optimum, and some of them
-    train a federated model.
+    train a federated model: once with positions redrawn in every round, once with positions kept.
 
     Args:
         scenario: the cell, the radio and the problem.
         out: directory for all results and the page.
-        seed: of all random numbers.
         epochs: of the training of ``pdm`` and ``pdg``.
         rounds: of every federated run.
         runs: independent federated runs of every policy.
+        processes: to train in at the same time; by default one per processor.
+        channels_per_split: number of channels of each split and of the verdicts; None: 1000, and as
+            many as the verdicts take.
+        seed: of all random numbers.
         tell: is called with sentences and results as they come.
 
     """
-    from feduplink.channels import make_channels
     from feduplink.reporting.page import read_sections, write_page
     from feduplink.storage.run_directory import FinishedRun, part
 
     task = task_of(scenario, "digits")  # before anything takes long
-    channels = make_channels(scenario, seed=seed)
+    drawn: dict[str, Any] = {"channels_per_split": channels_per_split, "seed": seed}
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
-        f"antennas at up to {float(scenario.max_power.max()):g} W and interfere with each other.\n"
-        f"Drew {len(channels.test)} channels each for training, validation and test."
+        "antennas in the same band and interfere with each other.\n"
+        f"{channels_per_split or CHANNELS_PER_SPLIT} channels each are drawn for training, "
+        "validation and test."
     )
-    training = {}
-    for name in _LEARNED:
-        tell(f"Training {name} for {epochs} epochs ...")
-        with part():
-            training[name] = train(scenario, name, channels=channels, epochs=epochs, seed=seed)
-            training[name].save(out / name)
-    tell("Learning multipliers of dual and pdx, then searching the optimum ...")
-    policies = {name: training[name].policy if name in training else name for name in _COMPARED}
-    evaluation = evaluate(scenario, policies, channels=channels, optimum=True, seed=seed)
+    tell(f"Training pdm and pdg for {epochs} epochs ...")
+    training = _train(scenario, out, processes or os.cpu_count() or 1, epochs=epochs, **drawn)
+    tell("Finding the optimum and its bound, and judging all policies ...")
+    policies = _with_trained(_COMPARED, training)
+    evaluation = evaluate(scenario, policies, optimum=True, **drawn)
     evaluation.save(out)
-    tell(evaluation)
-    tell(explanation(evaluation, epochs))
-    tell(f"\nTraining a model together, on handwritten digits, for {rounds} rounds ...")
-    chosen = [training[name].policy if name in training else name for name in _FEDERATED]
-    with part():
-        federation = federate(scenario, task, chosen, runs=runs, rounds=rounds, seed=seed)
-        federation.save(out / "federated")
-    tell(federation)
-    results = {"": evaluation, **training, "federated": federation}
+    _tell_result(tell, evaluation)
+    federations = {}
+    for geometry, positions in _GEOMETRIES.items():
+        tell(
+            f"\nTraining a model of handwritten digits for {rounds} rounds with a deadline of "
+            f"{_DEADLINE_S:g} s; {positions} ..."
+        )
+        with part():
+            federations[geometry] = federate(
+                scenario.replace(geometry=geometry),
+                task,
+                _with_trained(_FEDERATED, training),
+                runs=runs,
+                rounds=rounds,
+                deadline=_DEADLINE_S,
+                seed=seed,
+            )
+            federations[geometry].save(out / f"federated-{geometry}")
+        _tell_result(tell, federations[geometry])
+    results: dict[str, Result] = {
+        "": evaluation,
+        **{f"federated-{geometry}": found for geometry, found in federations.items()},
+        **training,
+    }
     page = write_page(out, read_sections([FinishedRun.read(out / name) for name in results]))
     written = [f"{out / name}: {result.files}" for name, result in results.items()]
     tell("\n".join(["", *written, f"All of it on one page: open {page} in a browser."]))
-    return Demonstration(training, evaluation, federation, page)
+    return Demonstration(training, evaluation, federations, page)
 
 
-def explanation(evaluation: Evaluation, epochs: int) -> str:
-    """The findings of a comparison, one sentence per line."""
-    scenario, optimum = evaluation.scenario, evaluation.optimum
-    judged = evaluation.judgements
-    candidates = {name: row for name, row in judged.items() if row.feasible is not False}
-    quiet = min(outcome.participation for outcome in evaluation.values())
-    lines = [
-        f"The objective is the {scenario.utility} over the workers of the mean {scenario.objective}"
-        + (", the share of models that arrive." if scenario.objective == "psr" else "."),
-        "Every worker must keep the limits in the header on average.",
-        "A low weighted PER alone says little: it counts only workers that send, and with the "
-        f"most silent policy here {100 * quiet:.0f} % of them do.",
-        f"pdm and pdg are learned, here in {epochs} epochs; 'feduplink train' gives them the "
-        "paper's 1000.",
-    ]
-    if candidates:
-        best = max(candidates, key=lambda name: candidates[name].objective)
-        lines.append(
-            f"Of the policies that are feasible or inconclusive, {best} has the highest "
-            f"objective: {candidates[best].objective:.4f}."
-        )
-    if optimum is not None:
-        lines.append(
-            "The optimum was searched knowing all test channels. No policy with one power per "
-            f"worker and round exceeds {optimum.upper_bound:.4f} on them: proved, not estimated."
-        )
-    return "\n".join(lines)
+def _tell_result(tell: Callable[[Any], None], result: Evaluation | FederatedComparison) -> None:
+    """Show the table of a result and its findings."""
+    tell(result)
+    tell("\n".join(result.findings()))
+
+
+def _with_trained(names: tuple[str, ...], training: Mapping[str, TrainingRun]) -> dict[str, Any]:
+    """Policies by name, those that were trained as the objects that came out."""
+    return {name: training[name].policy if name in training else name for name in names}
+
+
+def _train(scenario: Scenario, out: Path, processes: int, **options: Any) -> dict[str, TrainingRun]:
+    """Train ``pdm`` and ``pdg``, at the same time if that is possible, and save both."""
+    from feduplink.process_pool import process_pool
+
+    if processes == 1:
+        for name in _LEARNED:
+            _train_one(name, scenario, out, options)
+    else:
+        with process_pool(min(processes, len(_LEARNED)), start_single_threaded) as pool:
+            submitted = [pool.submit(_train_one, name, scenario, out, options) for name in _LEARNED]
+            for future in track_each("training", submitted, "policies"):
+                future.result()
+    return {name: load_result(out / name) for name in _LEARNED}
+
+
+def _train_one(name: str, scenario: Scenario, out: Path, options: dict[str, Any]) -> None:
+    from feduplink.storage.run_directory import part
+
+    with part():
+        train(scenario, name, **options).save(out / name)

@@ -8,25 +8,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from feduplink.progress import track_each
+from feduplink.progress import track, track_each
 from feduplink.scenario import Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable
 from feduplink.workflows.options import (
     BudgetS,
     ChannelsOption,
-    ChannelsPerSplit,
     Device,
     MaxBoxes,
     PoliciesOption,
+    Reading,
     Seed,
+    TestChannelsPerSplit,
     workflow,
 )
 from feduplink.workflows.result import Result
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
+    from feduplink.channels import Channels
     from feduplink.judgement import Judgement
     from feduplink.link import Schedule
     from feduplink.optimum import Optimum
@@ -78,6 +81,11 @@ class Outcome:
     def verdict(self) -> str:
         """``feasible``, ``infeasible``, ``inconclusive``, or ``silent`` if nobody transmits."""
         return str(self.judgement.verdict)
+
+    @property
+    def verdict_channels(self) -> int:
+        """Number of channels that verdict and margin rest on."""
+        return self.judgement.verdict_channels
 
     @property
     def margin(self) -> float:
@@ -147,6 +155,20 @@ class Evaluation(Result, Mapping[str, Outcome]):
         """Transmit powers of each policy, (N, L), W."""
         return {name: outcome.power for name, outcome in self.items()}
 
+    def findings(self) -> list[str]:
+        """The best policies, the bound, and who loses or silences most."""
+        judged = self.judgements
+        found = [*_best_policies(judged), *_losses(judged)]
+        if self.optimum is not None and math.isfinite(self.optimum.upper_bound):
+            bound = self.optimum.upper_bound
+            found.insert(
+                1,
+                "No feasible policy with one power per worker and round exceeds "
+                f"{bound:.4f} on these channels, if arrivals are decided by the SINR with all "
+                "senders active (certified upper bound).",
+            )
+        return found
+
     def remarks(self) -> list[str]:
         """The notes, and a sentence on each policy that was made for another scenario."""
         from feduplink.policies.store import made_for_sentence
@@ -171,7 +193,11 @@ class Evaluation(Result, Mapping[str, Outcome]):
         return axes
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns policy, worker, measure, value; the worker is None for a value of all."""
+        """Columns policy, worker, measure, value; the worker is None for a value of all.
+
+        Constrained measures are means over the channels of the verdict, all others over the test
+        channels.
+        """
         for name, outcome in self.items():
             judged = outcome.judgement
             yield {"policy": name, "worker": None, "measure": "verdict", "value": outcome.verdict}
@@ -206,13 +232,54 @@ class Evaluation(Result, Mapping[str, Outcome]):
         }
 
 
+#: A policy is named as losing many models, or as silencing many workers, from this share on.
+_NOTABLE_SHARE = 0.1
+
+
+def _best_policies(judged: Mapping[str, Judgement]) -> list[str]:
+    """The highest objectives of feasible policies, and the names of all others."""
+    by_verdict: dict[str, list[str]] = {}
+    for name, row in judged.items():
+        by_verdict.setdefault(str(row.verdict), []).append(name)
+    ranked = sorted(by_verdict.pop("feasible", []), key=lambda name: -judged[name].objective)
+    shown = [f"{name} ({judged[name].objective:.4f})" for name in ranked[:3]]
+    best = f"Highest objective of the feasible policies: {', then '.join(shown)}."
+    others = [
+        f"{verdict.capitalize()}: {', '.join(names)}." for verdict, names in by_verdict.items()
+    ]
+    return [best if ranked else "No policy is feasible.", *others]
+
+
+def _losses(judged: Mapping[str, Judgement]) -> list[str]:
+    """Policies under which many models are lost, or many workers do not transmit."""
+    lossy = [
+        f"{name} ({row.weighted_per:.0%})"
+        for name, row in judged.items()
+        if row.weighted_per > _NOTABLE_SHARE
+    ]
+    quiet = [
+        f"{name} ({1 - row.participation:.0%})"
+        for name, row in judged.items()
+        if 1 - row.participation > _NOTABLE_SHARE
+    ]
+    found = []
+    if lossy:
+        found.append(f"Share of the transmitted models that are lost: {', '.join(lossy)}.")
+    if quiet:
+        found.append(
+            f"Workers that do not transmit: {', '.join(quiet)} of all workers and rounds. The "
+            "weighted PER does not count them, the objective does."
+        )
+    return found
+
+
 @workflow
 def evaluate(
     scenario: Scenario,
     policies: PoliciesOption = None,
     *,
     channels: ChannelsOption = None,
-    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    channels_per_split: TestChannelsPerSplit = None,
     optimum: Annotated[
         bool, Field(description="Also find the optimum on the test channels, with its bound")
     ] = False,
@@ -220,11 +287,18 @@ def evaluate(
     budget_s: BudgetS = None,
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> Evaluation:
     """Compare policies on test channels of a scenario, or on recorded channels.
 
     Policies are tuned on the training channels and judged on the test channels. All policies see
     the same CSI, with the noise of the scenario; the true channels decide.
+
+    Where channels are drawn and their number is not given, the constraints of a policy whose
+    verdict is inconclusive on the test channels are tested on further channels until it is
+    decided, or until ``Policy.max_verdict_channels`` (50,000) are used. Objective, weighted PER,
+    participation, powers and the optimum remain those of the 1000 test channels, so that they
+    compare.
 
     Args:
         scenario: the cell, the radio and the problem.
@@ -232,24 +306,30 @@ def evaluate(
             by default those that are compared where none are named.
         channels: recorded or drawn channels; an array (N, L, L) is reported on as a whole, and
             policies are tuned on channels drawn from the scenario.
-        channels_per_split: number of channels to draw for each split, without ``channels``.
+        channels_per_split: number of channels to draw for each split, without ``channels``, and
+            of the verdicts; None: 1000, and as many as the verdicts take.
         optimum: whether to find the optimum on the same test channels.
         max_boxes: boxes after which the branch and bound of its proof stops.
         budget_s: time limit of its proof, s; what is proved then depends on the machine.
         seed: of channels, tuning and CSI noise.
         device: where powers are computed.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
     from feduplink.policies.store import default_policies, make_policies
 
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    per_split = channels_per_split or CHANNELS_PER_SPLIT
+    scenario, data = channels_for(scenario, channels, per_split, seed=seed, **reading)
     names = default_policies() if policies is None else policies
     found = make_policies(names, scenario, channels=data, seed=seed)
     outcomes = judge_policies(
         found, data.test, scenario, seed=seed, recorded=data.recorded, device=device
     )
+    if channels is None and channels_per_split is None:
+        outcomes = decide_verdicts(outcomes, found, data, scenario, seed=seed, device=device)
     best = None
     if optimum:
         best = find_optimum(
@@ -308,6 +388,68 @@ def judge_policies(
         else:
             outcomes[name] = Outcome(decided, judged, differences)
     return outcomes
+
+
+def decide_verdicts(
+    outcomes: Mapping[str, Outcome],
+    policies: Mapping[str, Policy],
+    channels: Channels,
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+) -> dict[str, Outcome]:
+    """Test the constraints on further channels where the test channels leave a verdict open.
+
+    The further channels are drawn in blocks of as many as there are test channels; all policies
+    see the same ones, with noise of their own.
+
+    Args:
+        outcomes: of the policies on the test channels, by name.
+        policies: by name.
+        channels: the test channels, drawn from a scenario.
+        scenario: the cell and the radio.
+        seed: of the further channels and the CSI noise.
+        device: where powers are computed; by default where the channels are.
+
+    Returns:
+        The outcomes with the verdicts and margins on all channels judged.
+    """
+    from feduplink.judgement import SequentialTest, planned_sizes
+    from feduplink.policies import allocate_from_noisy_csi
+    from feduplink.randomness import torch_generator
+
+    block_size = len(channels.test)
+    tests = {}
+    for name, outcome in outcomes.items():
+        blocks = max(1, policies[name].max_verdict_channels // block_size)
+        sizes = planned_sizes(block_size, blocks * block_size)
+        tests[name] = SequentialTest(scenario, None, sizes)
+        tests[name].add(channels.test, outcome.schedule or outcome.power)
+    most = sum(test.remaining for test in tests.values())
+    block = 0
+    with track("verdicts", most, "channels") as progress:
+        while open_tests := {n: test for n, test in tests.items() if not test.is_finished}:
+            block += 1
+            generator = torch_generator(seed, "verdict-channels", block)
+            csi = channels.fresh(block_size, generator)
+            for name, test in open_tests.items():
+                decided = allocate_from_noisy_csi(
+                    policies[name],
+                    csi,
+                    scenario,
+                    seed=seed,
+                    noise="verdict-noise",
+                    block=block,
+                    device=device,
+                )
+                test.add(csi, decided)
+                left = sum(other.remaining for other in tests.values())
+                progress.advance(most - left, {"undecided": len(open_tests)})
+    return {
+        name: replace(outcome, judgement=tests[name].conclude(outcome.judgement))
+        for name, outcome in outcomes.items()
+    }
 
 
 def warn_unreachable(unreachable: Any) -> None:

@@ -19,6 +19,7 @@ from feduplink.workflows.options import (
     ChannelsPerSplit,
     CommandLine,
     PolicyLike,
+    Reading,
     Seed,
     workflow,
 )
@@ -42,6 +43,7 @@ def export_policy(
     channels: ChannelsOption = None,
     channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
     seed: Seed = 0,
+    **reading: Reading,
 ) -> ExportedPolicy:
     """Write a policy as an ONNX file, checked against PyTorch.
 
@@ -52,6 +54,8 @@ def export_policy(
         channels: channels on whose training split a policy is tuned; None: drawn ones.
         channels_per_split: number of drawn channels of a split.
         seed: seed of all random numbers.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     Returns:
         The file, and its largest differences to PyTorch.
@@ -61,7 +65,7 @@ def export_policy(
     from feduplink.policies import make_policy
     from feduplink.storage.run_directory import write_metrics
 
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     made = make_policy(policy, scenario, channels=data, seed=seed)
     directory = Path(out)
     exported = export_onnx(made, directory / ONNX_FILE)

@@ -14,7 +14,7 @@ from feduplink.errors import InputError
 from feduplink.registry import AGGREGATIONS, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
-from feduplink.tables import TextTable
+from feduplink.tables import TextTable, three_digits
 from feduplink.validation import import_extra
 from feduplink.workflows.options import (
     POLICY_NAMES,
@@ -23,6 +23,7 @@ from feduplink.workflows.options import (
     DataDirectory,
     Device,
     PoliciesOption,
+    Reading,
     Resume,
     Seed,
     workflow,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from feduplink.channels import Channels
     from feduplink.federated import FederatedHistory, PolicyHistory, Task
+    from feduplink.federated.history import Cost
     from feduplink.reporting.style import StyledFigure
 
 CHECKPOINT_FILE = "federated.safetensors"
@@ -53,6 +55,10 @@ Delivery = Annotated[
         metavar="D[,D...]", type=tuple[Annotated[float, Field(gt=0, le=1)], ...], default="1"
     ),
 ]
+
+
+#: A worker whose model arrives in fewer of the rounds is reported.
+_HEARD = 0.5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -91,6 +97,38 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     def table(self) -> TextTable:
         """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
         return replace(self.history.table(self.target), notes=self.notes)
+
+    def findings(self) -> list[str]:
+        """Who reaches the target fastest and with least energy, who does not, and who is heard."""
+        history, found = self.history, []
+        costs: dict[str, tuple[Cost, str]] = {
+            "time": ("airtime_s", "s"),
+            "energy": ("energy_j", "J"),
+        }
+        for quantity, (cost, unit) in costs.items():
+            reached = {
+                name: value
+                for name in self
+                if (value := history.median_cost_to(name, self.target, cost)) is not None
+            }
+            ranked = sorted(reached, key=reached.__getitem__)[:3]
+            shown = ", ".join(f"{name} {three_digits(reached[name])} {unit}" for name in ranked)
+            if shown:
+                found.append(
+                    f"Least {quantity} until the {history.metric_name} is at most "
+                    f"{self.target:.3g} (median over the runs): {shown}."
+                )
+        late = [n for n in self if history.median_cost_to(n, self.target, "rounds") is None]
+        if late:
+            found.append(f"Not reached in half of the runs or more: {', '.join(late)}.")
+        least = {n: min(self[n].delivered) for n in self if any(run.arrived for run in self[n])}
+        neglected = [f"{name} {share:.0%}" for name, share in least.items() if share < _HEARD]
+        if neglected:
+            found.append(
+                "Share of the rounds in which the model of the worker that is heard least arrives: "
+                f"{', '.join(neglected)}; at least {_HEARD:.0%} with the others."
+            )
+        return found
 
     def plot(
         self,
@@ -249,6 +287,7 @@ def federate(
     imports: Collection[str] = (),
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> FederatedComparison:
     """Train a federated model over the uplink; compare policies by error, time and energy.
 
@@ -280,6 +319,8 @@ def federate(
         imports: modules that Flower's processes import first.
         seed: of all random numbers.
         device: where workers are trained.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink import federated
@@ -310,8 +351,10 @@ def federate(
     checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
     check_beginning(checkpoint, "a federated comparison", resume=resume)
     recording: Channels | None = None
-    if channels is not None:
-        scenario, recording = channels_for(scenario, channels, 0, seed=seed, has_data_sizes=True)
+    if channels is not None or reading:
+        scenario, recording = channels_for(
+            scenario, channels, 0, seed=seed, has_data_sizes=True, **reading
+        )
     if isinstance(task, str):
         TASKS.find(task)  # so that an unknown name is refused before channels are drawn
     if recording is not None and len(recording.rows["training"]):

@@ -34,6 +34,7 @@ from feduplink.workflows.options import (
     CommandLine,
     Device,
     MaxBoxes,
+    Reading,
     Seed,
     workflow,
 )
@@ -244,6 +245,7 @@ def find_optimum(
     ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
+    **reading: Reading,
 ) -> OptimumResult:
     """Find the optimum on test or recorded channels, with a proved upper bound.
 
@@ -260,6 +262,8 @@ def find_optimum(
         whole_file: solve all recorded channels.
         seed: of drawn channels.
         device: where the search runs.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     import torch
@@ -271,7 +275,10 @@ def find_optimum(
 
     if whole_file and channels is None:
         raise InputError("whole-file: accepted only with --channels FILE.")
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    split = confidence is not None or not whole_file
+    scenario, data = channels_for(
+        scenario, channels, channels_per_split, seed=seed, split=split, **reading
+    )
     csi = data.csi if whole_file else data.test
     if confidence is not None and len(data.test) < _FEWEST_CHANNELS:
         raise InputError(
@@ -389,27 +396,32 @@ def check_proof(
     ],
     *,
     channels: Annotated[
-        Path | None,
+        str | Path | None,
         Field(
-            description="Also check that the proof is about these recorded channels (HDF5), bit "
-            "for bit; without it, it holds for the channels in it, whose checksum is shown"
+            description="Also check that the proof is about these recorded channels, bit for bit; "
+            "without it, it holds for the channels in it, whose checksum is shown"
         ),
-        CommandLine(metavar="FILE"),
+        CommandLine(metavar="FILE[:KEY]", type=str | None),
     ] = None,
     processes: Annotated[
         int,
         Field(ge=1, le=1024, description="Channels to check at the same time"),
         CommandLine(metavar="N"),
     ] = 2,
+    **reading: Reading,
 ) -> ProofCheck:
     """Check a proof of optimality with code that is separate from the search."""
+    from feduplink.channels import read_channels
     from feduplink.proofs import read_proof
     from feduplink.proofs.format import check_recording
 
     checker = import_extra("feduplink.proofs.checker", "check")
+    if channels is None and reading:
+        raise InputError(f"{next(iter(reading))}: accepted only with --channels FILE.")
     content = read_proof(Path(proof))
     if channels is not None:
-        check_recording(content, channels)
+        csi = read_channels(channels, **reading).csi
+        check_recording(content, csi.numpy(), str(channels))
     started = time.monotonic()
     failure = checker.find_error(content, processes=processes)
     seconds = time.monotonic() - started

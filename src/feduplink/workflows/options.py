@@ -37,12 +37,14 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
+from feduplink.errors import InputError, did_you_mean
 from feduplink.registry import COMPARED, POLICIES
 from feduplink.scenario import Scenario
-from feduplink.validation import ValidatedModel, check_device
+from feduplink.settings import CHANNELS_PER_SPLIT, MAX_VERDICT_CHANNELS
+from feduplink.validation import ValidatedModel, usable_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -93,7 +95,6 @@ class FieldsOf:
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1, description="Seed of all random numbers")]
 Device = Annotated[
     str,
-    AfterValidator(check_device),
     Field(description="Device to compute on: cpu, cuda or cuda:N"),
 ]
 ChannelsPerSplit = Annotated[
@@ -101,13 +102,29 @@ ChannelsPerSplit = Annotated[
     Field(ge=1, le=10**7, description="Channels for each of training, validation and test"),
     CommandLine(metavar="N"),
 ]
+#: As ``ChannelsPerSplit``, where verdicts may rest on further channels.
+TestChannelsPerSplit = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=10**7,
+        description="Channels for each of training, validation and test. A given number is also "
+        "that of the verdicts",
+    ),
+    CommandLine(
+        metavar="N",
+        default=f"{CHANNELS_PER_SPLIT}; more are drawn for a verdict until it is decided, at most "
+        f"{MAX_VERDICT_CHANNELS}",
+    ),
+]
 ChannelsOption = Annotated[
     ChannelsLike | None,
     Field(
-        description="Recorded channels (HDF5) instead of drawn ones, for the workers of the file. "
-        "They are split in turn into training, validation and test"
+        description="Recorded channels instead of drawn ones, for the workers of the file: HDF5, "
+        "NPZ, NPY or MAT, with the name of an array where the file has several. They are split in "
+        "turn into training, validation and test"
     ),
-    CommandLine(metavar="FILE", type=str | None),
+    CommandLine(metavar="FILE[:KEY]", type=str | None),
 ]
 #: Policies on the command line.
 POLICY_NAMES = CommandLine(
@@ -153,6 +170,32 @@ Processes = Annotated[
 ]
 
 
+class RecordingOptions(ValidatedModel):
+    """How an array of recorded channels is read."""
+
+    noise_power_w: float | None = Field(
+        None,
+        gt=0,
+        le=1e3,
+        description="Noise power, W, by which recorded gains are divided (default: they are "
+        "relative to the noise already)",
+    )
+    transpose: bool = Field(
+        False,
+        description="Exchange the two worker axes of recorded channels, for H[transmitter, "
+        "receiver]",
+    )
+    channel_axes: str | None = Field(
+        None,
+        description="Order of the axes of recorded channels, as ijn: n channel, i receive filter, "
+        "j transmitter, r antenna (default: found from the shape)",
+    )
+
+
+#: Keywords of a workflow on the reading of its channels.
+Reading = Annotated[Any, FieldsOf({"recorded channels": RecordingOptions})]
+
+
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Validate the options of a call: a wrong one raises ``InputError`` as on the command line.
 
@@ -162,7 +205,7 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
     @functools.wraps(function)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         fields = options_of(function).model_fields
-        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+        arguments = _arguments(function, args, kwargs)
         further = arguments.pop(_catch_all(function), {})
         if arguments.get("scenario") is not None:
             Scenario.check(arguments["scenario"], "scenario")
@@ -172,9 +215,34 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
             **{name: value for name, value in arguments.items() if name in plain}, **further
         )
         values = {name: getattr(checked, name) for name in checked.model_fields_set}
+        if "device" in values:
+            usable_device(values["device"])  # before anything takes long
         return function(**{**arguments, **values})  # type: ignore[call-arg]
 
     return call
+
+
+def _arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by name; one that does not fit raises :class:`InputError`."""
+    signature = inspect.signature(function)
+    name, accepted = function.__name__, signature.parameters
+    if not _catch_all(function):
+        for given in kwargs:
+            if given not in accepted:
+                guess = did_you_mean(given, accepted)
+                raise InputError(
+                    f"{given}: {name} has no such argument{guess} accepted: {', '.join(accepted)}."
+                )
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        first = [p.name for p in accepted.values() if p.kind in kinds]
+        raise InputError(
+            f"{name}: {error}; accepted: {name}({', '.join(first)}), and options by name."
+        ) from None
 
 
 @functools.cache

@@ -72,6 +72,10 @@ class Result(ABC):
         frame: DataFrame = import_extra("pandas", "pandas").DataFrame(list(self.records()))
         return frame
 
+    def findings(self) -> list[str]:
+        """What the numbers show, in sentences; they stand at the top of the page."""
+        return []
+
     def headline(self) -> str:
         """A line above the table: the number of channels and their origin, if there are any."""
         return str(getattr(self, "origin", ""))
@@ -109,7 +113,7 @@ class Result(ABC):
         self.write_files(target)
         self._save_figures(target)
         write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
-        write_metrics(target, {"result": self.kind, **self.metrics()})
+        write_metrics(target, {"result": self.kind, "findings": self.findings(), **self.metrics()})
         return target
 
     def _save_figures(self, directory: Path) -> None:

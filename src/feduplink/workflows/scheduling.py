@@ -19,6 +19,7 @@ from feduplink.workflows.options import (
     ChannelsPerSplit,
     CommandLine,
     PoliciesOption,
+    Reading,
     Seed,
     workflow,
 )
@@ -255,6 +256,7 @@ def make_schedules(
     ] = 0.0,
     channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
     seed: Seed = 0,
+    **reading: Reading,
 ) -> Front:
     """Time–energy Pareto front of transmission schedules on test or recorded channels.
 
@@ -270,6 +272,8 @@ def make_schedules(
         budget_s: time limit of the certified lower bound, s per κ; 0 computes none.
         channels_per_split: number of channels to draw, without ``channels``.
         seed: of all random numbers.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.channels.channel_set import channels_for
@@ -278,7 +282,7 @@ def make_schedules(
     from feduplink.registry import POLICIES
     from feduplink.scenario import float64
 
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed, **reading)
     rates = delivery_of(delivery, scenario)
     kappas = sorted({kappa} if isinstance(kappa, int | float) else set(kappa))
     if budget_s > 0 and rates != 1.0:

@@ -6,7 +6,7 @@
 ...     channels_per_split=20,
 ... )
 >>> swept.table().columns
-('policy', '-30', '-20')
+('policy', '-30', '-20', 'verdict')
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: The measure that is shown by default: the first of these that there is, else the first of all.
 _DEFAULT_MEASURES = ("objective", "final_error")
+#: Words for the verdicts; silent policies count as infeasible.
+_VERDICTS = {True: "feasible", False: "infeasible", None: "inconclusive"}
 #: What a run was called with, to find it again.
 _CALL_FILE = "call.json"
 
@@ -111,24 +113,61 @@ class Sweep(Result):
         return math.fsum(found) / len(found) if found else math.nan
 
     def feasible(self, policy: str, values: tuple[Any, ...]) -> bool | None:
-        """The verdict over all seeds; None if inconclusive, True for a job without verdicts."""
-        if "feasible" not in self.measures:
+        """The verdict over all seeds; None if inconclusive, True for a job without verdicts.
+
+        The optimum satisfies the constraints on the test channels, unless it is silent.
+        """
+        from feduplink.optimum import OPTIMUM
+
+        if not self.has_verdicts:
             return True
-        return {1.0: True, 0.0: False}.get(self.get(policy, values, "feasible"))
+        feasible = self.get(policy, values, "feasible")
+        if policy == OPTIMUM:
+            return feasible != 0.0
+        return {1.0: True, 0.0: False}.get(feasible)
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether the job judges constraints."""
+        return "feasible" in self.measures
 
     def table(self, measure: str | None = None) -> TextTable:
-        """A column per value of the first option, a row per policy and value of the second."""
+        """A column per value of the first option, a row per policy and value of the second.
+
+        Values of infeasible policies are in brackets, and a column has the verdicts.
+        """
         measure = self._known(measure)
         first, *second = self.options
         rows = []
         for panel in self.panels:
             for policy in self.policies:
-                shown = [self.get(policy, (value, *panel), measure) for value in self.values(0)]
+                points = {value: (value, *panel) for value in self.values(0)}
                 label = " ".join([policy, *(f"{second[0]}={value}" for value in panel)]).strip()
-                cells = ("-" if math.isnan(value) else f"{value:.4g}" for value in shown)
-                rows.append([label or measure, *cells])
-        columns = ("policy", *map(str, self.values(0)))
-        return TextTable(f"{measure} against {first}", columns, rows)
+                cells = [self._cell(policy, at, measure) for at in points.values()]
+                verdict = [self._verdict(policy, points)] if self.has_verdicts else []
+                rows.append([label or measure, *cells, *verdict])
+        verdict = ["verdict"] if self.has_verdicts else []
+        columns = ("policy", *map(str, self.values(0)), *verdict)
+        bracketed = any(cell.startswith("[") for _, *cells in rows for cell in cells)
+        remarks = ["[ ]: infeasible, not to be compared with feasible values"] if bracketed else []
+        return TextTable(f"{measure} against {first}", columns, rows, remarks)
+
+    def _cell(self, policy: str, at: tuple[Any, ...], measure: str) -> str:
+        value = self.get(policy, at, measure)
+        if math.isnan(value):
+            return "-"
+        return f"[{value:.4g}]" if self.feasible(policy, at) is False else f"{value:.4g}"
+
+    def _verdict(self, policy: str, points: Mapping[Any, tuple[Any, ...]]) -> str:
+        """One word if the verdict is the same everywhere, else where it is which."""
+        where: dict[str, list[str]] = {}
+        for value, at in points.items():
+            if not math.isnan(self.get(policy, at, self.measure)):
+                where.setdefault(_VERDICTS[self.feasible(policy, at)], []).append(str(value))
+        if len(where) < 2:
+            return "".join(where)
+        exceptions = {word: values for word, values in where.items() if word != "feasible"}
+        return "; ".join(f"{word} at {', '.join(vs)}" for word, vs in exceptions.items())
 
     def plot(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
         """A line per policy against the first option; a panel per value of the second."""
@@ -156,7 +195,7 @@ class Sweep(Result):
                 }
                 for panel in self.panels
             ],
-            "verdicts": "feasible" in self.measures,
+            "verdicts": self.has_verdicts,
         }
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -335,7 +374,7 @@ def _run_all(runs: Sequence[_Run], processes: int) -> list[dict[str, Any]]:
     if processes == 1:
         found = [_attempt(run) for run in track_each(title, runs)]
     else:
-        with process_pool(processes, _start_process) as pool:
+        with process_pool(processes, start_single_threaded) as pool:
             submitted = [pool.submit(_attempt, run) for run in runs]
             found = [future.result() for future in track_each(title, submitted)]
     for run, ended in zip(runs, found, strict=True):
@@ -351,8 +390,8 @@ def _attempt(run: _Run) -> dict[str, Any] | InputError:
         return error
 
 
-def _start_process() -> None:
-    """In each process: one thread, and no progress bars, which the first process shows."""
+def start_single_threaded() -> None:
+    """Begin a process of a pool with one thread and no progress bars, which its parent shows."""
     import torch
 
     torch.set_num_threads(1)

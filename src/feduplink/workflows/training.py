@@ -27,24 +27,25 @@ from feduplink.settings import (
 from feduplink.tables import TextTable
 from feduplink.workflows.evaluation import (
     Outcome,
+    decide_verdicts,
     judge_policies,
     warn_unreachable,
 )
 from feduplink.workflows.options import (
     ChannelsOption,
-    ChannelsPerSplit,
     CommandLine,
     Device,
     FieldsOf,
+    RecordingOptions,
     Resume,
     Seed,
+    TestChannelsPerSplit,
     workflow,
 )
 from feduplink.workflows.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from torch import Tensor
 
     from feduplink.channels import Channels
     from feduplink.policies import Policy
@@ -200,7 +201,7 @@ def train(
     ],
     *,
     channels: ChannelsOption = None,
-    channels_per_split: ChannelsPerSplit = CHANNELS_PER_SPLIT,
+    channels_per_split: TestChannelsPerSplit = None,
     preset: Annotated[
         PresetName | None,
         Field(
@@ -225,6 +226,7 @@ def train(
                 ),
                 "network of pdg and pdm": GraphArchitecture,
                 "training of pdx (steps also of learned-schedule)": NetworkSettings,
+                "recorded channels": RecordingOptions,
             }
         ),
     ],
@@ -240,14 +242,17 @@ def train(
         scenario: the cell, the radio and the problem.
         policy: a registered name, ``package.module:Class`` or a class.
         channels: recorded or drawn channels.
-        channels_per_split: number of channels to draw for each split, without ``channels``.
+        channels_per_split: number of channels to draw for each split, without ``channels``, and
+            of the verdict; None: 1000, and as many as the verdict takes (see ``evaluate``).
         preset: ``ours`` or ``paper``.
         tensorboard: also log for TensorBoard, in ``out``.
         out: directory for result, checkpoint and log; without it none is written.
         resume: continue from the checkpoint in ``out``.
         seed: of all random numbers.
         device: where the training runs.
-        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``.
+        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``; and
+            ``noise_power_w``, ``transpose`` and ``channel_axes`` of recorded channels, as of
+            :func:`feduplink.make_channels`.
 
     """
     from feduplink.channels.channel_set import channels_for
@@ -264,7 +269,9 @@ def train(
     checkpoint = out and out / CHECKPOINT_FILE
     check_beginning(checkpoint, "a training run", resume=resume)
     found = POLICIES.find(policy) if isinstance(policy, str) else policy
-    scenario, data = channels_for(scenario, channels, channels_per_split, seed=seed)
+    reading = {n: settings.pop(n) for n in RecordingOptions.model_fields if n in settings}
+    per_split = channels_per_split or CHANNELS_PER_SPLIT
+    scenario, data = channels_for(scenario, channels, per_split, seed=seed, **reading)
     kind = policy_class(found)
     options = {"preset": preset, "device": usable_device(device), **settings}
     with resume_hint(checkpoint):
@@ -274,26 +281,31 @@ def train(
         if kind is not LearnedSchedule:
             warn_unreachable(check_reachable(scenario, data.training))
         trainer.run(make_trackers(out, tensorboard=tensorboard), checkpoint)
-        run = _result(trainer, data)
+        is_fixed = channels is not None or channels_per_split is not None
+        run = _result(trainer, data, is_fixed=is_fixed)
     if out is not None:
         run.save(out)
     return run
 
 
-def _result(trainer: Trainer[Any], data: Channels) -> TrainingRun:
+def _result(trainer: Trainer[Any], data: Channels, *, is_fixed: bool) -> TrainingRun:
+    """The result; the verdict rests on the test channels alone if their number is fixed."""
     trained, algorithm = trainer.trained(), trainer.algorithm
 
-    def judged(csi: Tensor) -> Outcome:
-        policies = {trained.name: trained}
-        return judge_policies(policies, csi, trained.scenario, seed=algorithm.seed)[trained.name]
-
+    policies, scenario, seed = {trained.name: trained}, trained.scenario, algorithm.seed
+    on_test = judge_policies(policies, data.test, scenario, seed=seed)
+    if not is_fixed:
+        on_test = decide_verdicts(on_test, policies, data, scenario, seed=seed)
+    on_validation = None
+    if algorithm.record_type.is_validated:
+        on_validation = judge_policies(policies, data.validation, scenario, seed=seed)[trained.name]
     return TrainingRun(
         trainer.history,
         algorithm.settings.model_dump(mode="json"),
         algorithm.seed,
         trained,
-        judged(data.test),
-        judged(data.validation) if algorithm.record_type.is_validated else None,
+        on_test[trained.name],
+        on_validation,
         {"channels": data.as_metrics()}
         if data.recorded
         else {"channels_per_split": len(data.test)},
