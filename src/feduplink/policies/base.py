@@ -107,7 +107,7 @@ class Policy(ABC):
         colour, marker: matplotlib colour and marker in all figures; None assigns a free one. A
             derived class does not inherit them.
         kappa: price of energy κ, s/J; None if the policy does not use one.
-        max_verdict_channels: maximum number of drawn channels on which ``evaluate`` allocates powers
+        max_verdict_channels: maximum number of channels that ``evaluate`` draws
             to decide the verdict; lower for policies that are slow per channel.
 
     >>> from feduplink.policies import make_policy
