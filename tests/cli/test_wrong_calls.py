@@ -44,7 +44,7 @@ train --policy pdg --device cuda:99                     : cuda:99
 train --policy pdg --channels nowhere.h5                : nowhere.h5
 train --policy pdg --channels text.h5                   : text.h5
 train --policy pdg --resume                             : checkpoint
-evaluate --policies ,                                   : none given
+evaluate --policies ,                                   : no policy is given
 evaluate --policies mox                                 : did you mean max?
 evaluate --policies nowhere/policy                      : nowhere/policy
 evaluate --policies empty                               : empty
