@@ -274,7 +274,7 @@ def test_a_policy_with_a_state_from_outside(
     [
         (("--task", "cifar"), "task: 'cifar' is unknown"),
         (("--task", "os:getcwd"), "task: os:getcwd cannot be called with workers=N"),
-        (("--data", "here"), "accepted with the task digits: no directory"),
+        (("--data", "here"), "the task digits has no option directory"),
         (("--partition", "odd"), "partition: 'odd' is unknown; accepted: iid, gaussian, dirichlet"),
         (("--aggregation", "median"), "aggregation: 'median' is unknown"),
         (("--aggregation", "os:getcwd"), "aggregation: os:getcwd is a str; accepted: an Agg"),
