@@ -223,6 +223,19 @@ def progress_bars() -> tuple[Callback, ...]:
     return (_bars,) if watched else ()
 
 
+@contextlib.contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a line on the terminal while a block without steps runs, and clear it at the end."""
+    shown = bool(progress_bars()) and sys.stderr.isatty()
+    if shown:
+        print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
 def _in_notebook() -> bool:
     """Whether a Jupyter kernel or Colab runs this; imports nothing to find out."""
     ipython = sys.modules.get("IPython")

@@ -25,6 +25,7 @@ from feduplink.cli.options import (
     config_text,
 )
 from feduplink.errors import InputError, ProofError
+from feduplink.progress import status
 from feduplink.units import set_units
 from feduplink.workflows.options import takes
 
@@ -77,7 +78,7 @@ def _run(words: Sequence[str]) -> None:
             print(config_text(call.workflow, call.given, scenario), end="")
             return
         # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
-        with _without_garbage_collection("torch"):
+        with status("loading PyTorch"), _without_garbage_collection("torch"):
             import torch
 
             from feduplink.storage.run_directory import command, reserved
