@@ -281,6 +281,7 @@ def test_interrupt_while_the_commands_are_loaded(
         def __getattr__(self, name: str) -> object:
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(sys, "argv", ["feduplink", "evaluate"])
     name = "feduplink.cli.command_line"
     monkeypatch.setitem(sys.modules, name, Loading(name))
     assert __main__.main() == 130
