@@ -7,12 +7,17 @@ def main() -> int:
     """Run one command.
 
     The commands are imported inside the ``try``, so that Ctrl-C during the import is handled too.
+    The overview does not import them.
 
     Returns:
-        The exit status, see :mod:`feduplink.cli`.
+        The exit status, see :mod:`feduplink.cli.command_line`.
     """
     try:
-        from feduplink.cli import main as run
+        if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help", "--version"):
+            from feduplink.cli import overview_parser
+
+            overview_parser().parse_args(sys.argv[1:2] or ["--help"])  # prints and exits
+        from feduplink.cli.command_line import main as run
 
         return run()
     except KeyboardInterrupt:

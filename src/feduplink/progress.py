@@ -285,6 +285,23 @@ def progress_bars() -> tuple[Callback, ...]:
     return (_bars,) if watched else ()
 
 
+@contextlib.contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a line on the terminal during a block that reports no steps, and clear it afterwards.
+
+    Args:
+        text: description of the block.
+    """
+    shown = bool(progress_bars()) and sys.stderr.isatty()
+    if shown:
+        print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
 def _in_notebook() -> bool:
     """Whether the code runs in a Jupyter kernel or in Colab; does not import IPython."""
     ipython = sys.modules.get("IPython")

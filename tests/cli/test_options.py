@@ -10,7 +10,7 @@ import yaml
 
 from federated.conftest import blob_task
 from feduplink.channels import draw_channels, write_channels
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import LocalWork, Task
 from feduplink.scenario import Scenario
 

@@ -20,7 +20,7 @@ from feduplink import (
     Scenario,
     draw_csi,
 )
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import Rounds, UplinkRules, everyone, transmit
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.link import PacketSuccess
@@ -248,7 +248,7 @@ def test_weighted_per_is_the_error_rate_of_the_blocks():
 
 def test_the_certificate_refuses_the_measure():
     scenario, csi = two_workers()
-    with pytest.raises(InputError, match="certificate: has no bound with tb-success; accepted"):
+    with pytest.raises(InputError, match="certificate: no upper bound is known for the measure tb"):
         find_optimum(scenario, csi)
 
 
@@ -304,8 +304,8 @@ def test_evaluate_and_train_accept_it_as_the_objective(tmp_path: Path):
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (["evaluate", "--policies", "pdx"], "pdx: knows packet success, .*: tb-success."),
-        (["optimum"], "certificate: has no bound with tb-success; accepted"),
+        (["evaluate", "--policies", "pdx"], "pdx: the measure tb-success was given; accepted"),
+        (["optimum"], "certificate: no upper bound is known for the measure tb-success; accepted"),
     ],
 )
 def test_methods_that_need_the_waterfall_refuse_it(command, sentence, tmp_path, capsys):

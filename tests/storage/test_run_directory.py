@@ -13,7 +13,7 @@ import torch
 
 from conftest import MakeRun
 from feduplink import InputError, __version__
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.storage.run_directory import (
     Claim,
     command,

@@ -68,7 +68,7 @@ def test_the_command_line_and_python_give_the_same_metrics(tmp_path: Path, monke
     """Bit for bit, without the provenance."""
     import json
 
-    from feduplink.cli import main
+    from feduplink.cli.command_line import main
 
     monkeypatch.chdir(tmp_path)
     words = ["evaluate", "--policies", "max,openloop,pdx", "--workers", "3", "--optimum"]

@@ -6,8 +6,11 @@ workflow, see :mod:`feduplink.workflows.options`.
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from feduplink import workflows
-from feduplink.cli.options import Given, make_scenario
-from feduplink.errors import InputError, ProofError
+from feduplink.cli import SHELLS, Parser, overview_parser
+from feduplink.cli.options import (
+    Given,
+    add_common_options,
+    add_workflow_options,
+    completion_script,
+    given_options,
+    make_scenario,
+)
+from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
 from feduplink.experiments.reproduction import reproduce
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.serving.listening import serve
@@ -243,8 +254,6 @@ def sweep(
     processes: Processes = None,
 ) -> Sweep:
     """Run a command for several values of one or two options: table, CSV and plot."""
-    from feduplink.cli import parse
-
     if len({name for name, *_ in vary}) < len(vary):
         raise InputError("vary: an option was given twice; accepted: one or two different options.")
     if any(word == "--out" or word.startswith("--out=") for word in swept):
@@ -452,3 +461,83 @@ COMMANDS = (
         "feduplink data --fetch mnist --data ~/feduplink-data",
     ),
 )
+
+
+def parse(words: Sequence[str]) -> Call:
+    """Parse a command line.
+
+    Args:
+        words: words after ``feduplink``.
+
+    Returns:
+        The command with its options.
+
+    Raises:
+        InputError: if the command or an option is not accepted.
+        SystemExit: after ``--help``, ``--version`` and ``--completion``.
+    """
+    known = {command.name: command for command in COMMANDS}
+    first, *further = words or ["--help"]
+    if first in known:
+        return _parse_options(known[first], further)
+    if not first.startswith("-"):
+        raise unknown_name("command", first, known)
+    parser = overview_parser()
+    shell = parser.parse_known_args([first, *further])[0].completion
+    if shell is None:
+        raise InputError(f"{first}: no such option; see feduplink --help.")
+    if shell not in SHELLS:
+        raise unknown_name("completion", shell, SHELLS)
+    (subparsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in known.items():
+        _declare(subparsers.choices[name], command)
+    print(completion_script(parser, shell))
+    sys.exit(0)
+
+
+def _parse_options(command: Command, words: Sequence[str]) -> Call:
+    """Parse the options of a command."""
+    parser = Parser(
+        prog=f"feduplink {command.name}",
+        description=command.summary,
+        epilog=f"example: {command.example}",
+        allow_abbrev=False,
+    )
+    parser.usage = f"{parser.prog} {command.usage}".rstrip()
+    _declare(parser, command)
+    args, unknown = parser.parse_known_args(_with_attached_values(words))
+    if unknown:
+        raise _unknown_option(parser, unknown[0])
+    return Call(command, given_options(args, command.workflow, parser.prog))
+
+
+def _with_attached_values(words: Sequence[str]) -> list[str]:
+    """Join ``--option -20,-23`` and ``--option -20dBW`` to ``--option=VALUE``.
+
+    argparse treats a word that begins with a minus sign as an option unless it is a plain number.
+    """
+    attached: list[str] = []
+    for word in words:
+        follows_option = bool(attached) and re.fullmatch(r"--[a-z][a-z-]*", attached[-1])
+        if follows_option and re.match(r"-[\d.]", word):
+            attached[-1] += f"={word}"
+        else:
+            attached.append(word)
+    return attached
+
+
+def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the options of a command to a parser."""
+    add_workflow_options(parser, command.workflow)
+    add_common_options(parser, command.default_out if command.writes else None)
+
+
+def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
+    """Error for a word that is not an option of the command."""
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return InputError(f"{name}: only options are accepted here; see {parser.prog} --help.")
+    known = [option for action in parser._actions for option in action.option_strings]
+    return InputError(
+        f"{name}: no such option{did_you_mean(name, known)} see {parser.prog} --help."
+    )

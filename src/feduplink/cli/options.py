@@ -76,7 +76,7 @@ class Common(ValidatedModel):
 
     out: Path | None = Field(None, description="Directory for the files of the result")
     imports: tuple[str, ...] = Field((), description="Modules to import first")
-    units: UnitSystem = Field("engineering", description="Units of tables, plots and pages")
+    units: UnitSystem | None = Field(None, description="Units of tables, plots and pages")
 
 
 class Given(NamedTuple):
