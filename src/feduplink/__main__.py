@@ -1,13 +1,16 @@
-"""``feduplink`` and ``python -m feduplink``."""
+"""Entry point of ``feduplink`` and ``python -m feduplink``."""
 
 import sys
 
 
 def main() -> int:
-    """Run one command; returns the exit status.
+    """Run one command.
 
-    The commands are imported here, so that Ctrl-C while they are loaded is no traceback either. The
-    overview does not import them.
+    The commands are imported inside the ``try``, so that Ctrl-C during the import is handled too.
+    The overview does not import them.
+
+    Returns:
+        The exit status, see :mod:`feduplink.cli.command_line`.
     """
     try:
         if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help", "--version"):

@@ -69,7 +69,7 @@ def test_resume_needs_the_word_and_gives_the_same(run: Run, tmp_path: Path):
     before = _results(tmp_path / "runs/federate")
     status, _, err = run(*words)
     assert status == 2
-    assert "already holds a federated comparison" in err
+    assert "already contains a federated comparison" in err
     assert run(*words, "--resume")[0] == 0
     assert _results(tmp_path / "runs/federate") == before
 
@@ -324,4 +324,4 @@ def test_data_names_a_damaged_set(run: Run, tmp_path: Path):
 
 def test_fetching_needs_a_name_and_a_place(run: Run):
     assert "'cifar' is unknown" in run("data", "--fetch", "cifar", "--data", "x")[2]
-    assert "a directory to fetch to is needed" in run("data", "--fetch", "mnist")[2]
+    assert "no directory was given; accepted with --fetch" in run("data", "--fetch", "mnist")[2]

@@ -316,6 +316,8 @@ def test_what_another_command_made_is_not_overwritten(run: Run, tmp_path: Path):
     assert run("channels", "--count", 3, "--workers", 2, "--out", "here").status == 0
     before = {path: path.read_bytes() for path in (tmp_path / "here").iterdir()}
     words = ("--policies", "max", "--workers", 2, "--channels-per-split", 3, "--out", "here")
-    assert "holds a run of another command (feduplink channels" in refused(run("evaluate", *words))
+    assert "contains a run of another command (feduplink channels" in refused(
+        run("evaluate", *words)
+    )
     assert {path: path.read_bytes() for path in (tmp_path / "here").iterdir()} == before
     assert run("channels", "--count", 4, "--workers", 2, "--out", "here").status == 0

@@ -108,8 +108,8 @@ def test_federate_takes_the_bits_of_its_own_model(run: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--time-max-s", 7, "--rate-min", 0.7), "time-max-s and rate-min say the same twice"),
-        (("--energy-max-j", 1, "--ee-min", 5), "energy-max-j and ee-min say the same twice"),
+        (("--time-max-s", 7, "--rate-min", 0.7), "time-max-s and rate-min were both given"),
+        (("--energy-max-j", 1, "--ee-min", 5), "energy-max-j and ee-min were both given"),
         (("--model-bits", 1e6), "model-bits: accepted only with time-max-s or energy-max-j"),
         (("--time-max-s", "7,8"), "time-max-s: 2 values; accepted: one, or one for each of the 8"),
         (("--energy-max-j", "1,2,3"), "energy-max-j: 3 values"),

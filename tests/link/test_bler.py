@@ -140,8 +140,8 @@ def test_most_alone_is_the_success_at_full_power_alone():
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ({"mcs": 2}, "mcs: 2 has no error rates in Sionna; accepted: 3, 4, .*, 27."),
-        ({"mcs_table": 3}, "mcs_table: 3 has no error rates in Sionna; accepted: 1, 2."),
+        ({"mcs": 2}, "mcs: Sionna has no error rates for 2; accepted: 3, 4, .*, 27."),
+        ({"mcs_table": 3}, "mcs_table: Sionna has no error rates for 3; accepted: 1, 2."),
     ],
 )
 def test_a_scheme_without_a_table_is_refused(kind, sentence):
@@ -151,7 +151,9 @@ def test_a_scheme_without_a_table_is_refused(kind, sentence):
 
 
 def test_a_band_without_a_resource_block_is_refused():
-    with pytest.raises(InputError, match="bandwidth_hz: 1000 holds no resource block; accepted"):
+    with pytest.raises(
+        InputError, match="bandwidth_hz: 1000 Hz is less than one resource block; accepted"
+    ):
         TransportBlockSuccess.from_scenario(Scenario(bandwidth_hz=1000))
 
 

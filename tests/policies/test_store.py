@@ -176,7 +176,7 @@ def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: o
             "dqn",
             {},
             {},
-            r"holds 'dqn', whose code is not here; accepted after importing its module",
+            r"refers to 'dqn', whose code is not imported; accepted after importing its module",
         ),
         ("pdg", {}, {}, r"does not fit a pdg: .*Missing key"),
         ("pdg", PerceptronPolicy(SCENARIO).state_dict(), {}, r"does not fit a pdg"),
@@ -246,7 +246,8 @@ def test_a_policy_whose_module_is_not_imported_is_refused_by_name(tmp_path, monk
     assert type(load_policy(file)) is loud
     monkeypatch.delitem(sys.modules, "own_module")
     with pytest.raises(
-        InputError, match=r"holds 'own_module:Loud', whose code is not here; accepted after imp"
+        InputError,
+        match=r"refers to 'own_module:Loud', whose code is not imported; accepted after imp",
     ):
         load_policy(file)
     assert "own_module" not in sys.modules
@@ -268,7 +269,9 @@ def test_a_file_that_names_a_harmful_module_does_not_import_it(place, tmp_path, 
     file = tmp_path / "policy.safetensors"
     scenario = {**SCENARIO.model_dump(mode="json"), **fields[place]}
     write(file, name if place == "policy" else "max", {}, scenario=scenario)
-    with pytest.raises(InputError, match=r"holds 'harmful_code:Thing', whose code is not here"):
+    with pytest.raises(
+        InputError, match=r"refers to 'harmful_code:Thing', whose code is not imported"
+    ):
         load_policy(file)
     assert "harmful_code" not in sys.modules
     assert not mark.exists()

@@ -90,7 +90,7 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("problem.objective", np.bytes_("goodput")), "names 'goodput'; accepted: psr, rate,"),
         (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints for"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
-        (_elsewhere, "has a link in the place of policy/power"),
+        (_elsewhere, "has a link instead of policy/power"),
     ],
 )
 def test_an_invalid_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):

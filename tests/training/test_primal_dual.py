@@ -483,7 +483,7 @@ def test_fresh_channels_are_refused_for_recorded_channels(data):
     ("csi", "sentence"),
     [
         (torch.full((20, 3, 3), torch.nan), "csi: holds NaN"),
-        (torch.zeros(20, 3, 3), "csi: holds a negative or zero gain"),
+        (torch.zeros(20, 3, 3), "csi: contains a negative or zero gain"),
         (torch.ones(20, 4, 4), "csi: 4 workers; accepted here: exactly 3"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(data, tmp_path):
     checkpoint.write_bytes(checkpoint.read_bytes()[:-3])
     with pytest.raises(InputError, match=r"^training checkpoint: .* damaged"):
         trainer.resume(checkpoint)
-    with pytest.raises(InputError, match="holds a policy; accepted: a training checkpoint"):
+    with pytest.raises(InputError, match="contains a policy; accepted: a training checkpoint"):
         trainer.resume(save_policy(GraphPolicy(SCENARIO), tmp_path))
 
 

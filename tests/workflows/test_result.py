@@ -60,7 +60,7 @@ def test_a_saved_result_is_read_back(make, tmp_path: Path):
 
 
 def test_a_directory_without_a_result_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match=r"^result: .* holds no result; accepted"):
+    with pytest.raises(InputError, match=r"^result: .* does not contain a result; accepted"):
         fu.load_result(tmp_path)
 
 

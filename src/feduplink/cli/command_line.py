@@ -1,9 +1,7 @@
-"""Parse a command line, call a workflow, print.
+"""Execution of a command line: parse the options, call a workflow, print the result.
 
 :mod:`feduplink.cli.commands` lists the commands. A command validates its input before it writes
-anything, and raises :class:`~feduplink.errors.InputError` with one sentence for what it cannot
-accept. :func:`main` prints that sentence and returns 2. A proof that does not hold is a
-:class:`~feduplink.errors.ProofError`, and 1. SIGINT and SIGTERM end a command with 130 and 143.
+files.
 """
 
 from __future__ import annotations
@@ -36,11 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: the words after ``feduplink``; by default those that the process was started with.
+        argv: words after ``feduplink``; None: those of the process.
 
     Returns:
-        The exit status: 0; 1 for a proof that does not hold; 2 for input that is refused; 130 and
-        143 after SIGINT and SIGTERM.
+        The exit status: 0 on success; 1 for a proof that does not hold
+        (:class:`~feduplink.errors.ProofError`); 2 for invalid input
+        (:class:`~feduplink.errors.InputError`), whose message is printed; 130 and 143 after SIGINT
+        and SIGTERM.
     """
     words = sys.argv[1:] if argv is None else argv
     with warnings.catch_warnings():
@@ -68,6 +68,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def _run(words: Sequence[str]) -> None:
+    """Parse and run a command, or print its configuration."""
     with _modules_of_the_user():
         call = parse(words)
         if call.given.common.units is not None:
@@ -77,13 +78,13 @@ def _run(words: Sequence[str]) -> None:
             scenario = call.scenario() if takes(call.workflow, "scenario") else None
             print(config_text(call.workflow, call.given, scenario), end="")
             return
-        # Imported here: PyTorch takes seconds, which --help and wrong options need not wait for.
+        # Imported here, because importing PyTorch takes seconds; --help and errors do not need it.
         with status("loading PyTorch"), _without_garbage_collection("torch"):
             import torch
 
             from feduplink.storage.run_directory import command, reserved
 
-        # The matrices are small: a second thread gains nothing on an idle machine, and spins on a
+        # The matrices are small: a second thread is no faster on an idle machine, and slower on a
         # busy one.
         torch.set_num_threads(1)
         with command(words), contextlib.ExitStack() as stack:
@@ -95,10 +96,10 @@ def _run(words: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _without_garbage_collection(module: str) -> Iterator[None]:
-    """Keep what the block imports out of garbage collection, if ``module`` is imported first.
+    """Exclude objects created by imports in the block from garbage collection.
 
-    A quarter of a million objects of PyTorch live as long as the process. Collections while they
-    are made and at the end take a second in all.
+    The 250,000 objects of PyTorch live as long as the process; collecting them takes a second. No
+    effect if ``module`` has been imported already.
     """
     if module in sys.modules or not gc.isenabled():
         yield
@@ -115,9 +116,9 @@ def _without_garbage_collection(module: str) -> Iterator[None]:
 def _signals_as_interrupts() -> Iterator[None]:
     """Raise :class:`Terminated` on SIGTERM and ``KeyboardInterrupt`` on SIGINT within the block.
 
-    Libraries in C++ may replace what is raised while they convert arguments: after a signal the
-    block ends with that signal, whatever was raised. Only the main thread may handle signals; an
-    ignored SIGINT stays ignored.
+    C++ libraries may replace an exception that is raised while they convert arguments; after a
+    signal, the exception of the signal is raised in any case. No effect outside the main thread; an
+    ignored SIGINT remains ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -157,6 +158,7 @@ def _modules_of_the_user() -> Iterator[None]:
 
 
 def _import_modules(call: Call) -> None:
+    """Import the modules of ``--import``."""
     for name in call.given.common.imports:
         try:
             importlib.import_module(name)
@@ -169,11 +171,12 @@ def _import_modules(call: Call) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """The file and the system's reason, as far as they are known."""
+    """File and reason of an ``OSError``, as far as they are known."""
     if error.filename is None or error.strerror is None:
         return str(error).removesuffix(".")
     return f"{error.filename}: {error.strerror}"
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+    """Print a warning as one sentence."""
     print(f"feduplink: warning: {message}.", file=sys.stderr)
