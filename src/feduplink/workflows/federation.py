@@ -15,6 +15,7 @@ from feduplink.registry import AGGREGATIONS, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable, three_digits
+from feduplink.units import scaled_unit
 from feduplink.validation import import_extra
 from feduplink.workflows.options import (
     POLICY_NAMES,
@@ -117,7 +118,11 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
                 if (value := history.median_cost_to(name, self.target, cost)) is not None
             }
             ranked = sorted(reached, key=reached.__getitem__)[:3]
-            shown = ", ".join(f"{name} {three_digits(reached[name])} {unit}" for name in ranked)
+            scaled = scaled_unit(unit, [reached[name] for name in ranked])
+            shown = ", ".join(
+                f"{name} {scaled.label(three_digits(scaled.displayed(reached[name])))}"
+                for name in ranked
+            )
             if shown:
                 found.append(
                     f"Least {quantity} until the {history.metric_name} is at most "

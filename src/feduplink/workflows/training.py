@@ -164,10 +164,10 @@ class TrainingRun(Result):
         save_policy(self.policy, directory)
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Distribution of the powers on the test channels, and convergence."""
-        from feduplink.reporting.comparison import plot_power_histogram
+        """The distribution of the powers on the test channels, and the convergence."""
+        from feduplink.reporting.comparison import plot_powers
 
-        powers = plot_power_histogram({self.name: self.test.power}, self.scenario)
+        powers = plot_powers({self.name: self.test.power}, self.scenario)
         return {"power-histogram": powers, "convergence": self._convergence()}
 
     def _convergence(self) -> StyledFigure:
