@@ -184,8 +184,9 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     def metrics(self) -> dict[str, Any]:
         """Settings, median costs to the target, and the values of every round."""
         history = self.history
+        kept = ", positions kept" if self.scenario.geometry == "kept" else ""
         return {
-            "title": f"Federated learning of {history.task}",
+            "title": f"Federated learning of {history.task}{kept}",
             "scenario": self.scenario.model_dump(mode="json"),
             **self.settings,
             "notes": list(self.notes),
@@ -205,14 +206,19 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         }
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Arrivals, and the error against rounds, seconds and joules."""
-        from feduplink.reporting.federated import plot_arrivals, plot_costs
+        """Delivery by worker, and the error against rounds, seconds and joules."""
+        from feduplink.reporting.federated import plot_arrivals, plot_costs, plot_delivery
 
-        history = self.history
-        arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
+        policies = self.history.policies
+        if all(run.arrived for runs in policies.values() for run in runs):
+            arrivals = plot_delivery(self.history)
+        else:  # only their numbers are known
+            arrivals = plot_arrivals(
+                {name: [run.arrivals for run in runs] for name, runs in policies.items()}
+            )
         return {
-            "arrivals": plot_arrivals(arrivals),
-            "error": plot_costs({history.task: history}),
+            "arrivals": arrivals,
+            "error": plot_costs({self.history.task: self.history}, target=self.target),
         }
 
 

@@ -179,9 +179,9 @@ class Front(Result):
         from feduplink.reporting.schedule import draw_front, plot_front
 
         if ax is None:
-            ax = plot_front(self.costs, self.bounds).axes[0]
+            ax = plot_front(self.costs, self.bounds, delivery=self.delivery).axes[0]
         else:
-            draw_front(ax, self.costs, self.bounds)
+            draw_front(ax, self.costs, self.bounds, self.delivery)
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -240,8 +240,10 @@ class Front(Result):
             self.schedules[shown].take(torch.tensor(0)),
             float(self.scenario.max_power.max()),
             f"The first round, as scheduled at κ = {shown:g} s/J.",
+            shown,
         )
-        return {"front": plot_front(self.costs, self.bounds, caption), "timeline": timeline}
+        front = plot_front(self.costs, self.bounds, caption, self.delivery)
+        return {"front": front, "timeline": timeline}
 
 
 @workflow

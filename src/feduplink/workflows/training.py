@@ -177,7 +177,8 @@ class TrainingRun(Result):
 
         if not self.is_validated:
             return plot_network_training(self.history, self.name)
-        return plot_convergence(self.history, Problem.from_scenario(self.scenario), self.name)
+        problem = Problem.from_scenario(self.scenario)
+        return plot_convergence(self.history, problem, self.name, self.scenario.bandwidth_hz)
 
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
