@@ -112,7 +112,7 @@ class ScheduleAnswer(ShownPolicy):
     def from_channel(
         cls, csi: Tensor, scenario: Scenario, bits: float | Tensor, kappa: float
     ) -> Self:
-        """Schedule of the pretrained network for H (L, L), in 1/W, ``bits`` per worker and κ, s/J."""
+        """Schedule of the pretrained network for H (L, L), ``bits`` per worker and κ in s/J."""
         schedule = learned_schedules(
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=kappa
         ).limited(scenario.max_power)
